@@ -64,7 +64,7 @@ async def _batch(
             "component_type": 2,
             "id": 1,
         }
-        made, payload = server.discord.desk.start(
+        made, payload = server.discord.api.start(
             server.app, server.ann.user, channel, 3, data, card
         )
         began = monotonic_ns()

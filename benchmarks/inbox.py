@@ -13,7 +13,7 @@ from benchmarks.children import Child, child
 from benchmarks.stage import APPROVER, ARGUMENT, ASK_TOOL, Stage, stage
 from benchmarks.table import Row, p50, percentile
 from benchmarks.wake import agent, one_waiter, time_to_wake, wake
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.store import MessageContext
 from gateway.models import ApprovalRequest, digest_of, new_id
 
@@ -70,11 +70,11 @@ async def _click_to_wake(scene: Stage, visitor: Child, waiting: Child) -> Row:
     )
 
 
-async def _queue(scene: Stage) -> list[Record]:
+async def _queue(scene: Stage) -> list[StoredRequest]:
     """Submit many requests; return them."""
     limit = asyncio.Semaphore(_AT_ONCE)
 
-    async def ask(number: int) -> Record:
+    async def ask(number: int) -> StoredRequest:
         arguments = {"command": f"{number} {ARGUMENT}"}
         name = f"agent-{number % 100}"
         draft = ApprovalRequest(
@@ -108,7 +108,7 @@ async def _first_page(visitor: Child) -> Row:
     )
 
 
-def _measure_rows(record: Record) -> Row:
+def _measure_rows(record: StoredRequest) -> Row:
     """Return how many rows of a usual request are rendered in a second."""
     began = monotonic_ns()
     for _ in range(_ROWS):

@@ -23,11 +23,11 @@ async def pushed() -> list[Row]:
     """Measure a push."""
     shown: list[int] = []
     sent: list[int] = []
-    with tempfile.TemporaryDirectory(prefix="agw-bench-") as folder, desktop() as desk:
-        place = {"DBUS_SESSION_BUS_ADDRESS": desk.address}
+    with tempfile.TemporaryDirectory(prefix="agw-bench-") as folder, desktop() as api:
+        place = {"DBUS_SESSION_BUS_ADDRESS": api.address}
         with running(whole=True, environment=place) as address:
             while len(shown) < _ROUNDS:
-                await _measure(Path(folder) / str(len(shown)), address, desk, shown, sent)
+                await _measure(Path(folder) / str(len(shown)), address, api, shown, sent)
     return [
         Row(
             name="push_to_shown_ms",
@@ -44,7 +44,7 @@ async def pushed() -> list[Row]:
 
 
 async def _measure(
-    folder: Path, address: str, desk: Desktop, shown: list[int], sent: list[int]
+    folder: Path, address: str, api: Desktop, shown: list[int], sent: list[int]
 ) -> None:
     """Time as many as one device is sent in a minute."""
     async with (
@@ -59,7 +59,7 @@ async def _measure(
             told = (await device.phone.pushed(number + 1))[number]
             taken = monotonic_ns()
             await device.deliver(told)
-            await desk.shows(f'make {number}"')
+            await api.shows(f'make {number}"')
             if number >= _WARM_UP:
                 shown.append(monotonic_ns() - began)
                 sent.append(taken - began)

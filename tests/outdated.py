@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import new_id
 from gateway.policy.grants.grant import Effect, Grant, GrantVoter, Shape
@@ -14,7 +14,7 @@ from gateway.stores.grants import RedisGrants
 from gateway.stores.requests import RedisStore
 
 
-async def outdated(store: RedisStore, record: Record, **how: Any) -> Grant:
+async def outdated(store: RedisStore, record: StoredRequest, **how: Any) -> Grant:
     """Write what ann remembered of a request under other declarations; return it."""
     wide = [one for one in offers(record) if one.match.shape is Shape.PATTERN][-1]
     values: dict[str, Any] = {

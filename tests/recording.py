@@ -11,7 +11,7 @@ from typing import Any
 from gateway.cards.card import Card
 from gateway.cards.grant_cards import GrantCard
 from gateway.domain.records import MessageRef
-from gateway.ports import Adapter, CopyGone, Desk, Notice, Shown
+from gateway.ports import Adapter, AdapterApi, CopyGone, Notice, Shown
 
 
 @dataclass
@@ -55,7 +55,7 @@ class RecordingAdapter(Adapter):
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @asynccontextmanager
-    async def run(self, desk: Desk) -> AsyncIterator[None]:
+    async def run(self, api: AdapterApi) -> AsyncIterator[None]:
         yield
 
     async def deliver(self, target: str, shown: Shown, nonce: str) -> MessageRef:

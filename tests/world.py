@@ -15,7 +15,7 @@ from gateway.approvals.agent_service import Approvals
 from gateway.approvals.deadlines import Sweeper
 from gateway.approvals.services import Core
 from gateway.domain.policy_document import PolicyDocument, Route, ToolRow
-from gateway.domain.records import AuditEvent, Click, Identity, Person, Record
+from gateway.domain.records import AuditEvent, Click, Identity, Person, StoredRequest
 from gateway.domain.store import MessageContext
 from gateway.domain.time_and_tasks import Clock, SystemClock
 from gateway.models import Action, ApprovalRequest, digest_of, new_id
@@ -53,7 +53,7 @@ def request(**changes: Any) -> ApprovalRequest:
     return replace(draft, digest=digest_of(draft)) if "digest" not in changes else draft
 
 
-def click(record: Record, action: Action = Action.APPROVE, **changes: Any) -> Click:
+def click(record: StoredRequest, action: Action = Action.APPROVE, **changes: Any) -> Click:
     """Return a click of ann on the record as it stands."""
     values: JsonObject = {
         "request_id": record.id,
@@ -114,7 +114,7 @@ class World:
             self.intake.dead_letter,
         )
 
-    async def submit(self, **changes: Any) -> Record:
+    async def submit(self, **changes: Any) -> StoredRequest:
         """Submit a request over HTTP, waiting as process PROCESS."""
         record, _ = await self.approvals.submit(request(**changes), over_http())
         return record

@@ -22,8 +22,8 @@ from adapters.discord.settings import read_settings
 from gateway.cards.grant_cards import GrantCard
 from gateway.ports import (
     Adapter,
+    AdapterApi,
     AdapterStorage,
-    Desk,
     Finding,
     MessageRef,
     Notice,
@@ -49,7 +49,7 @@ class DiscordAdapter(Adapter):
         self._posting: Posting | None = None
 
     @asynccontextmanager
-    async def run(self, desk: Desk) -> AsyncIterator[WebPages]:
+    async def run(self, api: AdapterApi) -> AsyncIterator[WebPages]:
         """Serve until left, and yield the Interactions Endpoint, when a public key is set.
 
         Raises GatewayError when Discord does not accept the settings.
@@ -58,25 +58,25 @@ class DiscordAdapter(Adapter):
         key = settings.public_key
         connection = Connection(
             settings,
-            desk.notes,
-            InteractionHandler(desk).handle,
-            Losses(desk),
+            api.notes,
+            InteractionHandler(api).handle,
+            Losses(api),
             over_http=key is not None,
         )
         self._connection = connection
-        self._posting = Posting(connection.client, desk.notes)
+        self._posting = Posting(connection.client, api.notes)
         async with connection.running():
-            await self._register(connection, desk)
+            await self._register(connection, api)
             if key is None:
                 yield WebPages()
                 return
-            endpoint = Endpoint(key, desk.notes, connection.client, connection.handle)
+            endpoint = Endpoint(key, api.notes, connection.client, connection.handle)
             yield WebPages([web.post(PATH, endpoint.serve)])
 
-    async def _register(self, connection: Connection, desk: Desk) -> None:
+    async def _register(self, connection: Connection, api: AdapterApi) -> None:
         """Register the commands. A failure is only logged: cards work without them."""
         try:
-            await register_missing(connection.client(), desk.notes)
+            await register_missing(connection.client(), api.notes)
         except (RetryLater, discord.DiscordException, OSError) as error:
             log.warning("commands not registered: %s", error, extra={"event": "no_commands"})
 

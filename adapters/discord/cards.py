@@ -241,7 +241,7 @@ def build_card_view(
 
 
 def _build_ended(card: Card, copy: str, called: str, *, silent: bool = False) -> MessageContent:
-    """Return a card that ended: how, and the head. The rest is behind Details."""
+    """Return a card that ended: how, and the summary. The rest is behind Details."""
     read = DiscordButton(verb=READ, request_id=card.request_id, revision=card.revision, copy=copy)
     details: ui.Button[Any] = ui.Button(label="Details", custom_id=read.custom_id)
     parts = (tuple(render_ended(card, silent=silent)),)
@@ -250,13 +250,13 @@ def _build_ended(card: Card, copy: str, called: str, *, silent: bool = False) ->
 
 
 def render_ended(card: Card, *, silent: bool = False, changes: bool = True) -> Iterator[str]:
-    """Yield how it ended, the head, and what else must be told, each in a line: who made the
+    """Yield how it ended, the summary, and what else must be told, each in a line: who made the
     `changes`, and the note."""
     budget = CardBudget()
     yield budget.take(_render_outcome(card, budget))
     if silent:
         return
-    yield budget.take(render_head(card).removeprefix("### "))
+    yield budget.take(render_summary(card).removeprefix("### "))
     if changes and card.changed_aside is not None:
         changed = escape_with_mentions(card.changed_aside.text, CHANGED_BY_UNITS, card.people)
         yield budget.take(f"-# {changed}")
@@ -268,7 +268,7 @@ def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
     """Return the parts of a card, as far as each finds room."""
     budget = CardBudget()
     budget.take(called)
-    head = budget.take(render_head(card, silent=silent))
+    summary = budget.take(render_summary(card, silent=silent))
     foot = budget.take(_render_footer(card, stated=silent))
     notices = budget.take("\n".join(f"⚠️ {notice}" for notice in list_warnings(card)))
     chosen = choose_above(card)
@@ -289,7 +289,14 @@ def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
     size = budget.take(_render_size_notice(card, complete=complete, silent=silent))
     return _Drawn(
         ended=ended,
-        runs=(head if card.asks else "", above if card.asks else "", blocks, size, changed, fields),
+        runs=(
+            summary if card.asks else "",
+            above if card.asks else "",
+            blocks,
+            size,
+            changed,
+            fields,
+        ),
         about=(risk, found, notices, because, who, says, preview),
         foot=foot,
         complete=complete,
@@ -300,7 +307,7 @@ def build_outcome_view(card: Card) -> MessageContent:
     """Return a short message with a request's state or outcome, without what would run."""
     if card.final and card.asks:
         return MessageContent(_build_layout(card, (tuple(render_ended(card)),), []))
-    above = (_render_outcome(card, CardBudget()), render_head(card))
+    above = (_render_outcome(card, CardBudget()), render_summary(card))
     return MessageContent(_build_layout(card, (above, (_render_footer(card),)), []))
 
 
@@ -357,14 +364,14 @@ def choose_colour(card: Card) -> int | None:
 # --- parts ------------------------------------------------------------------------------------
 
 
-def render_head(card: Card, *, silent: bool = False) -> str:
+def render_summary(card: Card, *, silent: bool = False) -> str:
     """Return what happens, in one sentence, with its names in code style; where it is `silent`,
     only the state."""
-    if silent or not card.head:
+    if silent or not card.summary:
         return f"### {card.icon} {card.word}"
     said = (
         inline_code(part.text.text) if part.named else escape_line(part.text.text, _HEAD)
-        for part in card.head
+        for part in card.summary
     )
     return f"### {''.join(said)}"
 
@@ -509,7 +516,7 @@ def _render_preview(card: Card, budget: CardBudget) -> str:
 
 
 def _render_fields(card: Card, budget: CardBudget) -> str:
-    """Return what is asked, with its choices: of what the head asks, these alone."""
+    """Return what is asked, with its choices: of what the summary asks, these alone."""
     room = budget.room(900)
     lines: list[str] = []
     unsaid = card.unsaid
@@ -621,7 +628,7 @@ def build_more_view(
         for number, why in enumerate(DENIALS)
     ]
     container: ui.Container[Any] = ui.Container(accent_colour=choose_colour(card))
-    container.add_item(ui.TextDisplay(render_head(card)))
+    container.add_item(ui.TextDisplay(render_summary(card)))
     if no_link := say_no_link(card):
         container.add_item(ui.TextDisplay(f"⚠️ {no_link}"))
     for row in arrange_in_rows(buttons):
@@ -648,15 +655,15 @@ def _build_rest(
 
 
 def render_about(card: Card) -> str:
-    """Return what a modal is about: the head, what was found, and exactly what runs, as far as the
-    card has it."""
+    """Return what a modal is about: the summary, what was found, and exactly what runs, as far as
+    the card has it."""
     above = choose_above(card)
     found = (render_above(card, above, _ABOUT), render_risk(card, above, _ABOUT),
              render_findings(card, _ABOUT, above))  # fmt: skip
     left = MOST_TEXT - _SPACE - sum(map(count_units, found))
     blocks, whole = render_blocks(card, left)
     cut = "" if card.complete and whole else f"-# ✂️ {card.size}. Details has all of it."
-    return "\n".join(filter(None, (render_head(card), *found, blocks, cut)))
+    return "\n".join(filter(None, (render_summary(card), *found, blocks, cut)))
 
 
 def _build_final_rows(card: Card) -> list[ui.ActionRow[Any]]:

@@ -84,7 +84,7 @@ from gateway.chat.answering import (
 from gateway.chat.lists_and_batches import NONE_WAITS, ChatBatches
 from gateway.errors import Conflict, GatewayError, StepUpNeeded, WrongNumber
 from gateway.models import Action
-from gateway.ports import Desk, Record
+from gateway.ports import AdapterApi, StoredRequest
 
 log = logging.getLogger("adapters.discord")
 
@@ -103,13 +103,13 @@ _Work = Callable[[DiscordTap], Awaitable[InteractionReply]]
 class InteractionHandler:
     """Turns interactions into calls to the core, and their results into replies."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._answering = Answering(desk, PLATFORM, lines=CARD_LINES, chars=CARD_CHARS)
-        self._edits = Edits(desk, self._answering)
-        self._batches = ChatBatches(desk, chars=BATCH_CHARS, each=CARD_CHARS)
-        self._remembering = RememberDialog(desk, self._answering)
-        self._commands = DiscordCommands(desk, self._answering, self._remembering)
+    def __init__(self, api: AdapterApi) -> None:
+        self._api = api
+        self._answering = Answering(api, PLATFORM, lines=CARD_LINES, chars=CARD_CHARS)
+        self._edits = Edits(api, self._answering)
+        self._batches = ChatBatches(api, chars=BATCH_CHARS, each=CARD_CHARS)
+        self._remembering = RememberDialog(api, self._answering)
+        self._commands = DiscordCommands(api, self._answering, self._remembering)
         self._pressed: dict[str, _Work] = {
             MORE: self._show_more,
             BECAUSE: self._deny_because,
@@ -171,12 +171,12 @@ class InteractionHandler:
         async def answer() -> InteractionReply:
             try:
                 if not checked:
-                    await refuse_unfit(self._desk, tap.interaction, tap.button.request_id)
+                    await refuse_unfit(self._api, tap.interaction, tap.button.request_id)
                 return await work(tap)
             except WrongNumber:
                 raise
             except StepUpNeeded as needed:
-                where = await self._desk.lead_to(tap.button.request_id, tap.identity)
+                where = await self._api.lead_to(tap.button.request_id, tap.identity)
                 return build_private_reply(f"It takes a step-up: {needed}.", where)
             except Conflict as late:
                 return await self._repair(tap, late)
@@ -189,12 +189,12 @@ class InteractionHandler:
         if not tap.button.copy or tap.private or tap.interaction.message is None:
             return refusal
         try:
-            record = await self._desk.requests.get(tap.button.request_id)
+            record = await self._api.requests.get(tap.button.request_id)
         except GatewayError:
             return refusal
         return replace(await self._update(tap, record), word=refusal.shown)
 
-    async def _update(self, tap: DiscordTap, record: Record) -> InteractionReply:
+    async def _update(self, tap: DiscordTap, record: StoredRequest) -> InteractionReply:
         """Return the clicked message in its new state. The worker updates the other copies."""
         card = await self._answering.build_posted(record)
         if tap.private and tap.button.more == IN_BATCH:
@@ -214,11 +214,11 @@ class InteractionHandler:
         interaction, button = tap.interaction, tap.button
         try:
             async with asyncio.timeout(_MODAL_SECONDS):
-                await refuse_unfit(self._desk, interaction, button.request_id)
+                await refuse_unfit(self._api, interaction, button.request_id)
                 record = await self._answering.get_open(tap.press)
                 modal = await self._build_modal(tap, record)
         except Unfit as error:
-            where = self._desk.address_of(button.request_id)
+            where = self._api.address_of(button.request_id)
             await respond(interaction, _reply_privately(str(error), where))
             return
         except Exception as error:
@@ -237,7 +237,7 @@ class InteractionHandler:
         except (discord.DiscordException, OSError, aiohttp.ClientError) as error:
             log.info("modal not opened: %s", error, extra={"event": "answer_late"})
 
-    async def _build_modal(self, tap: DiscordTap, record: Record) -> discord.ui.Modal:
+    async def _build_modal(self, tap: DiscordTap, record: StoredRequest) -> discord.ui.Modal:
         button = tap.button
         if button.verb == KEEP:
             return await self._remembering.build_modal(tap, record)
@@ -255,7 +255,7 @@ class InteractionHandler:
         action = Action(tap.button.verb)
         fields: tuple[Field, ...] = ()
         if action is Action.ANSWER:
-            record = await self._desk.requests.get(tap.button.request_id)
+            record = await self._api.requests.get(tap.button.request_id)
             fields = (await self._answering.build_whole(record)).fields
         content = read_content(action, tap.interaction.data, fields)
         return await self._decide(tap, action, confirmed=tap.button.more == CONFIRMED, **content)
@@ -299,10 +299,10 @@ class InteractionHandler:
 
     async def _apply_changes(self, tap: DiscordTap) -> InteractionReply:
         """Approve with the changes that were shown. What is refused is kept, to be edited again."""
-        record = await self._desk.requests.get(tap.button.request_id)
+        record = await self._api.requests.get(tap.button.request_id)
         key, high = tap.button.more.removesuffix(SURE), tap.button.more.endswith(SURE)
         done = await self._edits.approve(tap.press, record, key, high=high)
-        if isinstance(done, Record):
+        if isinstance(done, StoredRequest):
             return await self._update(tap, done)
         return InteractionReply(build_edit_state(tap.button, done), replaces=True)
 
@@ -345,11 +345,11 @@ class InteractionHandler:
         told = await self._remembering.revoke(tap.identity, grant_id, copy=copy, ref=tap.ref)
         if not copy:
             return told
-        card = await self._desk.grants.card(grant_id)
+        card = await self._api.grants.card(grant_id)
         return InteractionReply(build_grant_view(card, copy), replaces=True)
 
     async def _turn_switch(self, tap: DiscordTap) -> InteractionReply:
-        operator = self._desk.operator
+        operator = self._api.operator
         await operator.stop_all(tap.identity, on=tap.button.verb == STOP)
         return InteractionReply(build_switch_view((await operator.status()).switch), replaces=True)
 

@@ -27,12 +27,12 @@ from adapters.discord.interactions import (
 )
 from gateway.cards.card import card_of
 from gateway.cards.shared_texts import ANOTHER_PLAN, clip
-from gateway.cards.summary import plain_head
+from gateway.cards.summary import plain_summary
 from gateway.chat.answering import Answering, read_denial
 from gateway.chat.lists_and_batches import NOTHING_WAITS, Worklist, make_login_link, read_switch
 from gateway.errors import Unauthorized
 from gateway.models import Action, RiskLevel
-from gateway.ports import AdapterStorage, Desk, Identity, JsonObject, Record, bug
+from gateway.ports import AdapterApi, AdapterStorage, Identity, JsonObject, StoredRequest, bug
 
 log = logging.getLogger("adapters.discord")
 
@@ -103,15 +103,15 @@ async def register_missing(client: discord.Client, notes: AdapterStorage) -> Non
 class DiscordCommands:
     """Runs slash commands and autocompletes their options."""
 
-    def __init__(self, desk: Desk, answering: Answering, remembering: RememberDialog) -> None:
-        self._desk = desk
-        self._worklist = Worklist(desk)
+    def __init__(self, api: AdapterApi, answering: Answering, remembering: RememberDialog) -> None:
+        self._api = api
+        self._worklist = Worklist(api)
         self._answering = answering
         self._remembering = remembering
 
     async def run(self, interaction: discord.Interaction) -> InteractionReply:
         """Run a command and return a private reply."""
-        await refuse_unfit(self._desk, interaction, NO_REQUEST)
+        await refuse_unfit(self._api, interaction, NO_REQUEST)
         data: Any = interaction.data
         options = {one["name"]: str(one.get("value", "")) for one in data.get("options", [])}
         identity = read_identity(interaction)
@@ -154,16 +154,16 @@ class DiscordCommands:
 
     async def open_selected(self, interaction: discord.Interaction) -> InteractionReply:
         """Show the request that was selected under /pending."""
-        await refuse_unfit(self._desk, interaction, NO_REQUEST)
+        await refuse_unfit(self._api, interaction, NO_REQUEST)
         data: Any = interaction.data
         return await self._show(interaction, str((data.get("values") or [""])[0]))
 
     async def _make_login_link(self, identity: Identity) -> InteractionReply:
-        says, url = await make_login_link(self._desk, identity)
+        says, url = await make_login_link(self._api, identity)
         return build_private_reply(escape_line(says, _SENTENCE), url)
 
     async def _show_switch(self, identity: Identity) -> InteractionReply:
-        switch, admin = await read_switch(self._desk, identity)
+        switch, admin = await read_switch(self._api, identity)
         if not admin:
             raise Unauthorized("only an admin may use the kill switch")
         return InteractionReply(build_switch_view(switch))
@@ -204,7 +204,7 @@ class DiscordCommands:
         return [(record.id, _render_line(record)) for record in records]
 
 
-def build_pending_view(records: Sequence[Record]) -> MessageContent:
+def build_pending_view(records: Sequence[StoredRequest]) -> MessageContent:
     """Return a list of what waits, with a menu to read one of them."""
     lines = ["### What waits for you"]
     for record in records:
@@ -224,14 +224,14 @@ def build_pending_view(records: Sequence[Record]) -> MessageContent:
     return MessageContent(view)
 
 
-def _render_line(record: Record) -> str:
+def _render_line(record: StoredRequest) -> str:
     """Return a line for a menu, which always ends with the id."""
     number = f" · {record.id[:_SHORT]}"
     return f"{clip(_describe(record), _LINE - len(number))}{number}"
 
 
-def _describe(record: Record) -> str:
+def _describe(record: StoredRequest) -> str:
     """Say whether it is high risk, who asks, and what happens."""
     card = card_of(record, lines=1, chars=1)
     high = "🔴 High risk · " if card.risk is RiskLevel.HIGH else ""
-    return f"{high}{record.request.agent}: {plain_head(card.head)}"
+    return f"{high}{record.request.agent}: {plain_summary(card.summary)}"

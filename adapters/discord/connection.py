@@ -26,10 +26,10 @@ from adapters.discord.library import close_new_sockets, find_proxy, prepare, rea
 from adapters.discord.settings import DiscordSettings
 from gateway.errors import GatewayError, Misconfigured
 from gateway.ports import (
+    AdapterApi,
     AdapterStorage,
     BodyTooLarge,
     BodyTooSlow,
-    Desk,
     JsonObject,
     MessageRef,
     RetryLater,
@@ -160,8 +160,8 @@ async def remember_card(notes: AdapterStorage, ref: MessageRef) -> None:
 class Losses:
     """Passes on what Discord tells. Never raises: the client must go on."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, api: AdapterApi) -> None:
+        self._api = api
 
     async def lose_messages(self, channel: int, messages: Collection[int]) -> None:
         """Have deleted cards looked at."""
@@ -184,7 +184,7 @@ class Losses:
 
     async def _is_card(self, message: int) -> bool:
         try:
-            return await self._desk.notes.get(_name(str(message))) is not None
+            return await self._api.notes.get(_name(str(message))) is not None
         except Exception as error:
             # Unknown: then it is looked at, if the store is there again.
             log.warning("a loss is unsure: %s", bug(error), extra={"event": "discord_loss"})
@@ -195,7 +195,7 @@ class Losses:
             return ref.adapter == PLATFORM and stood(target, ref)
 
         try:
-            await self._desk.requests.doubt_copies(here, away=away)
+            await self._api.requests.doubt_copies(here, away=away)
         except Exception as error:
             # The next edit of the card will tell it all the same.
             log.warning("a loss is not followed: %s", bug(error), extra={"event": "discord_loss"})

@@ -16,7 +16,7 @@ from adapters.discord.cards import (
     MessageContent,
     escape_line,
     fence,
-    render_head,
+    render_summary,
 )
 from adapters.discord.custom_ids import DiscordButton
 from gateway.cards.card import Card, Control, Field
@@ -46,7 +46,7 @@ from gateway.chat.answering import (
 )
 from gateway.chat.remembering import AGAIN, ASK
 from gateway.models import Action, FieldKind
-from gateway.ports import JsonObject, Record
+from gateway.ports import JsonObject, StoredRequest
 
 # Modals: their fields, and reading what was submitted.
 
@@ -233,7 +233,7 @@ def read_content(action: Action, data: Any, fields: tuple[Field, ...]) -> JsonOb
     return said | stops
 
 
-def read_typed(record: Record, button: DiscordButton, data: Any) -> Typed:
+def read_typed(record: StoredRequest, button: DiscordButton, data: Any) -> Typed:
     """Return what was typed into the modal of an edit."""
     given = read_values(data)
     if button.more == AS_JSON:
@@ -254,14 +254,16 @@ _DIFF_UNITS = 2500
 _SENTENCE = 1000
 
 
-def build_edit_modal(record: Record, card: Card, button: DiscordButton, typed: Typed) -> ui.Modal:
+def build_edit_modal(
+    record: StoredRequest, card: Card, button: DiscordButton, typed: Typed
+) -> ui.Modal:
     """Return the modal of an edit, with what was `typed` before. Raises Unfit."""
     fields = edit_fields(record)
     more = AS_JSON
     if isinstance(typed, str):
-        parts = [ui.TextDisplay(render_head(card)), _build_json_field(typed)]
+        parts = [ui.TextDisplay(render_summary(card)), _build_json_field(typed)]
     elif button.more == AS_JSON or not fields:
-        parts = [ui.TextDisplay(render_head(card)), _build_json_field(card.editable)]
+        parts = [ui.TextDisplay(render_summary(card)), _build_json_field(card.editable)]
     else:
         parts, more = _build_parts(card, fields, dict(typed)), ""
     modal = ui.Modal(
@@ -314,7 +316,7 @@ def _build_parts(card: Card, fields: Sequence[EditField], typed: dict[str, str])
     shown = _list_shown(fields)
     if not shown:
         raise Unfit("It is too long to be edited in Discord. Edit it in the inbox.")
-    about = render_head(card)
+    about = render_summary(card)
     if rest := name_left_out(fields, shown):
         where = "“Edit as JSON” has all." if card.editable is not None else "The inbox has all."
         about += f"\n-# {escape_line(rest, _SENTENCE)}. {where}"

@@ -41,9 +41,9 @@ from adapters.discord.cards import (
     render_ended,
     render_facts,
     render_findings,
-    render_head,
     render_risk,
     render_statement,
+    render_summary,
     share_room,
 )
 from adapters.discord.custom_ids import DiscordButton
@@ -57,7 +57,7 @@ from gateway.cards.shared_texts import NO_LINK, count_units
 from gateway.chat.answering import Answering
 from gateway.chat.lists_and_batches import NOT_TOGETHER
 from gateway.models import Action, RiskLevel
-from gateway.ports import Record
+from gateway.ports import StoredRequest
 
 # The layout of the full view: one page of all that would run, everything that its card says, and
 # the controls. Pure: no I/O.
@@ -108,7 +108,7 @@ def build_full_view(
         file = f"⚠️ It is too large for Discord. Read and decide it in the inbox.{way}"
     if card.hides:
         file = f"⚠️ {HIDDEN}\n{file}"
-    first = ended if card.final else (render_head(card), _render_brief_risk(card))
+    first = ended if card.final else (render_summary(card), _render_brief_risk(card))
     last_words = (f"{said} {_TURN}" if more else said, "" if whole else f"{_PARTLY}{way}")
     told = _tell_around(card, view, first, (*last_words, text, file))
     head = [part for part in (*told, *last_words) if part]
@@ -286,7 +286,7 @@ def build_batch(
 
 
 def _draw_item(card: Card) -> tuple[str, bool]:
-    """Return a request's head, what was found and exactly what runs, and whether it is whole."""
+    """Return a request's summary, what was found and exactly what runs, and whether it is whole."""
     blocks, whole = render_blocks(card, MOST_TEXT)
     facts = " · ".join(
         f"**{fact.label}** {escape_line(fact.text.text, _FACT_UNITS)}" for fact in named_facts(card)
@@ -294,7 +294,7 @@ def _draw_item(card: Card) -> tuple[str, bool]:
     above = choose_above(card)
     people = (("👥", card.progress), ("👀", card.claimed))
     parts = (
-        render_head(card),
+        render_summary(card),
         render_above(card, above, _ITEM_UNITS),
         blocks,
         facts,
@@ -344,7 +344,7 @@ def _build_button(label: str, wanted: DiscordButton, style: discord.ButtonStyle)
 
 
 async def show_page(
-    answering: Answering, tap: DiscordTap, record: Record, *, replaces: bool = False
+    answering: Answering, tap: DiscordTap, record: StoredRequest, *, replaces: bool = False
 ) -> InteractionReply:
     """Return the page of the full view that a button names, else the first. The caller has checked
     the person's rights."""

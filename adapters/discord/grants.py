@@ -45,15 +45,15 @@ from gateway.chat.remembering import (
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Action
 from gateway.ports import (
-    Desk,
+    AdapterApi,
     Grant,
     Identity,
     JsonObject,
     MessageRef,
     Notice,
     Priority,
-    Record,
     Remember,
+    StoredRequest,
     render_safe,
 )
 
@@ -170,9 +170,9 @@ _DENIALS = "-# What a denial can cover is listed where it is chosen."
 class RememberDialog:
     """The dialog behind "Remember…", and revoking."""
 
-    def __init__(self, desk: Desk, answering: Answering) -> None:
-        self._desk = desk
-        self._remembering = Remembering(desk)
+    def __init__(self, api: AdapterApi, answering: Answering) -> None:
+        self._api = api
+        self._remembering = Remembering(api)
         self._answering = answering
 
     async def show_options(self, tap: DiscordTap) -> InteractionReply:
@@ -185,7 +185,7 @@ class RememberDialog:
         reach = await self._remembering.find_reach(record, offered)
         return InteractionReply(build_options_view(offered, reach, ways, tap.named))
 
-    async def build_modal(self, tap: DiscordTap, record: Record) -> ui.Modal:
+    async def build_modal(self, tap: DiscordTap, record: StoredRequest) -> ui.Modal:
         """Return the modal that asks for scope, place and lifetime. Raises Conflict."""
         button = tap.button
         scopes = await self._list_scopes(tap, record, read_way(button))
@@ -195,7 +195,7 @@ class RememberDialog:
         return modal
 
     async def _list_scopes(
-        self, tap: DiscordTap, record: Record, action: Action
+        self, tap: DiscordTap, record: StoredRequest, action: Action
     ) -> list[RememberOption]:
         options = self._remembering.list_options(tap.identity, record, action, _OFFERED)
         return _take_readable(await options)
@@ -206,7 +206,7 @@ class RememberDialog:
         said = str(read_values(data).get(REASON) or "")
         return read_way(tap.button), {"message": said, "remember": read_remember(data)}
 
-    async def build_outcome(self, record: Record) -> MessageContent:
+    async def build_outcome(self, record: StoredRequest) -> MessageContent:
         """Return the outcome with a button that revokes the new grant."""
         shown = build_outcome_view(await self._answering.build_posted(record))
         made = await self._remembering.find_made(record)
@@ -230,14 +230,14 @@ class RememberDialog:
 
     async def list_grants(self, identity: Identity) -> InteractionReply:
         """List the grants that the person may revoke."""
-        grants = await self._desk.grants.newest(revocable_by=identity)
+        grants = await self._api.grants.newest(revocable_by=identity)
         if not grants:
             return build_private_reply(NOTHING_REMEMBERED)
         return InteractionReply(build_grants_view(grants))
 
     async def find_choices(self, identity: Identity) -> list[tuple[str, str]]:
         """Return (value, label) of each choice of `/revoke`: a grant, all, or a session's."""
-        grants = await self._desk.grants.newest(revocable_by=identity)
+        grants = await self._api.grants.newest(revocable_by=identity)
         found = [
             (one.id, f"{one.id[:8]} · {one.effect} · {one.agent} · {render_safe(one.words).text}")
             for one in grants
@@ -327,7 +327,7 @@ def build_grants_view(grants: Sequence[Grant]) -> MessageContent:
     for grant in grants[:_LISTED]:
         ends = f"until <t:{grant.expires_at // 1000}:f>" if grant.expires_at else "until revoked"
         where = f"session {grant.session}" if grant.session else "all sessions"
-        state = "suspended: " if grant.suspended or grant.rests else ""
+        state = "suspended: " if grant.suspended or grant.outdated else ""
         lines.append(
             f"- `{grant.id[:8]}` **{state}{grant.effect}** {_render_words(grant.words, _COVERS)}\n"
             f"-# {escape_line(f'{grant.agent}, {where}', 120)} · {ends} · {uses_of(grant)} · "

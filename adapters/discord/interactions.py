@@ -17,7 +17,7 @@ from adapters.discord.cards import NOBODY, MessageContent, build_text_view, esca
 from adapters.discord.custom_ids import PLATFORM, DiscordButton
 from gateway.chat.answering import Press, describe_error
 from gateway.errors import Unauthorized
-from gateway.ports import Desk, Identity, MessageRef
+from gateway.ports import AdapterApi, Identity, MessageRef
 
 log = logging.getLogger("adapters.discord")
 
@@ -210,9 +210,9 @@ def find_objection(interaction: discord.Interaction) -> str | None:
     return None
 
 
-async def refuse_unfit(desk: Desk, interaction: discord.Interaction, request_id: str) -> None:
+async def refuse_unfit(api: AdapterApi, interaction: discord.Interaction, request_id: str) -> None:
     """Refuse bots and people who are timed out, and record it. Raises Unauthorized."""
     why = find_objection(interaction)
     if why is not None:
-        await desk.requests.refuse(request_id, read_identity(interaction), why)
+        await api.requests.refuse(request_id, read_identity(interaction), why)
         raise Unauthorized(why)

@@ -185,7 +185,7 @@ class Posting:
         said = escape_with_mentions(outcome, 1200, card.people)
         text = f"{card.icon} **{card.word}** · {escape_line(card.tool.text, 250)}\n{said}"
         if notice.discreet:
-            text = escape_line(card.summary, 250)
+            text = escape_line(card.notification, 250)
         channel = await self._channel(place)
         await channel.send(text, nonce=notice.nonce, suppress_embeds=True)
 
@@ -195,7 +195,7 @@ class Posting:
         channel = self._client().get_partial_messageable(int(ref.channel))
         message = channel.get_partial_message(int(ref.message))
         called, allowed = _build_mentions(notice.mentions, place.guild)
-        what = escape_line(card.summary if notice.discreet else card.tool.text, 250)
+        what = escape_line(card.notification if notice.discreet else card.tool.text, 250)
         text = f"⏰ Still waiting: {what}, <t:{card.deadline // 1000}:R>."
         await message.reply(
             f"{called} {text}".strip(),

@@ -19,8 +19,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from gateway.cards.blocks import draw
-from gateway.cards.blocks import weight_of as weigh
+from gateway.cards.blocks import draw, weight_of
 from gateway.cards.card import Card, card_of
 from gateway.cards.remember_options import remember_as, scopes_of
 from gateway.errors import (
@@ -37,17 +36,17 @@ from gateway.models import Action, Kind, RiskLevel, Status
 from gateway.ports import (
     REQUEST_ID,
     Adapter,
+    AdapterApi,
     AuditEvent,
     BodyTooLarge,
     BodyTooSlow,
     Click,
-    Desk,
     Identity,
     JsonObject,
     Logins,
     Query,
-    Record,
     Remember,
+    StoredRequest,
     WebPages,
     cancel_and_wait,
     make_visible,
@@ -300,13 +299,13 @@ _BESIDE_NAMES = "name of the "
 _HIGH = "High risk: it can be denied here; whoever approves it confirms that in the inbox."
 
 
-def is_offered(record: Record) -> bool:
+def is_offered(record: StoredRequest) -> bool:
     """Whether the document can express the request: it waits for a yes or a no of its own."""
     asks = record.request.kind is not Kind.QUESTION and Action.APPROVE in record.request.allowed
     return asks and not record.final and not record.behind
 
 
-def execution_id(record: Record) -> str:
+def execution_id(record: StoredRequest) -> str:
     """Return the `executionId`: the request, and the revision that is shown with it."""
     return f"{record.id}.{record.shown_since}"
 
@@ -318,7 +317,7 @@ def read_execution_id(text: str) -> tuple[str, int] | None:
     return (request_id, int(revision)) if REQUEST_ID.fullmatch(request_id) and number else None
 
 
-def build_request(record: Record) -> JsonObject:
+def build_request(record: StoredRequest) -> JsonObject:
     """Return the event that asks. Its arguments are for the eye: secrets are masked, and
     characters that deceive are made visible."""
     request = record.request
@@ -332,7 +331,7 @@ def build_request(record: Record) -> JsonObject:
     }
 
 
-def build_response(execution: str, record: Record) -> JsonObject:
+def build_response(execution: str, record: StoredRequest) -> JsonObject:
     """Return the event that tells how a confirmation ended. It is approved if this call, perhaps
     with edited arguments, may run: what expired, was cancelled or changed is not."""
     action = record.decision.action if record.decision else None
@@ -342,7 +341,7 @@ def build_response(execution: str, record: Record) -> JsonObject:
 
 def _describe(card: Card) -> Iterator[str]:
     """Say what the arguments do not: who asks, where, why it is asked, and what else would run."""
-    yield card.summary
+    yield card.notification
     yield f"{card.word}, {card.risk.value} risk"
     yield from (f"{fact.label}: {fact.text.text}" for fact in card.facts)
     if card.risk is RiskLevel.HIGH:
@@ -406,14 +405,14 @@ def read_answer(data: Any) -> SaikiAnswer:
     )
 
 
-async def decide(desk: Desk, visitor: SaikiVisitor, answer: SaikiAnswer) -> JsonObject:
+async def decide(api: AdapterApi, visitor: SaikiVisitor, answer: SaikiAnswer) -> JsonObject:
     """Decide, and return what the caller is told. Raises CallRefused."""
     named = read_execution_id(answer.execution)
     if named is None:
         raise CallRefused(404, GONE)
     request_id, revision = named
     try:
-        record = await desk.requests.get(request_id)
+        record = await api.requests.get(request_id)
         wish = _choose(record, answer)
         click = Click(
             request_id=request_id,
@@ -424,16 +423,16 @@ async def decide(desk: Desk, visitor: SaikiVisitor, answer: SaikiAnswer) -> Json
             remember=wish,
         )
         try:
-            after, kept = await desk.requests.decide(click), True
+            after, kept = await api.requests.decide(click), True
         except NotRemembered as failed:  # the answer counts all the same
             after, kept = failed.record, False
     except NotFound:
         raise CallRefused(404, GONE) from None
     except Conflict as late:
-        now = await desk.requests.get(request_id)
+        now = await api.requests.get(request_id)
         raise (CallRefused(404, GONE) if now.final else CallRefused(409, str(late))) from None
     except StepUpNeeded as needed:
-        where = desk.address_of(request_id) or "the inbox"
+        where = api.address_of(request_id) or "the inbox"
         raise CallRefused(
             needed.status, f"it takes a step-up ({needed}): answer at {where}"
         ) from None
@@ -447,7 +446,7 @@ async def decide(desk: Desk, visitor: SaikiVisitor, answer: SaikiAnswer) -> Json
     return told
 
 
-def _choose(record: Record, answer: SaikiAnswer) -> Remember | None:
+def _choose(record: StoredRequest, answer: SaikiAnswer) -> Remember | None:
     """Return what is to be remembered, None for nothing: the whole tool where an operator declared
     that it is harmless, otherwise the narrowest that is offered. Denials are not remembered."""
     if not record.final and not is_offered(record):
@@ -492,8 +491,8 @@ async def finish(work: Coroutine[Any, Any, T]) -> T:
 class Sockets:
     """The open connections by session."""
 
-    def __init__(self, desk: Desk, access: Access) -> None:
-        self._desk = desk
+    def __init__(self, api: AdapterApi, access: Access) -> None:
+        self._api = api
         self._access = access
         self._open: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._stopping = False
@@ -532,9 +531,9 @@ class Sockets:
         socket = web.WebSocketResponse(heartbeat=BEAT_SECONDS, max_msg_size=_MOST_FRAME)
         if not socket.can_prepare(request):
             raise CallRefused(426, "this is a WebSocket; answers alone go to POST")
-        async with self._desk.feed.changes() as events:
+        async with self._api.feed.changes() as events:
             await socket.prepare(request)
-            screen = Screen(socket, self._desk, self._access, visitor)
+            screen = Screen(socket, self._api, self._access, visitor)
             parts = [
                 asyncio.create_task(screen.relay(events)),
                 asyncio.create_task(screen.listen()),
@@ -559,10 +558,10 @@ class Screen:
     """What one connection shows: the `executionId` in front of the person, by request."""
 
     def __init__(
-        self, socket: web.WebSocketResponse, desk: Desk, access: Access, visitor: SaikiVisitor
+        self, socket: web.WebSocketResponse, api: AdapterApi, access: Access, visitor: SaikiVisitor
     ) -> None:
         self._socket = socket
-        self._desk = desk
+        self._api = api
         self._access = access
         self._visitor = visitor
         self._shown: dict[str, str] = {}
@@ -603,12 +602,12 @@ class Screen:
         answer = read_answer(frame.get("data"))
         if not await self._access.is_signed_in(self._visitor):
             raise CallRefused(401, "you are not signed in any more")
-        await finish(decide(self._desk, self._visitor, answer))
+        await finish(decide(self._api, self._visitor, answer))
 
     async def _show_pending(self) -> None:
         query = Query(followers=False)
         while True:
-            page = await self._desk.requests.page(query)
+            page = await self._api.requests.page(query)
             for record in page.items:
                 await self._show(record)
             if page.next is None:
@@ -618,9 +617,9 @@ class Screen:
     async def _look(self, request_id: str) -> None:
         """Show a request as it is now, or take it away."""
         with suppress(NotFound):
-            await self._show(await self._desk.requests.get(request_id))
+            await self._show(await self._api.requests.get(request_id))
 
-    async def _show(self, record: Record) -> None:
+    async def _show(self, record: StoredRequest) -> None:
         known = self._shown.get(record.id)
         now = execution_id(record)
         if known is not None and (record.final or known != now):
@@ -629,9 +628,9 @@ class Screen:
             known = None
         if known is not None or not is_offered(record):
             return
-        if await self._desk.requests.may_decide(self._visitor.identity, record) is None:
+        if await self._api.requests.may_decide(self._visitor.identity, record) is None:
             self._shown[record.id] = now
-            await self._send(REQUEST, await draw(lambda: build_request(record), *weigh(record)))
+            await self._send(REQUEST, await draw(lambda: build_request(record), *weight_of(record)))
 
     async def _send(self, kind: str, data: JsonObject) -> None:
         async with asyncio.timeout(BEAT_SECONDS):
@@ -660,9 +659,9 @@ class SaikiAdapter(Adapter):
     posts = False
 
     @asynccontextmanager
-    async def run(self, desk: Desk) -> AsyncIterator[WebPages]:
+    async def run(self, api: AdapterApi) -> AsyncIterator[WebPages]:
         """Check the settings, and yield the pages: the web server serves them."""
-        calls = ConfirmationCalls(desk, Access(desk.logins, read_origins(), secure=desk.secure))
+        calls = ConfirmationCalls(api, Access(api.logins, read_origins(), secure=api.secure))
         yield WebPages(calls.routes(), calls.sockets.end_all)
 
     def commands(self, verbs: Any) -> None:
@@ -673,10 +672,10 @@ class SaikiAdapter(Adapter):
 class ConfirmationCalls:
     """The handlers of the routes."""
 
-    def __init__(self, desk: Desk, access: Access) -> None:
-        self._desk = desk
+    def __init__(self, api: AdapterApi, access: Access) -> None:
+        self._api = api
         self._access = access
-        self.sockets = Sockets(desk, access)
+        self.sockets = Sockets(api, access)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes, each with refusals as JSON."""
@@ -711,7 +710,7 @@ class ConfirmationCalls:
         named = request.match_info["executionId"]
         if body.setdefault("executionId", named) != named:
             raise CallRefused(422, "executionId is another one than that of the address")
-        return web.json_response(await finish(decide(self._desk, visitor, read_answer(body))))
+        return web.json_response(await finish(decide(self._api, visitor, read_answer(body))))
 
     async def _login(self, request: web.Request) -> web.StreamResponse:
         self._access.check_origin(request)

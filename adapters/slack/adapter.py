@@ -41,8 +41,8 @@ from gateway.chat.answering import Answering
 from gateway.errors import InvalidRequest
 from gateway.ports import (
     Adapter,
+    AdapterApi,
     AdapterStorage,
-    Desk,
     Finding,
     MessageRef,
     Notice,
@@ -78,7 +78,7 @@ class SlackAdapter(Adapter):
         self._patience = CircuitBreaker()
 
     @asynccontextmanager
-    async def run(self, desk: Desk) -> AsyncIterator[WebPages]:
+    async def run(self, api: AdapterApi) -> AsyncIterator[WebPages]:
         """Serve until left, and yield what Slack calls. Leaving waits for running work.
 
         Entering means connected, or that Slack is away, which `problems` says until it is back.
@@ -86,22 +86,22 @@ class SlackAdapter(Adapter):
         settings = SlackSettings()
         settings.refuse_incomplete()
         async with open_session() as session:
-            self._workspaces = workspaces = Workspaces(settings, desk.notes, session)
+            self._workspaces = workspaces = Workspaces(settings, api.notes, session)
             await workspaces.start()
-            uploads = Uploads(desk, session)
-            pace = RateLimiter(desk.notes)
-            clicked = ClickedCards(desk)
+            uploads = Uploads(api, session)
+            pace = RateLimiter(api.notes)
+            clicked = ClickedCards(api)
             self._shared = shared = SharedChannels()
             self._posts = CardPosting(
-                workspaces, desk.notes, pace, uploads, clicked.rank, shared, desk.address_of
+                workspaces, api.notes, pace, uploads, clicked.rank, shared, api.address_of
             )
             directory = UserDirectory()
             self._app = app = self._build_parts(
-                desk, settings, workspaces, directory, uploads, clicked, session
+                api, settings, workspaces, directory, uploads, clicked, session
             )
             routes: list[web.RouteDef] = []
             if settings.oauth:
-                routes += InstallPages(settings, workspaces, desk.notes, session).routes()
+                routes += InstallPages(settings, workspaces, api.notes, session).routes()
             watching = asyncio.create_task(workspaces.watch(self.token_seconds), name="slack token")
             drawing = asyncio.create_task(self._homes.run(), name="slack homes")
             try:
@@ -114,7 +114,7 @@ class SlackAdapter(Adapter):
 
     def _build_parts(
         self,
-        desk: Desk,
+        api: AdapterApi,
         settings: SlackSettings,
         workspaces: Workspaces,
         directory: UserDirectory,
@@ -122,29 +122,29 @@ class SlackAdapter(Adapter):
         clicked: ClickedCards,
         session: aiohttp.ClientSession,
     ) -> App:
-        rights = Rights(desk, directory, uploads)
-        answering = Answering(desk, PLATFORM, lines=CARD_LINES, chars=CARD_CHARS)
-        acts = ButtonActions(desk, rights, answering, clicked)
-        commands = SlackCommands(desk, rights, answering, acts)
+        rights = Rights(api, directory, uploads)
+        answering = Answering(api, PLATFORM, lines=CARD_LINES, chars=CARD_CHARS)
+        acts = ButtonActions(api, rights, answering, clicked)
+        commands = SlackCommands(api, rights, answering, acts)
         hosts = frozenset({_HOOKS, urlsplit(settings.api_url).hostname or _HOOKS})
 
         def reply(workspace: Workspace, did: Interaction) -> PrivateReply:
             return PrivateReply(workspace, did, session, hosts)
 
-        home = HomeTab(desk, directory)
+        home = HomeTab(api, directory)
 
         async def draw(team: str, user: str) -> None:
             await home.publish(await workspaces.find(team), user, changed=True)
 
-        self._homes = homes = HomeTabRefresher(desk, RateLimiter(desk.notes), draw)
+        self._homes = homes = HomeTabRefresher(api, RateLimiter(api.notes), draw)
         return App(
             workspaces,
             acts,
-            Submissions(desk, rights, answering, clicked),
+            Submissions(api, rights, answering, clicked),
             commands,
             home,
             homes,
-            WorkspaceNews(desk, directory, self._shared),
+            WorkspaceNews(api, directory, self._shared),
             reply,
         )
 

@@ -256,7 +256,7 @@ def build_message(
     """Return the top-level text and the blocks of a card. `called` are mentions: of the approvers
     while it waits, then of who decided."""
     if card.final and card.asks:
-        return render_notification(card.summary), _build_ended(card, copy, called)
+        return render_notification(card.notification), _build_ended(card, copy, called)
     shown = sum(
         count_units(block.text.text) + count_units(block.label)
         for block in card.blocks[:MOST_PARTS]
@@ -265,7 +265,7 @@ def build_message(
     blocks = [*_render_ending(card, budget, called)]
     above = choose_above(card)
     if card.asks:  # else it says the same
-        blocks += [render_head(card, budget), *render_above(card, above, budget)]
+        blocks += [render_summary(card, budget), *render_above(card, above, budget)]
     if card.asks or card.blocks:
         blocks += _render_calls(card, budget)
     blocks += [*render_risk(card, above, budget), *render_because(card, budget)]
@@ -279,13 +279,16 @@ def build_message(
     elif card.inbox:
         press = link("Open the inbox", Act.OPEN, card.inbox)
         blocks.append({"type": "actions", "block_id": "inbox", "elements": [press]})
-    return render_notification(card.summary), blocks
+    return render_notification(card.notification), blocks
 
 
 def _build_ended(card: Card, copy: str, named: str) -> list[Json]:
-    """Return a card that ended: how, and the head. The rest is behind Details."""
+    """Return a card that ended: how, and the summary. The rest is behind Details."""
     budget = TextBudget(MOST_UNITS)
-    blocks = [rich("ended", [line(*_render_end(card, budget, named))]), render_head(card, budget)]
+    blocks = [
+        rich("ended", [line(*_render_end(card, budget, named))]),
+        render_summary(card, budget),
+    ]
     if card.changed_aside is not None:
         changed = budget.take(one_line(card.changed_aside.text), _WORDS_UNITS)
         blocks.append(context(plain(changed)))
@@ -339,17 +342,17 @@ def _date(at_ms: int, form: str, otherwise: str) -> Json:
 
 
 def render_notification(summary: str) -> str:
-    """Return the text for lock screens and screen readers: who asks, and the head."""
+    """Return the text for lock screens and screen readers: who asks, and the summary."""
     return escape(clip(one_line(summary), 300))
 
 
-def render_head(card: Card, budget: TextBudget) -> Json:
+def render_summary(card: Card, budget: TextBudget) -> Json:
     """Return what happens, in one sentence, with its names in code style."""
-    return rich("head", [line(*_render_head_elements(card, budget))])
+    return rich("summary", [line(*_render_summary_elements(card, budget))])
 
 
-def _render_head_elements(card: Card, budget: TextBudget) -> Iterator[Json]:
-    for part in card.head:
+def _render_summary_elements(card: Card, budget: TextBudget) -> Iterator[Json]:
+    for part in card.summary:
         said = one_line(budget.take(part.text.text, _FACT_UNITS))
         element = words(said, bold=True)
         yield {**element, "style": {"bold": True, "code": True}} if part.named else element
@@ -407,7 +410,7 @@ def _mark_cut(block: Block) -> str:
 
 
 def _render_calls(card: Card, budget: TextBudget) -> Iterator[Json]:
-    """Yield what would run, unless the head has all of it; the same before and after."""
+    """Yield what would run, unless the summary has all of it; the same before and after."""
     parts = render_blocks(card)
     for field in card.unsaid:
         parts.append(quote(budget.take(field.text.text, _WORDS_UNITS)))

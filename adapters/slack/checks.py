@@ -40,7 +40,7 @@ from gateway.ports import (
     Clock,
     DeliveryFailed,
     Finding,
-    Record,
+    StoredRequest,
     report_doubt,
     report_failure,
     report_ok,
@@ -156,7 +156,7 @@ def _build_card(*, long: bool, ended: bool = False) -> Card:
     return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
 
 
-def _build_record(*, long: bool) -> Record:
+def _build_record(*, long: bool) -> StoredRequest:
     """Return a sample request, with text that Slack must not act on."""
     command = "echo '<!channel> <@U0> *bold* ```fence``` <https://example.com|here>' 😀\n"
     request = ApprovalRequest(
@@ -169,7 +169,7 @@ def _build_record(*, long: bool) -> Record:
         hint="This is a rehearsal of `gateway doctor --live`; it is deleted at once.",
         allowed=(Action.APPROVE, Action.DENY),
     )
-    return Record(
+    return StoredRequest(
         request=request,
         status=Status.PENDING,
         revision=1,

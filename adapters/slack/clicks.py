@@ -25,7 +25,7 @@ from adapters.slack.users_and_rights import Rights, SlackUse
 from adapters.slack.web_api import Workspace
 from gateway.cards.card import Card, card_of, full_view
 from gateway.cards.forms import WrongField, edit_fields
-from gateway.cards.summary import plain_head
+from gateway.cards.summary import plain_summary
 from gateway.chat.answering import (
     Answering,
     Edits,
@@ -42,7 +42,7 @@ from gateway.chat.lists_and_batches import NONE_WAITS, ChatBatches
 from gateway.chat.remembering import ALL, OF_SESSION, Remembering
 from gateway.errors import InvalidRequest, StepUpNeeded
 from gateway.models import Action
-from gateway.ports import Desk, JsonObject, Record
+from gateway.ports import AdapterApi, JsonObject, StoredRequest
 
 _ADMIN_BUTTONS = {Act.REVOKE, Act.REVOKE_SESSION, Act.REVOKE_ALL, Act.STOP_ALL, Act.ALLOW_AGAIN}
 _ONCE_SECONDS = 600.0
@@ -69,18 +69,18 @@ class ButtonActions:
 
     def __init__(
         self,
-        desk: Desk,
+        api: AdapterApi,
         rights: Rights,
         answering: Answering,
         clicked: ClickedCards,
     ) -> None:
-        self._desk = desk
+        self._api = api
         self._rights = rights
         self._answering = answering
         self._clicked = clicked
-        self._edits = Edits(desk, answering)
-        self._remembering = Remembering(desk)
-        self._batches = ChatBatches(desk, chars=BATCH_CHARS, each=CARD_CHARS)
+        self._edits = Edits(api, answering)
+        self._remembering = Remembering(api)
+        self._batches = ChatBatches(api, chars=BATCH_CHARS, each=CARD_CHARS)
         self._doing: dict[str, _Work] = {
             **dict.fromkeys((Act.NEXT, Act.BACK), self._turn_page),
             **dict.fromkeys((Act.CLAIM, Act.UNCLAIM), self._claim),
@@ -102,7 +102,7 @@ class ButtonActions:
             await self._approve_here(use, reply)
             return
         # Slack may deliver a click twice, and to two replicas; these actions have no other guard.
-        if not await self._desk.notes.put_new(f"did {did.nonce}", "1", seconds=_ONCE_SECONDS):
+        if not await self._api.notes.put_new(f"did {did.nonce}", "1", seconds=_ONCE_SECONDS):
             return
         if work := self._doing.get(did.act):
             await work(use, reply)
@@ -117,17 +117,17 @@ class ButtonActions:
             return
         if did.act == Act.REVOKE:
             grant_id, _, copy = did.value.partition(" ")
-            card = await self._desk.grants.card(grant_id)
+            card = await self._api.grants.card(grant_id)
             await self._clicked.show_grant_end(did, card, copy, reply)
         elif did.act not in _ADMIN_BUTTONS:
-            record = await self._desk.requests.get(did.form().request_id)
+            record = await self._api.requests.get(did.form().request_id)
             await self._clicked.show_end(did, record, reply)
 
     async def _operate(self, workspace: Workspace, did: Interaction) -> None:
         """Revoke or stop; the core checks the rights."""
         identity = await self._rights.identify_caller(workspace, did.actor)
         if did.act in (Act.STOP_ALL, Act.ALLOW_AGAIN):
-            await self._desk.operator.stop_all(identity, on=did.act == Act.STOP_ALL)
+            await self._api.operator.stop_all(identity, on=did.act == Act.STOP_ALL)
         elif did.act == Act.REVOKE_ALL:
             await self._remembering.revoke(identity, ALL)
         elif did.act == Act.REVOKE_SESSION:
@@ -155,7 +155,7 @@ class ButtonActions:
         elif not await self._clicked.show_end(did, record, reply):
             await reply.tell(f"{describe_state(record)} The card follows.")
 
-    async def approve(self, use: SlackUse, *, sure: bool) -> Record:
+    async def approve(self, use: SlackUse, *, sure: bool) -> StoredRequest:
         """Approve unchanged, if all of it can be read in Slack."""
         press = await self._rights.press(use, reads=True)
         return await self._answering.decide(press, Action.APPROVE, confirmed=sure)
@@ -256,7 +256,7 @@ class ButtonActions:
         return build_batch(batch, replace(use.form, kept=key), told)
 
     async def _build_remember(
-        self, use: SlackUse, press: Press, record: Record, card: Card
+        self, use: SlackUse, press: Press, record: StoredRequest, card: Card
     ) -> Json:
         if why := await self._rights.explain_unreadable(use, record):
             raise InvalidRequest(why)
@@ -278,10 +278,10 @@ class ButtonActions:
         return modals.build_details(card, full, form, refusal=refusal)
 
 
-def describe_what(record: Record) -> str:
-    """Return a request's outcome or progress, and what it is about: the head."""
-    head = plain_head(card_of(record, lines=1, chars=1).head)
-    return f"{describe_state(record).rstrip('.')} · {head}."
+def describe_what(record: StoredRequest) -> str:
+    """Return a request's outcome or progress, and what it is about: the summary."""
+    summary = plain_summary(card_of(record, lines=1, chars=1).summary)
+    return f"{describe_state(record).rstrip('.')} · {summary}."
 
 
 # Handling of submitted modals. Rights are checked again: time has passed since opening.
@@ -293,20 +293,20 @@ class Submissions:
     """Makes the decisions of submitted modals."""
 
     def __init__(
-        self, desk: Desk, rights: Rights, answering: Answering, clicked: ClickedCards
+        self, api: AdapterApi, rights: Rights, answering: Answering, clicked: ClickedCards
     ) -> None:
-        self._desk = desk
+        self._api = api
         self._rights = rights
         self._answering = answering
         self._clicked = clicked
-        self._edits = Edits(desk, answering)
+        self._edits = Edits(api, answering)
 
     async def submit(self, workspace: Workspace, did: Interaction) -> Json:
         """Handle a submission; return the response for Slack: close, errors, or the next modal."""
         use = SlackUse(workspace, did, did.form())
         # As on the card: what is approved unchanged was read in Slack.
         press = await self._rights.press(use, reads=did.act == modals.NUMBER)
-        record = await self._desk.requests.get(press.request_id)
+        record = await self._api.requests.get(press.request_id)
         try:
             if did.act in (modals.EDIT, modals.EDIT_FIELDS):
                 return await self._show_edit(use, record)
@@ -323,17 +323,17 @@ class Submissions:
             if not isinstance(refused, StepUpNeeded):
                 raise
             said = f"It takes a step-up: {refused}. Do that in the inbox."
-            where = await self._desk.lead_to(record.id, press.identity)
+            where = await self._api.lead_to(record.id, press.identity)
             return _show(modals.build_referral("Approvals", said, where))
         return DONE
 
-    async def _approve_edit(self, use: SlackUse, press: Press, record: Record) -> Json:
+    async def _approve_edit(self, use: SlackUse, press: Press, record: StoredRequest) -> Json:
         """Approve the changes that were shown; else return its form, to be confirmed, or edited
         again."""
         form = use.form
         await self._clicked.expect(press.ref)
         done = await self._edits.approve(press, record, form.kept, high=form.high)
-        if isinstance(done, Record):
+        if isinstance(done, StoredRequest):
             return DONE
         if not done.refusal:
             # High risk only since the edit: the submitted modal did not say so.
@@ -341,7 +341,7 @@ class Submissions:
         card = await self._answering.build_whole(record)
         return _show(modals.choose_edit_form(record, card, form, done.typed, done.refusal))
 
-    async def _show_edit(self, use: SlackUse, record: Record) -> Json:
+    async def _show_edit(self, use: SlackUse, record: StoredRequest) -> Json:
         """Show an edit as a diff, or what is wrong with it below its field."""
         raw, fields = use.did.act == modals.EDIT, edit_fields(record)
         values = SubmittedValues(use.did.view)
@@ -354,7 +354,9 @@ class Submissions:
         form = replace(use.form, kept=done.key, high=done.high)
         return _show(modals.build_edit_check(done.diff, form))
 
-    async def _read_decision(self, use: SlackUse, record: Record) -> tuple[Action, JsonObject]:
+    async def _read_decision(
+        self, use: SlackUse, record: StoredRequest
+    ) -> tuple[Action, JsonObject]:
         """Return the action of a modal and its data. Raises WrongField, which names the block, and
         Malformed."""
         kind, typed = use.did.act, SubmittedValues(use.did.view)

@@ -26,9 +26,9 @@ from adapters.slack.cards import (
     quote,
     render_above,
     render_findings,
-    render_head,
     render_notices,
     render_risk,
+    render_summary,
     rich,
     row,
     say_until,
@@ -47,7 +47,7 @@ from gateway.chat.lists_and_batches import NOTHING_WAITS, Worklist, make_login_l
 from gateway.chat.remembering import NOTHING_REMEMBERED, Remembering
 from gateway.errors import InvalidRequest
 from gateway.models import Action, RiskLevel
-from gateway.ports import REQUEST_ID, Desk, Grant, Identity, Record, render_safe
+from gateway.ports import REQUEST_ID, AdapterApi, Grant, Identity, StoredRequest, render_safe
 
 COMMAND = "/approvals"
 BEING_DENIED = "Being denied"
@@ -74,14 +74,14 @@ class SlackCommands:
     """Runs the command."""
 
     def __init__(
-        self, desk: Desk, rights: Rights, answering: Answering, acts: ButtonActions
+        self, api: AdapterApi, rights: Rights, answering: Answering, acts: ButtonActions
     ) -> None:
-        self._desk = desk
+        self._api = api
         self._rights = rights
         self._answering = answering
         self._acts = acts
-        self._worklist = Worklist(desk)
-        self._remembering = Remembering(desk)
+        self._worklist = Worklist(api)
+        self._remembering = Remembering(api)
 
     async def run(self, workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
         """Run one command, and reply to the caller only."""
@@ -103,13 +103,13 @@ class SlackCommands:
     async def _look_up(self, verb: str, identity: Identity, rest: str, reply: PrivateReply) -> None:
         """Run a command that is about no single request."""
         if verb == "login":
-            says, url = await make_login_link(self._desk, identity)
+            says, url = await make_login_link(self._api, identity)
             # The text, which a notification may show, names no link.
             await reply.tell(says, blocks=build_login_reply(says, url))
         elif verb == "revoke":
             await reply.tell(await self._remembering.revoke(identity, rest))
         elif verb == "grants":
-            grants = await self._desk.grants.newest(revocable_by=identity)
+            grants = await self._api.grants.newest(revocable_by=identity)
             entries = [build_grant_entry(one) for one in grants[:_MOST_LISTED]]
             said = f"{len(grants)} remembered" if grants else NOTHING_REMEMBERED
             await reply.tell(said, blocks=build_list(entries, len(grants)) if grants else None)
@@ -159,15 +159,15 @@ class SlackCommands:
 
     async def _find(
         self, workspace: Workspace, did: Interaction, name: str
-    ) -> tuple[SlackUse, Record]:
+    ) -> tuple[SlackUse, StoredRequest]:
         """Return the request of an id or its beginning, among those the caller may see."""
         identity = await self._rights.identify_caller(workspace, did.actor)
         record = await self._worklist.find(identity, name)
         form = ModalMetadata(record.id, record.revision, NO_COPY)
         return SlackUse(workspace, did, form), record
 
-    def _build_entry(self, record: Record) -> list[Json]:
-        return build_request_entry(record, inbox=self._desk.address_of(record.id))
+    def _build_entry(self, record: StoredRequest) -> list[Json]:
+        return build_request_entry(record, inbox=self._api.address_of(record.id))
 
 
 def build_list(entries: Sequence[list[Json]], count: int) -> list[Json]:
@@ -181,7 +181,9 @@ def build_login_reply(says: str, url: str) -> list[Json]:
     return [context(plain(says)), row("login", link("Sign in to the inbox", Act.OPEN, url))]
 
 
-def build_request_entry(record: Record, *, stopped: bool = False, inbox: str = "") -> list[Json]:
+def build_request_entry(
+    record: StoredRequest, *, stopped: bool = False, inbox: str = ""
+) -> list[Json]:
     """Return a pending request as a short entry with its buttons. While everything is `stopped` it
     is being denied, and has none. `inbox` is where it is answered if Slack cannot."""
     card = card_of(record, lines=_ENTRY_LINES, chars=_ENTRY_CHARS)
@@ -207,7 +209,7 @@ def build_request_entry(record: Record, *, stopped: bool = False, inbox: str = "
     stands = context(plain(f"{BEING_DENIED} · {said}")) if stopped else context(waits, plain(said))
     above, budget = choose_above(card), TextBudget(CONTEXT_UNITS)
     return [
-        {**render_head(card, budget), "block_id": f"head {record.id}"},
+        {**render_summary(card, budget), "block_id": f"summary {record.id}"},
         *render_above(card, above, budget),
         rich(f"about {record.id}", parts),
         *render_risk(card, above, budget),
@@ -221,7 +223,7 @@ def build_request_entry(record: Record, *, stopped: bool = False, inbox: str = "
 def build_grant_entry(grant: Grant) -> list[Json]:
     """Return a grant as a short entry with a button that revokes it."""
     where = f"session {grant.session}" if grant.session else "in all its sessions"
-    state = "Suspended: " if grant.suspended or grant.rests else ""
+    state = "Suspended: " if grant.suspended or grant.outdated else ""
     lead = f"{state}{grant.effect.value.title()} for {grant.agent}, {where}: "
     covers = clip(one_line(render_safe(grant.words).text), _COVERS_UNITS)
     said = [words(lead, bold=True), words(covers)]

@@ -30,12 +30,12 @@ from gateway.cards.shared_texts import LIFT, KillSwitch
 from gateway.chat.lists_and_batches import ALLOW_AGAIN, NOTHING_WAITS, STOP, Worklist, read_switch
 from gateway.errors import Unreachable
 from gateway.ports import (
-    Desk,
+    AdapterApi,
     Grant,
     Rate,
     RateLimiter,
-    Record,
     RetryLater,
+    StoredRequest,
     bug,
     cancel_and_wait,
 )
@@ -50,10 +50,10 @@ _ALL = "All that you may revoke is revoked; people are asked again."
 class HomeTab:
     """Publishes Home tabs."""
 
-    def __init__(self, desk: Desk, directory: UserDirectory) -> None:
-        self._desk = desk
+    def __init__(self, api: AdapterApi, directory: UserDirectory) -> None:
+        self._api = api
         self._directory = directory
-        self._worklist = Worklist(desk)
+        self._worklist = Worklist(api)
         self._published: dict[tuple[str, str], Json] = {}
 
     async def publish(
@@ -86,14 +86,14 @@ class HomeTab:
             return _build_home_view([section(plain(str(stranger)))])
         identity = replace(identity, groups=await self._directory.find_groups(workspace, identity))
         waiting = [record async for record in self._worklist.list_waiting(identity)]
-        switch, admin = await read_switch(self._desk, identity)
-        grants = await self._desk.grants.newest(revocable_by=identity)
-        frame, address = build_switch(switch, admin=admin), self._desk.address_of
+        switch, admin = await read_switch(self._api, identity)
+        grants = await self._api.grants.newest(revocable_by=identity)
+        frame, address = build_switch(switch, admin=admin), self._api.address_of
         return build_home(waiting, grants, frame, stopped=switch.on, address_of=address)
 
 
 def build_home(
-    waiting: Sequence[Record],
+    waiting: Sequence[StoredRequest],
     grants: Sequence[Grant],
     frame: Sequence[Json] = (),
     *,
@@ -186,8 +186,8 @@ Draw = Callable[[str, str], Awaitable[None]]
 class HomeTabRefresher:
     """Knows who has opened Home of late, and has it drawn again."""
 
-    def __init__(self, desk: Desk, pace: RateLimiter, draw: Draw) -> None:
-        self._desk = desk
+    def __init__(self, api: AdapterApi, pace: RateLimiter, draw: Draw) -> None:
+        self._api = api
         self._pace = pace
         self._draw = draw
         self._opened: dict[tuple[str, str], None] = {}  # the latest last
@@ -202,11 +202,11 @@ class HomeTabRefresher:
             del self._opened[next(iter(self._opened))]
         if not known:
             text = json.dumps(list(self._opened))
-            await self._desk.notes.put(_NOTE, text, seconds=_WATCHED_SECONDS)
+            await self._api.notes.put(_NOTE, text, seconds=_WATCHED_SECONDS)
 
     async def run(self) -> None:
         """Draw until cancelled."""
-        known = await self._desk.notes.get(_NOTE)
+        known = await self._api.notes.get(_NOTE)
         for team, user in json.loads(known) if known else ():
             self._opened.setdefault((team, user))
         listening = asyncio.create_task(self._listen(), name="slack home bell")
@@ -233,7 +233,7 @@ class HomeTabRefresher:
     async def _listen(self) -> None:
         while True:
             try:
-                async with self._desk.feed.changes() as events:
+                async with self._api.feed.changes() as events:
                     self._bell.set()
                     async for event in events:
                         if event.request_id or event.type.startswith(_CHANGES):

@@ -31,9 +31,9 @@ from adapters.slack.cards import (
     render_blocks,
     render_diff,
     render_findings,
-    render_head,
     render_notices,
     render_risk,
+    render_summary,
     rich,
     row,
     section,
@@ -64,7 +64,7 @@ from gateway.cards.shared_texts import (
     clip,
     count_units,
 )
-from gateway.cards.summary import plain_head
+from gateway.cards.summary import plain_summary
 from gateway.chat.answering import (
     ABOUT_CHARS,
     KEPT_NOTE,
@@ -86,7 +86,7 @@ from gateway.chat.remembering import (
     SESSION,
 )
 from gateway.models import Action, FieldKind
-from gateway.ports import JsonObject, Record, Remember
+from gateway.ports import JsonObject, Remember, StoredRequest
 
 DENY, EDIT, EDIT_FIELDS, CHECK = "deny", "edit", "edit_fields", "check_edit"
 RESPOND = "respond"
@@ -171,7 +171,7 @@ def build_more(
     if batch > 1:
         said = "All that was asked with it, on one card"
         rows.insert(1, (Act.BATCH, f"All {batch}…", said))
-    blocks = [render_summary_head(card)]
+    blocks = [render_modal_summary(card)]
     for act, text, said in rows:
         line_of = section(plain(said))
         blocks.append({**line_of, "accessory": button(text, act, value)})
@@ -330,9 +330,9 @@ def build_answer(card: Card, form: ModalMetadata) -> Json:
         for number, field in enumerate(card.fields)
         if not field.secret
     ]
-    first = card.fields[0]  # says the same as the head, unless that had no room for it
+    first = card.fields[0]  # says the same as the summary, unless that had no room for it
     said_twice = not first.secret and first not in card.unsaid
-    leads = [] if said_twice else [render_summary_head(card)]
+    leads = [] if said_twice else [render_modal_summary(card)]
     return build_modal("Answer", [*leads, *asked], form=form, kind=ANSWER, submit="Answer")
 
 
@@ -356,7 +356,7 @@ def build_details(card: Card, full: FullView, form: ModalMetadata, *, refusal: s
     last = page >= len(pages) - 1  # a question may have none at all
     said = [f"Page {page + 1} of {len(pages)} · {full.chars} characters"] if pages else []
     said.append(f"id {card.request_id} · sha256 {full.digest}")
-    blocks = [render_head(card, TextBudget(INPUT_UNITS))]
+    blocks = [render_summary(card, TextBudget(INPUT_UNITS))]
     blocks += _render_end(card) if card.outcome is not None else ()
     blocks.append(lines(said))
     if page == 0:
@@ -429,15 +429,15 @@ def _render_first(card: Card, full: FullView) -> Iterator[Json]:
         yield context(plain(one_line(full.undeclared.text), INPUT_UNITS))
 
 
-def render_summary_head(card: Card) -> Json:
-    """Return the head of a card, as modals begin with it."""
-    return render_head(card, TextBudget(INPUT_UNITS))
+def render_modal_summary(card: Card) -> Json:
+    """Return the summary of a card, as modals begin with it."""
+    return render_summary(card, TextBudget(INPUT_UNITS))
 
 
 def _build_summary(card: Card) -> list[Json]:
-    """Return what a modal is about: the head, what was found, and exactly what runs, as far as it
-    fits here."""
-    made = [render_summary_head(card), *render_all_found(card, TextBudget(ABOUT_CHARS))]
+    """Return what a modal is about: the summary, what was found, and exactly what runs, as far as
+    it fits here."""
+    made = [render_modal_summary(card), *render_all_found(card, TextBudget(ABOUT_CHARS))]
     if parts := render_blocks(card):
         made.append(rich("about", parts))
     if not card.complete:
@@ -573,7 +573,7 @@ _WHOLE_NUMBER_CHARS = 15  # what a number field of a client keeps to the last di
 
 
 def choose_edit_form(
-    record: Record, card: Card, form: ModalMetadata, typed: Typed = "", refusal: str = ""
+    record: StoredRequest, card: Card, form: ModalMetadata, typed: Typed = "", refusal: str = ""
 ) -> Json:
     """Return the form of an edit: of fields, or of the raw JSON where that was typed."""
     fields = edit_fields(record)
@@ -582,7 +582,9 @@ def choose_edit_form(
     return build_field_form(card, fields, form, dict(typed or {}), refusal)
 
 
-def convert_to_json_form(record: Record, card: Card, form: ModalMetadata, view: Json) -> Json:
+def convert_to_json_form(
+    record: StoredRequest, card: Card, form: ModalMetadata, view: Json
+) -> Json:
     """Return the raw JSON of what stands in an open form of fields."""
     typed = read_typed(SubmittedValues(view), edit_fields(record))
     text = edit_as_text(record, typed) if card.editable is not None else None
@@ -601,7 +603,7 @@ def build_field_form(
     if not shown:
         return build_json_form(card, form, None)
     inputs = [_build_input(one, typed.get(one.id)) for one in shown]
-    blocks = [render_summary_head(card), *_render_refusal(refusal), *inputs]
+    blocks = [render_modal_summary(card), *_render_refusal(refusal), *inputs]
     if rest := name_left_out(fields, shown):
         blocks.append(context(plain(rest)))
     if card.editable is not None and count_units(card.editable) <= INPUT_UNITS:
@@ -618,7 +620,7 @@ def build_json_form(card: Card, form: ModalMetadata, text: str | None, refusal: 
         return build_referral("Edit", why, card.inbox)
     typed = {**build_text_input(), "initial_value": text}
     blocks = [
-        render_summary_head(card),
+        render_modal_summary(card),
         *_render_refusal(refusal),
         build_input(TEXT, "Arguments, as JSON", typed),
     ]
@@ -715,8 +717,8 @@ def build_batch(batch: BatchCard, form: ModalMetadata, told: str = "") -> Json:
 def _build_all_row(cards: Sequence[Card], value: str, *, approves: bool, more: bool) -> Json:
     """Return the buttons that answer all of these at once; not all may be approved so. With `more`
     there are others that are not shown."""
-    count, heads = len(cards), "; ".join(plain_head(card.head) for card in cards)
-    confirm = (heads, "Approve all")
+    count, summaries = len(cards), "; ".join(plain_summary(card.summary) for card in cards)
+    confirm = (summaries, "Approve all")
     approve = button(
         f"Approve all {count}", Act.BATCH_APPROVE, value, style="primary", confirm=confirm
     )
@@ -726,11 +728,11 @@ def _build_all_row(cards: Sequence[Card], value: str, *, approves: bool, more: b
 
 
 def _render_item(card: Card, number: int) -> Iterator[Json]:
-    """Yield one request: its head, what was found, exactly what runs, its answers."""
+    """Yield one request: its summary, what was found, exactly what runs, its answers."""
     budget = TextBudget(_ITEM_UNITS)
     yield {"type": "divider"}
     above = choose_above(card)
-    yield {**render_head(card, budget), "block_id": f"head {number}"}
+    yield {**render_summary(card, budget), "block_id": f"summary {number}"}
     yield from render_above(card, above, budget)
     facts = [(fact.label, one_line(fact.text.text)) for fact in named_facts(card)]
     yield rich(f"body {number}", [*render_blocks(card), label_pairs(facts)])

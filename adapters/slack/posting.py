@@ -66,19 +66,19 @@ from gateway.cards.grant_cards import GrantCard
 from gateway.cards.shared_texts import clip
 from gateway.chat.answering import Answering
 from gateway.ports import (
+    AdapterApi,
     AdapterStorage,
     CopyGone,
     DeliveryFailed,
     DeliveryUncertain,
-    Desk,
     MessageRef,
     Notice,
     NoticeKind,
     Priority,
     Rate,
     RateLimiter,
-    Record,
     RetryLater,
+    StoredRequest,
     rank_edit,
 )
 
@@ -217,7 +217,7 @@ class CardPosting:
                 await self._reply(workspace, notice.ref, said, [section(ours(said))])
                 return
             full = f"{card.title}: {_describe_outcome(card)}"
-            said = clip(one_line(card.summary if notice.discreet else full), 900)
+            said = clip(one_line(card.notification if notice.discreet else full), 900)
             note = blocks.build_thread_note(said)
             await post_message(workspace, place.channel, escape(said), note, thread=place.thread)
 
@@ -410,7 +410,7 @@ def build_grant_message(card: GrantCard, copy: str) -> tuple[str, list[Json]]:
         confirm = (card.confirm, "Revoke")
         take_back = button("Revoke", Act.REVOKE, value, style="danger", confirm=confirm)
         blocks.append(row("actions", take_back))
-    return render_notification(card.summary), blocks
+    return render_notification(card.notification), blocks
 
 
 def render_end(card: GrantCard) -> str:
@@ -528,16 +528,16 @@ _FIRST, _SHOWN = "first", "shown"
 class ClickedCards:
     """Replaces clicked cards, and says how urgent an edit still is."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._notes = desk.notes
-        self._answering = Answering(desk, PLATFORM, lines=CARD_LINES, chars=CARD_CHARS)
+    def __init__(self, api: AdapterApi) -> None:
+        self._notes = api.notes
+        self._answering = Answering(api, PLATFORM, lines=CARD_LINES, chars=CARD_CHARS)
 
     async def expect(self, ref: MessageRef | None) -> None:
         """Have the edit that shows the end on this card go first, before somebody decides."""
         if ref is not None:
             await self._notes.put(_name(ref), _FIRST, seconds=_CLICKED_CARDS_NOTE_SECONDS)
 
-    async def show_end(self, did: Interaction, record: Record, reply: PrivateReply) -> bool:
+    async def show_end(self, did: Interaction, record: StoredRequest, reply: PrivateReply) -> bool:
         """Replace the clicked card by one that shows the end; return whether Slack took it.
 
         There is nothing to do, which counts as done, for one that still waits.

@@ -24,13 +24,13 @@ from adapters.slack.web_api import SlackRefused, Uploads, Workspace, call_repeat
 from gateway.chat.answering import Press
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.ports import (
+    AdapterApi,
     DeliveryFailed,
-    Desk,
     Identity,
     Limited,
     MessageRef,
-    Record,
     RetryLater,
+    StoredRequest,
     bug,
 )
 
@@ -221,8 +221,8 @@ class SlackUse:
 class Rights:
     """Checks people, and whether all of what they would approve can be read."""
 
-    def __init__(self, desk: Desk, directory: UserDirectory, uploads: Uploads) -> None:
-        self._desk = desk
+    def __init__(self, api: AdapterApi, directory: UserDirectory, uploads: Uploads) -> None:
+        self._api = api
         self._directory = directory
         self._uploads = uploads
 
@@ -234,12 +234,12 @@ class Rights:
         """
         form, actor, why = use.form, use.did.actor, ""
         if reads:
-            record = await self._desk.requests.get(form.request_id, revision=form.revision)
+            record = await self._api.requests.get(form.request_id, revision=form.revision)
             why = await self.explain_unreadable(use, record)
         try:
             identity = await self._directory.find_member(use.workspace, actor)
         except IneligibleUser as stranger:
-            await self._desk.requests.refuse(form.request_id, actor.identity, str(stranger))
+            await self._api.requests.refuse(form.request_id, actor.identity, str(stranger))
             raise
         if why:
             raise InvalidRequest(why)
@@ -262,12 +262,12 @@ class Rights:
         identity = await self._directory.find_member(workspace, actor)
         return replace(identity, groups=await self._directory.find_groups(workspace, identity))
 
-    async def explain_unreadable(self, use: SlackUse, record: Record) -> str:
+    async def explain_unreadable(self, use: SlackUse, record: StoredRequest) -> str:
         """Return why not all of the request can be read in Slack, empty when it can.
 
         Either the card shows all of it, or the full text is attached in its thread.
         """
-        if self._desk.sizes.fits(record, lines=CARD_LINES, chars=CARD_CHARS):
+        if self._api.sizes.fits(record, lines=CARD_LINES, chars=CARD_CHARS):
             return ""
         ref = use.form.ref(use.did.actor.team)
         if ref is not None and await self._uploads.is_attached(ref, record.digest):
@@ -369,8 +369,8 @@ GROUP_EVENTS = ("subteam_members_changed", "subteam_updated")
 class WorkspaceNews:
     """Follows what Slack tells. Never raises: the next edit or click finds it out all the same."""
 
-    def __init__(self, desk: Desk, directory: UserDirectory, shared: SharedChannels) -> None:
-        self._desk = desk
+    def __init__(self, api: AdapterApi, directory: UserDirectory, shared: SharedChannels) -> None:
+        self._api = api
         self._directory = directory
         self._shared = shared
 
@@ -390,6 +390,6 @@ class WorkspaceNews:
 
         try:
             why = LOSSES[str(event.get("type"))]
-            await self._desk.requests.doubt_copies(stood, away=why)
+            await self._api.requests.doubt_copies(stood, away=why)
         except Exception as error:
             log.warning("a loss is not followed: %s", bug(error), extra={"event": "slack_loss"})

@@ -29,11 +29,11 @@ from adapters.slack.settings import SlackSettings
 from gateway.cards.card import Card, full_view
 from gateway.errors import GatewayError
 from gateway.ports import (
+    AdapterApi,
     AdapterStorage,
     CopyGone,
     DeliveryFailed,
     DeliveryUncertain,
-    Desk,
     Limited,
     MessageRef,
     RetryLater,
@@ -434,8 +434,8 @@ _OK = 200
 class Uploads:
     """Attaches full texts, once for each card and digest."""
 
-    def __init__(self, desk: Desk, session: aiohttp.ClientSession) -> None:
-        self._desk = desk
+    def __init__(self, api: AdapterApi, session: aiohttp.ClientSession) -> None:
+        self._api = api
         self._session = session
 
     async def attach(
@@ -444,7 +444,7 @@ class Uploads:
         """Attach the full text to a thread, unless it is there; return whether it is."""
         if await self.is_attached(ref, card.digest):
             return FullText.ATTACHED
-        record = await self._desk.requests.get(card.request_id)
+        record = await self._api.requests.get(card.request_id)
         if record.digest != card.digest:
             return FullText.MISSING
         text = full_view(record).text.encode()
@@ -456,12 +456,12 @@ class Uploads:
             data = {"event": "slack_upload_failed", "request_id": card.request_id}
             log.warning("full text not attached: %s", type(error).__name__, extra=data)
             return FullText.MISSING
-        await self._desk.notes.put(_key(ref, card.digest), "1", seconds=_KEPT_SECONDS)
+        await self._api.notes.put(_key(ref, card.digest), "1", seconds=_KEPT_SECONDS)
         return FullText.ATTACHED
 
     async def is_attached(self, ref: MessageRef, digest: str) -> bool:
         """Whether a copy's thread has the full text of this digest."""
-        return await self._desk.notes.get(_key(ref, digest)) is not None
+        return await self._api.notes.get(_key(ref, digest)) is not None
 
 
 async def upload_file(

@@ -19,7 +19,7 @@ from textual.drivers.linux_driver import LinuxDriver
 
 from adapters.terminal.screen import TerminalApp
 from gateway.errors import InvalidRequest
-from gateway.ports import Adapter, Desk, Identity, SystemClock, cancel_and_wait
+from gateway.ports import Adapter, AdapterApi, Identity, SystemClock, cancel_and_wait
 
 # The window that the screen is drawn in, which may be closed at any moment.
 #
@@ -85,12 +85,12 @@ class TerminalAdapter(Adapter):
     posts = False
 
     @asynccontextmanager
-    async def run(self, desk: Desk) -> AsyncIterator[None]:
+    async def run(self, api: AdapterApi) -> AsyncIterator[None]:
         """Show the screen until left. When the person quits, stop the process."""
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise InvalidRequest("the terminal adapter needs a terminal to draw on")
         who = Identity(platform=self.name, id=_read_login())
-        screen = TerminalApp(desk, who, SystemClock(), WindowDriver)
+        screen = TerminalApp(api, who, SystemClock(), WindowDriver)
         with _hold_log():
             task = asyncio.create_task(screen.run_async(), name="terminal")
             task.add_done_callback(lambda _: signal.raise_signal(signal.SIGTERM))

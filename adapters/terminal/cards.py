@@ -36,7 +36,7 @@ _BEGINS = re.compile(r'(?P<blanks> *)(?:"(?:[^"\\]|\\.)*": )?"?')
 GOES_ON = "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
 
 
-class Hanging:
+class HangingIndent:
     """A text with words of ours first: whatever is folded begins where the agent's text does."""
 
     def __init__(self, text: Text) -> None:
@@ -109,13 +109,13 @@ class FactRows:
         for fact in self._facts:
             together = row.cell_len + _GAP + fact.cell_len + _AGENTS
             if row and together > options.max_width:
-                yield Hanging(row)
+                yield HangingIndent(row)
                 row = Text()
             if row:
                 row.append(" " * _GAP)
             row.append_text(fact)
         if row:
-            yield Hanging(row)
+            yield HangingIndent(row)
 
 
 class SignedRows:
@@ -247,7 +247,7 @@ def render_card(card: Card, *, now_ms: int) -> RenderableType:
     return Panel(
         Group(
             *_render_outcome(card),
-            Hanging(render_head(card)),
+            HangingIndent(render_summary(card)),
             *_render_found(card),  # a screen ends below
             *_render_calls(card),
             *_render_facts(card),
@@ -262,22 +262,22 @@ def render_card(card: Card, *, now_ms: int) -> RenderableType:
     )
 
 
-def render_head(card: Card) -> Text:
+def render_summary(card: Card) -> Text:
     """Return what happens, in one sentence, with its names coloured and in quotes."""
-    head = Text(style="bold")
-    for part in card.head:
+    summary = Text(style="bold")
+    for part in card.summary:
         if part.named:
-            head.append('"').append_text(render_text(part.text, _NAME)).append('"')
+            summary.append('"').append_text(render_text(part.text, _NAME)).append('"')
         else:
-            head.append(part.text.text)
-    return head
+            summary.append(part.text.text)
+    return summary
 
 
 def render_about(card: Card) -> RenderableType:
-    """Return what a prompt is about: the head, the risk and what was found, exactly what runs as
+    """Return what a prompt is about: the summary, the risk and what was found, exactly what runs as
     far as the card has it, for whom and where."""
     return Group(
-        Hanging(render_head(card)),
+        HangingIndent(render_summary(card)),
         *_render_risk(card),
         *render_findings(card),
         *_render_notices(card),
@@ -288,11 +288,11 @@ def render_about(card: Card) -> RenderableType:
 
 
 def render_edited(now: Card, changed: SignedRows, before: Card) -> RenderableType:
-    """Return what an edit is about: the head of what will run, what was changed, and all of it; and
-    what was found in it `before`."""
+    """Return what an edit is about: the summary of what will run, what was changed, and all of it;
+    and what was found in it `before`."""
     found = list(render_findings(before))
     return Group(
-        Hanging(render_head(now)),
+        HangingIndent(render_summary(now)),
         *_render_risk(before),
         *((Text("Found before these changes:", "bold"), *found) if found else ()),
         Heading(Text("what you change", style="bold")),
@@ -304,8 +304,8 @@ def render_edited(now: Card, changed: SignedRows, before: Card) -> RenderableTyp
 
 
 def render_remembered(card: Card) -> RenderableType:
-    """Return what is approved before it is remembered: the head, for whom and where."""
-    return Group(Hanging(render_head(card)), _facts(card, _PLACE))
+    """Return what is approved before it is remembered: the summary, for whom and where."""
+    return Group(HangingIndent(render_summary(card)), _facts(card, _PLACE))
 
 
 def render_full(whole: Card, undeclared: Visible | None) -> RenderableType:
@@ -315,10 +315,12 @@ def render_full(whole: Card, undeclared: Visible | None) -> RenderableType:
     cut = [one for one in dict.fromkeys(whole.findings) if _shorten(one) is not None]
     if cut or len(set(whole.findings)) > _MOST_FOUND:
         cut = list(dict.fromkeys(whole.findings))
-    found: list[RenderableType] = [Hanging(Text("• ").append_text(render_text(one))) for one in cut]
+    found: list[RenderableType] = [
+        HangingIndent(Text("• ").append_text(render_text(one))) for one in cut
+    ]
     return Group(
         _facts(whole, _PLACE),
-        *(Hanging(render_text(reason)) for reason in whole.reasons),
+        *(HangingIndent(render_text(reason)) for reason in whole.reasons),
         *told,
         *_render_notices(whole),
         *([render_text(undeclared)] if undeclared else []),
@@ -360,9 +362,9 @@ def render_findings(card: Card) -> Iterator[RenderableType]:
     found = Counter(card.findings)
     for one, times in list(found.items())[:_MOST_FOUND]:
         text = Text(sign, style=style).append_text(_shorten(one, style) or render_text(one, style))
-        yield Hanging(text.append(f" ({times} times)" if times > 1 else ""))
+        yield HangingIndent(text.append(f" ({times} times)" if times > 1 else ""))
     if (more := len(found) - _MOST_FOUND) > 0:
-        yield Hanging(Text(f"{sign}… {more} more found, whole in the full text", style=style))
+        yield HangingIndent(Text(f"{sign}… {more} more found, whole in the full text", style=style))
 
 
 def say_secret(card: Card) -> str:
@@ -392,11 +394,11 @@ def _render_outcome(card: Card) -> Iterator[RenderableType]:
     if (ending := card.ending) is not None:
         named = tuple((say_names(text, card.people), escape) for text, escape in ending.segments)
         said = Text(f"{card.icon} ", "bold default")  # in no colour of the edge
-        yield Hanging(said.append_text(render_text(replace(ending, segments=named))))
+        yield HangingIndent(said.append_text(render_text(replace(ending, segments=named))))
     if card.result is not None:
-        yield Hanging(render_text(card.result))
+        yield HangingIndent(render_text(card.result))
     if card.note is not None:
-        yield Hanging(Text("Note for the record: ").append_text(render_text(card.note)))
+        yield HangingIndent(Text("Note for the record: ").append_text(render_text(card.note)))
 
 
 def _render_found(card: Card) -> Iterator[RenderableType]:
@@ -405,22 +407,22 @@ def _render_found(card: Card) -> Iterator[RenderableType]:
     yield from render_findings(card)
     if not card.complete:
         rest = "" if card.final else "; it can be approved only there"
-        yield Hanging(Text(f"✂ {card.size}: press f to read all of it{rest}", "bold"))
+        yield HangingIndent(Text(f"✂ {card.size}: press f to read all of it{rest}", "bold"))
     yield from _render_notices(card)
 
 
 def _render_risk(card: Card) -> Iterator[RenderableType]:
     if card.reasons or card.risk is RiskLevel.HIGH:
         yield Text(f"{card.risk.value} risk", style=_RISK[card.risk])
-    yield from (Hanging(render_text(reason)) for reason in card.reasons)
+    yield from (HangingIndent(render_text(reason)) for reason in card.reasons)
 
 
 def _render_notices(card: Card) -> Iterator[RenderableType]:
     for notice in card.notices:
-        yield Hanging(Text(f"⚠ {notice}", style=_WARNING))
+        yield HangingIndent(Text(f"⚠ {notice}", style=_WARNING))
     if names_inbox(card):
         way = f"In the inbox: {card.inbox}" if card.inbox else NO_LINK
-        yield Hanging(Text(f"⚠ {way}", style=_WARNING))
+        yield HangingIndent(Text(f"⚠ {way}", style=_WARNING))
 
 
 def _facts(card: Card, labels: Sequence[str] = ()) -> FactRows:
@@ -438,12 +440,12 @@ def _facts(card: Card, labels: Sequence[str] = ()) -> FactRows:
 def _render_facts(card: Card) -> Iterator[RenderableType]:
     yield Rule(style="dim")
     if card.asks_because is not None:
-        yield Hanging(render_text(card.asks_because))
+        yield HangingIndent(render_text(card.asks_because))
     yield _facts(card)
     if card.progress:
-        yield Hanging(Text(f"👥 {card.progress}", style="bold"))
+        yield HangingIndent(Text(f"👥 {card.progress}", style="bold"))
     if card.claimed:
-        yield Hanging(Text(f"👀 {card.claimed}", style="bold"))
+        yield HangingIndent(Text(f"👀 {card.claimed}", style="bold"))
 
 
 def _shorten(found: Visible, style: str = "") -> Text | None:
@@ -462,18 +464,18 @@ def _render_calls(card: Card) -> Iterator[RenderableType]:
     if card.changed_by is not None:
         yield Rule(style="dim")
         told = card.changed_aside  # else the first line says who
-        yield Hanging(
+        yield HangingIndent(
             Text("What was changed", "bold") if told is None else render_text(told, "bold")
         )
         yield set_in(render_diff(card.changed))
 
 
 def _render_field(card: Card, field: Field, *, said: bool) -> Iterator[RenderableType]:
-    """Yield what is asked, unless the head said it, and where a secret is answered."""
+    """Yield what is asked, unless the summary said it, and where a secret is answered."""
     if not said:
         yield set_in(Text('• "').append_text(render_text(field.text, _NAME)).append('"'))
     if field.secret and not card.final:
-        yield Hanging(Text(f"🔒 {say_secret(card)}", style="bold"))
+        yield HangingIndent(Text(f"🔒 {say_secret(card)}", style="bold"))
 
 
 def _render_blocks(card: Card) -> Iterator[RenderableType]:

@@ -18,7 +18,7 @@ from gateway.cards.card import Card
 from gateway.cards.masks import HIDDEN
 from gateway.cards.shared_texts import standing_of
 from gateway.models import Action
-from gateway.ports import Record
+from gateway.ports import StoredRequest
 
 _BLANKS = 3  # around a key and its word
 _SIGN = "bold yellow"
@@ -128,7 +128,7 @@ _DOES_NOT_FIT = "it does not fit here: press f, read it, and approve it there"
 
 
 def find_hindrance(
-    record: Record, card: Card, action: str, reader: str, place_of: Callable[[str], str]
+    record: StoredRequest, card: Card, action: str, reader: str, place_of: Callable[[str], str]
 ) -> str | None:
     """Return why an action of the screen does nothing with a request that waits, None where it
     does something, for the person of the name `reader`. `place_of` says where the inbox shows
@@ -151,7 +151,7 @@ def find_hindrance(
 
 
 def _find_missing(
-    record: Record, card: Card, action: Action, reader: str, place_of: Callable[[str], str]
+    record: StoredRequest, card: Card, action: Action, reader: str, place_of: Callable[[str], str]
 ) -> str | None:
     if card.hides:
         return f"{HIDDEN} Go on at {place_of(record.id)}"

@@ -33,7 +33,15 @@ from gateway.cards.remember_options import LIFETIME_WORDS, RememberOption, remem
 from gateway.chat.remembering import ALL, Remembering
 from gateway.errors import InvalidRequest
 from gateway.models import FieldKind
-from gateway.ports import AuditEvent, Desk, Grant, Identity, JsonObject, Record, Remember
+from gateway.ports import (
+    AdapterApi,
+    AuditEvent,
+    Grant,
+    Identity,
+    JsonObject,
+    Remember,
+    StoredRequest,
+)
 
 # What may be chosen, each entry whole, with marks that differ in shape and not in colour alone.
 
@@ -317,7 +325,7 @@ class RememberScreen(_Dialog[Remember | None]):
 
     def __init__(
         self,
-        record: Record,
+        record: StoredRequest,
         scopes: Sequence[tuple[RememberOption, str]],
         about: RenderableType,
     ) -> None:
@@ -619,13 +627,15 @@ def ask_which(grants: Sequence[Grant], mine: int) -> str:
     return f"Revoke which? Type its number, or {ALL} for each that you may revoke: {of}"
 
 
-async def revoke_chosen(desk: Desk, who: Identity, grants: Sequence[Grant], chosen: str) -> str:
+async def revoke_chosen(
+    api: AdapterApi, who: Identity, grants: Sequence[Grant], chosen: str
+) -> str:
     """Revoke the grant with the chosen number, or all; return a message. Raises GatewayError."""
     if chosen != ALL:
         if not chosen.isdecimal() or not 1 <= int(chosen) <= len(grants):
             raise InvalidRequest(f"a number of the list, or {ALL}")
         chosen = grants[int(chosen) - 1].id
-    return await Remembering(desk).revoke(who, chosen)
+    return await Remembering(api).revoke(who, chosen)
 
 
 def describe_event(event: AuditEvent) -> str:

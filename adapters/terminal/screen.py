@@ -23,16 +23,16 @@ from textual.worker import Worker, WorkerState
 
 from adapters.terminal.cards import (
     HELP,
-    Hanging,
+    HangingIndent,
     ReadableApp,
     render_about,
     render_card,
     render_diff,
     render_edited,
     render_full,
-    render_head,
     render_remembered,
     render_risk,
+    render_summary,
 )
 from adapters.terminal.keys import HELP_KEY, Key, KeyLine, bind, find_hindrance
 from adapters.terminal.prompts import (
@@ -54,7 +54,7 @@ from gateway.chat.answering import read_edit
 from gateway.chat.remembering import Remembering
 from gateway.errors import GatewayError, StepUpNeeded, Unconfirmed
 from gateway.models import Action, DecidedBy, DeciderKind, RiskLevel
-from gateway.ports import Click, Clock, Desk, Identity, JsonObject, Query, Record
+from gateway.ports import AdapterApi, Click, Clock, Identity, JsonObject, Query, StoredRequest
 
 log = logging.getLogger("adapters.terminal")
 
@@ -76,7 +76,7 @@ _CHANGED = "what is shown has just changed: look at it first"
 _NONE_PLAIN = "none of them can be approved without a closer look"
 
 
-def ask_edited(record: Record, edited: Card, control: Control | None) -> str:
+def ask_edited(record: StoredRequest, edited: Card, control: Control | None) -> str:
     """Return the question of an edit: what an approval would be asked, and whether it is one of
     several."""
     asked = control.question if control is not None else ""
@@ -84,7 +84,7 @@ def ask_edited(record: Record, edited: Card, control: Control | None) -> str:
     return " ".join(filter(None, ("Approve with these changes?", asked))) + share
 
 
-def say_share(record: Record) -> str:
+def say_share(record: StoredRequest) -> str:
     """Say of an edit that it is the first of several approvals: it voids those before."""
     return f" Yours is approval 1 of {record.quorum}." if record.quorum > 1 else ""
 
@@ -164,13 +164,13 @@ class TerminalApp(ReadableApp):
     BINDINGS: ClassVar[list[BindingType]] = [*bind(KEYS)]
 
     def __init__(
-        self, desk: Desk, who: Identity, clock: Clock, driver: type[Driver] | None = None
+        self, api: AdapterApi, who: Identity, clock: Clock, driver: type[Driver] | None = None
     ) -> None:
         super().__init__(driver_class=driver)
         self._clock = clock
-        self._desk = desk
+        self._api = api
         self._who = who
-        self._queue: list[Record] = []
+        self._queue: list[StoredRequest] = []
         self._at = 0
         self._more = False
         self._refusals: dict[str, str | None] = {}
@@ -195,7 +195,7 @@ class TerminalApp(ReadableApp):
         self._watch()
 
     @property
-    def record(self) -> Record | None:
+    def record(self) -> StoredRequest | None:
         """The displayed request."""
         return self._queue[self._at] if self._queue else None
 
@@ -231,7 +231,7 @@ class TerminalApp(ReadableApp):
                 asks = one.action == "approve" and self._card is not None and self._card.fields
                 yield replace(one, word="answer") if asks else one
 
-    def _find_hindrance(self, record: Record, card: Card, action: str) -> str | None:
+    def _find_hindrance(self, record: StoredRequest, card: Card, action: str) -> str | None:
         if action in _READS:
             return None
         if action == "several":
@@ -245,7 +245,7 @@ class TerminalApp(ReadableApp):
     async def _follow(self) -> None:
         while True:
             try:
-                async with self._desk.feed.changes() as events:
+                async with self._api.feed.changes() as events:
                     await self._reload()
                     async for event in events:
                         if event.request_id:
@@ -266,7 +266,7 @@ class TerminalApp(ReadableApp):
             gone = self.gone
             try:
                 async with asyncio.timeout(_LOOK_SECONDS):
-                    await self._desk.requests.page(Query(limit=1))
+                    await self._api.requests.page(Query(limit=1))
                     if gone:
                         await self._reload()
                 self.gone = False
@@ -286,13 +286,13 @@ class TerminalApp(ReadableApp):
 
     async def _reload(self) -> None:
         query = Query(soonest=True, followers=False, limit=_MOST_LISTED)
-        page = await self._desk.requests.page(query)
+        page = await self._api.requests.page(query)
         waiting = list(page.items)
         known, shown = {one.id for one in self._queue}, self.record
         if any(one.id not in known for one in waiting):
             self.bell()
-        refusals = {one.id: await self._desk.requests.may_decide(self._who, one) for one in waiting}
-        if person := await self._desk.requests.person(self._who):
+        refusals = {one.id: await self._api.requests.may_decide(self._who, one) for one in waiting}
+        if person := await self._api.requests.person(self._who):
             self._reader = person.name
         self._queue, self._refusals, self._more = waiting, refusals, page.next is not None
         self._plain = {}
@@ -305,11 +305,11 @@ class TerminalApp(ReadableApp):
                 await self._report_outcome(shown)
         self._draw()
 
-    async def _report_outcome(self, before: Record) -> None:
+    async def _report_outcome(self, before: StoredRequest) -> None:
         """Report the outcome of the displayed request, and close open prompts."""
         if isinstance(self.screen, ModalScreen):
             self.screen.dismiss(None)
-        ended = await self._desk.requests.get(before.id)
+        ended = await self._api.requests.get(before.id)
         card = self._build_card(ended)
         self._say(f"{card.title}: {card.outcome.text}" if card.outcome else card.title)
 
@@ -354,7 +354,7 @@ class TerminalApp(ReadableApp):
 
         key = await self.push_screen_wait(
             FullTextScreen(
-                render_head(card),
+                render_summary(card),
                 render_full(card, view.undeclared),
                 why_not=None if card.fields else why_not,
                 refusal=self._refusals.get(record.id),
@@ -421,7 +421,7 @@ class TerminalApp(ReadableApp):
         if record is None:
             return
         card = self._build_card(record)
-        remembering = Remembering(self._desk)
+        remembering = Remembering(self._api)
         offered = await remembering.list_options(self._who, record, Action.APPROVE, _ALL)
         reach = await remembering.find_reach(record, offered)
         scopes = [(one, reach[one.id]) for one in offered]
@@ -434,18 +434,18 @@ class TerminalApp(ReadableApp):
     @_told_of_failures
     async def action_granted(self) -> None:
         """List remembered decisions and revoke the chosen one."""
-        grants = await self._desk.grants.newest()
+        grants = await self._api.grants.newest()
         if not grants:
             self._say("nothing is remembered")
             return
-        mine = await self._desk.grants.newest(revocable_by=self._who)
+        mine = await self._api.grants.newest(revocable_by=self._who)
         question = ask_which(grants, len(mine))
         asking = WordsScreen(question, shown=render_grants(grants), enter="revokes")
         chosen = await self.push_screen_wait(asking)
         if not chosen:
             return
         try:
-            self._say(await revoke_chosen(self._desk, self._who, grants, chosen.strip()))
+            self._say(await revoke_chosen(self._api, self._who, grants, chosen.strip()))
         except GatewayError as error:
             self._say(str(error), bad=True)
 
@@ -459,7 +459,7 @@ class TerminalApp(ReadableApp):
     async def action_claim(self) -> None:
         """Claim the displayed request, or release the claim."""
         if (record := self.record) is not None:
-            claim = self._desk.requests.claim(record.id, self._who, on=record.claim is None)
+            claim = self._api.requests.claim(record.id, self._who, on=record.claim is None)
             await self._try(record.id, claim)
 
     def action_help(self) -> None:
@@ -468,7 +468,7 @@ class TerminalApp(ReadableApp):
 
     # ---------------------------------------------------------------- clicks
 
-    async def _approve(self, record: Record, card: Card) -> None:
+    async def _approve(self, record: StoredRequest, card: Card) -> None:
         control = next((one for one in card.controls if one.action is Action.APPROVE), None)
         more: dict[str, Any] | None = {}
         if control is not None and control.confirm is not None:
@@ -484,7 +484,7 @@ class TerminalApp(ReadableApp):
             return
         await self._click(record, Action.APPROVE, **more)
 
-    async def _approve_edit(self, record: Record, arguments: JsonObject) -> None:
+    async def _approve_edit(self, record: StoredRequest, arguments: JsonObject) -> None:
         """Show what will run instead, and approve that after a confirmation."""
         me = DecidedBy(kind=DeciderKind.PERSON, name=self._reader)
         edited = record.edited_as(arguments, me)
@@ -527,17 +527,17 @@ class TerminalApp(ReadableApp):
             return {"confirmed": True}
         return {"number": typed.strip()} if number and typed and typed.strip().isdigit() else None
 
-    def _control_of(self, record: Record, action: Action) -> Control | None:
+    def _control_of(self, record: StoredRequest, action: Action) -> Control | None:
         card = self._build_card(record, whole=True)
         return next((one for one in card.controls if one.action is action), None)
 
-    async def _deny(self, record: Record) -> None:
+    async def _deny(self, record: StoredRequest) -> None:
         about = render_about(self._build_card(record))
         words = await self.push_screen_wait(WordsScreen(DENY, shown=about, enter="denies"))
         if words is not None:
             await self._click(record, Action.DENY, message=words)
 
-    async def _replan(self, record: Record) -> None:
+    async def _replan(self, record: StoredRequest) -> None:
         question = f"{ANOTHER_PLAN}. {SAY_THE_PLAN}"
         about = render_about(self._build_card(record))
         asking = WordsScreen(question, shown=about, enter="denies")
@@ -547,12 +547,14 @@ class TerminalApp(ReadableApp):
         elif words is not None:
             await self._click(record, Action.DENY, message=words, feedback=True)
 
-    async def _answer(self, record: Record, card: Card) -> None:
+    async def _answer(self, record: StoredRequest, card: Card) -> None:
         answers = await self.push_screen_wait(FormScreen(card))
         if answers is not None:
             await self._click(record, Action.ANSWER, answers=answers, confirmed=True)
 
-    async def _click(self, record: Record, action: Action, **more: Any) -> GatewayError | None:
+    async def _click(
+        self, record: StoredRequest, action: Action, **more: Any
+    ) -> GatewayError | None:
         click = Click(
             request_id=record.id,
             revision=record.revision,
@@ -561,9 +563,9 @@ class TerminalApp(ReadableApp):
             nonce=secrets.token_hex(8),
             **more,
         )
-        return await self._try(record.id, self._desk.requests.decide(click))
+        return await self._try(record.id, self._api.requests.decide(click))
 
-    async def _try(self, request_id: str, call: Awaitable[Record]) -> GatewayError | None:
+    async def _try(self, request_id: str, call: Awaitable[StoredRequest]) -> GatewayError | None:
         try:
             await call
         except StepUpNeeded as needed:
@@ -578,9 +580,9 @@ class TerminalApp(ReadableApp):
         return None
 
     def _place_of(self, request_id: str) -> str:
-        return self._desk.address_of(request_id) or f"the inbox. {NO_LINK}"
+        return self._api.address_of(request_id) or f"the inbox. {NO_LINK}"
 
-    def _is_plain(self, record: Record) -> bool:
+    def _is_plain(self, record: StoredRequest) -> bool:
         known = (record.id, record.revision)
         if known not in self._plain:
             controls = {one.action: one for one in self._build_card(record).controls}
@@ -605,7 +607,7 @@ class TerminalApp(ReadableApp):
             shown = render_card(self._card, now_ms=self._clock.now_ms())
             if self.refusal:
                 look = f"You may only look: {self.refusal}.", f"You are {self._who.written}."
-                shown = Group(shown, *(Hanging(Text(one)) for one in look))
+                shown = Group(shown, *(HangingIndent(Text(one)) for one in look))
         base.query_one("#card", Static).update(shown)
         self.call_after_refresh(base.query_one(KeyLine).look)
 
@@ -618,11 +620,11 @@ class TerminalApp(ReadableApp):
         others = " · ← → the others" if len(self._queue) > 1 else ""
         return Text(f"{self._at + 1} of {len(self._queue)}{more} waiting{others} · {self._who.id}")
 
-    def _build_card(self, record: Record, *, whole: bool = False) -> Card:
+    def _build_card(self, record: StoredRequest, *, whole: bool = False) -> Card:
         """Return the card as this person sees it."""
         lines, chars = (_ALL, _ALL) if whole else (CARD_LINES, CARD_CHARS)
         card = card_of(record, lines=lines, chars=chars, reader=self._reader)
-        return replace(card, inbox=self._desk.address_of(record.id))
+        return replace(card, inbox=self._api.address_of(record.id))
 
     def _say(self, text: str, *, bad: bool = False) -> None:
         self.notify(text, severity="error" if bad else "information", markup=False)

@@ -18,7 +18,7 @@ from adapters.web.push import PushHandlers
 from adapters.web.queries import QueueHandlers, ReadHandlers, SearchHandlers
 from adapters.web.security import Guard, Handler, VisitRefused
 from adapters.web.sign_in import DeviceHandlers, PasskeyHandlers, ProviderHandlers, SignInHandlers
-from gateway.ports import Adapter, Desk, WebPages
+from gateway.ports import Adapter, AdapterApi, WebPages
 
 # Answers made small for a phone's line. Files are compressed once, when they are read.
 #
@@ -96,25 +96,25 @@ def _read(path: Path) -> bytes:
 class Inbox:
     """Builds the routes and serves pages."""
 
-    def __init__(self, desk: Desk) -> None:
-        logins = desk.logins
-        self._guard = Guard(logins, secure=desk.secure)
-        self._streams = Streams(desk, self._guard)
+    def __init__(self, api: AdapterApi) -> None:
+        logins = api.logins
+        self._guard = Guard(logins, secure=api.secure)
+        self._streams = Streams(api, self._guard)
         signing_in = SignInHandlers(logins, self._guard, self._streams)
-        reading = ReadHandlers(desk, self._guard)
+        reading = ReadHandlers(api, self._guard)
         self._handlers = (
             signing_in,
             DeviceHandlers(logins, self._guard),
             PasskeyHandlers(logins, self._guard, signing_in),
             ProviderHandlers(logins, self._guard, signing_in),
             reading,
-            QueueHandlers(desk, self._guard),
-            SearchHandlers(desk, self._guard, reading),
-            DecisionHandlers(desk, self._guard, reading, logins.passkeys),
-            BatchHandlers(desk, self._guard, reading),
-            GrantAndStopHandlers(desk, self._guard),
-            HandHandlers(desk, self._guard),
-            PushHandlers(desk, self._guard),
+            QueueHandlers(api, self._guard),
+            SearchHandlers(api, self._guard, reading),
+            DecisionHandlers(api, self._guard, reading, logins.passkeys),
+            BatchHandlers(api, self._guard, reading),
+            GrantAndStopHandlers(api, self._guard),
+            HandHandlers(api, self._guard),
+            PushHandlers(api, self._guard),
         )
         self._pages = read_assets("templates")
         self._files = read_assets("static")
@@ -202,7 +202,7 @@ class WebAdapter(Adapter):
     posts = False
 
     @asynccontextmanager
-    async def run(self, desk: Desk) -> AsyncIterator[WebPages]:
+    async def run(self, api: AdapterApi) -> AsyncIterator[WebPages]:
         """Yield the inbox's pages: the web server serves them."""
-        inbox = Inbox(desk)
+        inbox = Inbox(api)
         yield WebPages(inbox.routes(), inbox.end_streams)

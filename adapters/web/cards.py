@@ -22,14 +22,14 @@ from gateway.cards.card import (
     say_step_up,
     state_of,
 )
-from gateway.cards.command_summary import SECRET_NAMED, Head
+from gateway.cards.command_summary import SECRET_NAMED, CallSummary
 from gateway.cards.forms import UNCHANGED, EditField, edit_fields
 from gateway.cards.masks import COULD_ACT
 from gateway.cards.remember_options import scopes_of, undeclared_of
 from gateway.cards.shared_texts import LIFT, KillSwitch, standing_of
-from gateway.cards.summary import head_of
+from gateway.cards.summary import summarize
 from gateway.models import Action, RiskLevel
-from gateway.ports import Approvers, JsonObject, Record, Segment, Visible
+from gateway.ports import Approvers, JsonObject, Segment, StoredRequest, Visible
 
 ROW_LINES, ROW_CHARS = 24, 2_000  # all blocks of a row together
 WHOLE = 10**9
@@ -49,24 +49,24 @@ class Viewer:
     may_pass: bool = False
 
 
-def build_row(record: Record) -> JsonObject:
+def build_row(record: StoredRequest) -> JsonObject:
     """Return a request as a row of the list; while pending, with the start of what would run."""
     size = (0, 0) if record.final else (ROW_LINES, ROW_CHARS)
     card = card_of(record, lines=size[0], chars=size[1], here=True)
     return {**_build_view(card, record), "editable": None, "edit_fields": []}
 
 
-def build_short_row(record: Record) -> JsonObject:
+def build_short_row(record: StoredRequest) -> JsonObject:
     """Return a request as a line of the queue: its members are those of a card."""
     return {
         "id": record.id,
         "revision": record.revision,
         "status": record.status.value,
         "word": state_of(record).word,
-        "head": _build_head(head_of(record)),
+        "summary": _build_summary(summarize(record)),
         "agent": record.request.agent,
         "risk": record.risk.level.value,
-        "found": bool(record.risk.reasons or record.signs),
+        "found": bool(record.risk.reasons or record.located_findings),
         "idle": _say_idle(record),
         "claim": {"by": record.claim.person} if record.claim else None,
         "approved": _count_approvals(record),
@@ -77,20 +77,20 @@ def build_short_row(record: Record) -> JsonObject:
     }
 
 
-def _say_idle(record: Record) -> str:
+def _say_idle(record: StoredRequest) -> str:
     """Return in few words why a pending request waits for no approval; "" where it does."""
     state = state_of(record)
     return state.word if state.idle else ""
 
 
-def _count_approvals(record: Record) -> str:
+def _count_approvals(record: StoredRequest) -> str:
     """Return how many approved; "" where one is enough, and of a question, which is answered."""
     if record.quorum <= 1 or record.request.questions:
         return ""
     return f"{len(record.votes)} of {record.quorum} approved"
 
 
-def explain_exclusion(record: Record) -> str | None:
+def explain_exclusion(record: StoredRequest) -> str | None:
     """Return why a request is decided alone, None where it may be reviewed with others."""
     if record.risk.level is RiskLevel.HIGH:
         return "high risk is decided alone"
@@ -101,7 +101,7 @@ def explain_exclusion(record: Record) -> str | None:
     return None
 
 
-def build_whole(record: Record, *, reveal: bool = False) -> JsonObject:
+def build_whole(record: StoredRequest, *, reveal: bool = False) -> JsonObject:
     """Return everything about a request, with `reveal` also its masked secrets."""
     card = card_of(record, lines=WHOLE, chars=WHOLE, reveal=reveal, here=True)
     fields = [] if record.final else [*edit_fields(record, reveal=reveal)]
@@ -114,7 +114,7 @@ def build_whole(record: Record, *, reveal: bool = False) -> JsonObject:
     }
 
 
-def add_viewer(view: JsonObject, record: Record, look: Viewer) -> JsonObject:
+def add_viewer(view: JsonObject, record: StoredRequest, look: Viewer) -> JsonObject:
     """Add what depends on the viewer."""
     standing = standing_of(record, look.name)
     claim = view["claim"]
@@ -147,12 +147,12 @@ def build_line(segments: tuple[Segment, ...]) -> Line:
     return [[text, escape] for text, escape in segments]
 
 
-def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObject:
+def _build_view(card: Card, record: StoredRequest, *, reveal: bool = False) -> JsonObject:
     claim = record.claim
     return {
         **_build_state(card, reveal=reveal),
         "agent": record.request.agent,
-        "found": bool(record.risk.reasons or record.signs),
+        "found": bool(record.risk.reasons or record.located_findings),
         "alone": explain_exclusion(record) is not None,
         "idle": _say_idle(record),
         **_build_notices(card, record),
@@ -213,9 +213,8 @@ def _build_state(card: Card, *, reveal: bool) -> JsonObject:
         "icon": card.icon,
         "word": card.word,
         "tone": card.state.tone.value,
-        "head": _build_head(card.head, reveal=reveal),
+        "summary": _build_summary(card.summary, reveal=reveal),
         "tool": build_line(card.tool.segments),
-        "summary": card.summary,
         "risk": card.risk.value,
         "complete": card.complete,
         "hides": card.hides,
@@ -229,7 +228,7 @@ def _build_state(card: Card, *, reveal: bool) -> JsonObject:
     }
 
 
-def _build_found(card: Card, record: Record) -> JsonObject:
+def _build_found(card: Card, record: StoredRequest) -> JsonObject:
     """Return what was found as it stands before what runs. The others follow it."""
     # Of several texts each begins with its name.
     named = card.blocks[0].label if len(card.blocks) > 1 else ""
@@ -241,7 +240,7 @@ def _build_found(card: Card, record: Record) -> JsonObject:
     }
 
 
-def _build_notices(card: Card, record: Record) -> JsonObject:
+def _build_notices(card: Card, record: StoredRequest) -> JsonObject:
     """Return the notices; what is masked stands by the button that reveals it, and what a step-up
     takes apart, as the panel that asks for it says so itself."""
     steps, tries = say_step_up(record, here=True)
@@ -261,20 +260,22 @@ def _shorten_long(finding: Visible) -> Line | None:
     return build_line(finding.shortened(_BEGINNING, _END).segments)
 
 
-def _build_head(head: Head, *, reveal: bool = False) -> list[list[Any]]:
-    """Return a head. A secret that is revealed is none of it, and it says so: titles and what is
-    read aloud are made from heads."""
+def _build_summary(summary: CallSummary, *, reveal: bool = False) -> list[list[Any]]:
+    """Return a summary. A secret that is revealed is none of it, and it says so: titles and what is
+    read aloud are made from summaries."""
     named = _NAMED_BELOW if reveal else {}
     return [
         [
             build_line(tuple((named.get(text, text), mark) for text, mark in part.text.segments)),
             part.named,
         ]
-        for part in head
+        for part in summary
     ]
 
 
-def _build_scopes(card: Card, record: Record, action: Action, *, reveal: bool) -> list[JsonObject]:
+def _build_scopes(
+    card: Card, record: StoredRequest, action: Action, *, reveal: bool
+) -> list[JsonObject]:
     """Return what may be remembered, with passes: `add_viewer` takes out what is not theirs."""
     if action not in card.remembers:
         return []
@@ -345,11 +346,11 @@ _MOST_KEPT = 200
 class Rows:
     """Rows of one kind, by `make`."""
 
-    def __init__(self, make: Callable[[Record], JsonObject]) -> None:
+    def __init__(self, make: Callable[[StoredRequest], JsonObject]) -> None:
         self._make = make
         self._heavy: OrderedDict[tuple[str, int, int, Approvers | None], JsonObject] = OrderedDict()
 
-    async def build(self, record: Record) -> JsonObject:
+    async def build(self, record: StoredRequest) -> JsonObject:
         """Return the row of a request as it stands."""
         key = (record.id, record.revision, record.alike, record.approvers)
         if key in self._heavy:

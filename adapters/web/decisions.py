@@ -30,13 +30,13 @@ from gateway.cards.remember_options import remember_as, undeclared_of
 from gateway.errors import BatchRefused, Conflict, NotFound, NotRemembered, Unconfirmed
 from gateway.models import Action
 from gateway.ports import (
+    AdapterApi,
     Click,
-    Desk,
     JsonObject,
     Passkeys,
     Proof,
     Query,
-    Record,
+    StoredRequest,
     ToolWord,
     subject_of,
 )
@@ -69,8 +69,10 @@ _UNSEEN = (Action.DENY, Action.ABORT)  # allowed without having seen the whole r
 class DecisionHandlers(Handlers):
     """HTTP handlers of decisions, claims and sessions."""
 
-    def __init__(self, desk: Desk, guard: Guard, reading: ReadHandlers, passkeys: Passkeys) -> None:
-        super().__init__(desk, guard)
+    def __init__(
+        self, api: AdapterApi, guard: Guard, reading: ReadHandlers, passkeys: Passkeys
+    ) -> None:
+        super().__init__(api, guard)
         self._passkeys = passkeys
         self._reading = reading
 
@@ -86,12 +88,12 @@ class DecisionHandlers(Handlers):
             return await self._passkeys.check_proof(visitor.session, subject, credential or {})
 
         try:
-            after = await self._desk.requests.decide(click, prove=prove if credential else None)
+            after = await self._api.requests.decide(click, prove=prove if credential else None)
         except NotRemembered as told:  # the answer counts all the same
             row = await self._reading.build_row(told.record, visitor)
             return web.json_response({**row, "warning": str(told)})
         except Conflict as conflict:
-            now = await self._reading.build_row(await self._desk.requests.get(request_id), visitor)
+            now = await self._reading.build_row(await self._api.requests.get(request_id), visitor)
             return build_problem(409, conflict.code, str(conflict), request=now)
         except Unconfirmed as high:
             return build_problem(high.status, "unconfirmed", str(high))
@@ -102,7 +104,7 @@ class DecisionHandlers(Handlers):
         click = _build_click(request_id, visitor, body)
         if "fields" not in body:
             return click
-        record = await self._desk.requests.get(request_id)
+        record = await self._api.requests.get(request_id)
         # Fields of an older revision are of other arguments: the core refuses the click.
         current = body["revision"] >= record.shown_since
         typed = _read_fields(body["fields"]) if current else {}
@@ -114,14 +116,14 @@ class DecisionHandlers(Handlers):
     ) -> web.Response:
         """Return what a passkey is to sign for an answer, which is sent with that afterwards."""
         click = await self._read_click(request.match_info["id"], visitor, body)
-        record = await self._desk.requests.get(click.request_id)
+        record = await self._api.requests.get(click.request_id)
         offered = await self._passkeys.begin_proof(visitor.session, subject_of(record, click))
         return web.json_response(offered)
 
     @write("/inbox/api/requests/{id}/diff", _DIFF, needed=())
     async def _diff(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """Return the differences between an edit and what was asked."""
-        record = await self._desk.requests.get(request.match_info["id"])
+        record = await self._api.requests.get(request.match_info["id"])
         before, after = record.arguments, body.get("arguments")
         if after is None:
             typed = _read_fields(body.get("fields", {}))
@@ -134,7 +136,7 @@ class DecisionHandlers(Handlers):
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
         request_id = request.match_info["id"]
-        record = await self._desk.requests.claim(request_id, visitor.identity, on=body["on"])
+        record = await self._api.requests.claim(request_id, visitor.identity, on=body["on"])
         return web.json_response(await self._reading.build_row(record, visitor))
 
     @write("/inbox/api/requests/{id}/reveal", {})
@@ -142,19 +144,17 @@ class DecisionHandlers(Handlers):
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
         """Return the request with its secrets; the audit records who saw them."""
-        record = await self._desk.requests.reveal(request.match_info["id"], visitor.identity)
+        record = await self._api.requests.reveal(request.match_info["id"], visitor.identity)
         return web.json_response(await self._reading.build_whole(record, visitor, reveal=True))
 
     @write("/inbox/api/sessions/end", {"agent": str, "session": str})
     async def _end(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        ids = await self._desk.operator.end_session(
-            visitor.identity, body["agent"], body["session"]
-        )
+        ids = await self._api.operator.end_session(visitor.identity, body["agent"], body["session"])
         return web.json_response({"cancelled": len(ids)})
 
     @write("/inbox/api/agents/lift", {"agent": str})
     async def _lift(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        await self._desk.operator.lift(body["agent"], visitor.identity)
+        await self._api.operator.lift(body["agent"], visitor.identity)
         return web.json_response({"ok": True})
 
     @write("/inbox/api/requests/{id}/declare", _WORD, needed=())
@@ -162,7 +162,7 @@ class DecisionHandlers(Handlers):
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
         """Declare one value of a waiting request's tool, or the tool, for the agent that asks."""
-        record = await self._desk.requests.get(request.match_info["id"])
+        record = await self._api.requests.get(request.match_info["id"])
         address, role = body.get("address", ""), body.get("role", "")
         if address and address not in {one.address for one in undeclared_of(record)}:
             raise VisitRefused(409, "conflict", "this value is declared already, or waits no more")
@@ -173,7 +173,7 @@ class DecisionHandlers(Handlers):
             agents=(record.request.agent,),
         )
         try:
-            await self._desk.operator.declare(
+            await self._api.operator.declare(
                 visitor.identity, word, confirmed=body.get("confirmed", False), about=record
             )
         except Unconfirmed as danger:
@@ -241,8 +241,8 @@ _ITEM: dict[str, type] = {"id": str, "revision": int, "seen": str}
 class BatchHandlers(Handlers):
     """HTTP handlers of the batch view."""
 
-    def __init__(self, desk: Desk, guard: Guard, reading: ReadHandlers) -> None:
-        super().__init__(desk, guard)
+    def __init__(self, api: AdapterApi, guard: Guard, reading: ReadHandlers) -> None:
+        super().__init__(api, guard)
         self._reading = reading
 
     @read("/inbox/api/batch")
@@ -253,7 +253,7 @@ class BatchHandlers(Handlers):
         apart: list[JsonObject] = []
         letters = 0
         for record in found:
-            why = explain_exclusion(record) or await self._desk.requests.may_decide(
+            why = explain_exclusion(record) or await self._api.requests.may_decide(
                 visitor.identity, record
             )
             if why is not None:
@@ -277,10 +277,10 @@ class BatchHandlers(Handlers):
             await asyncio.sleep(0)  # let clicks run between large requests
         return web.json_response({"items": items, "apart": apart, "more": more})
 
-    async def _list_waiting(self, agent: str) -> tuple[list[Record], bool]:
+    async def _list_waiting(self, agent: str) -> tuple[list[StoredRequest], bool]:
         """Return an agent's pending requests, the soonest deadline first, and whether there are
         more."""
-        page = await self._desk.requests.page(Query(soonest=True, agent=agent, limit=MOST))
+        page = await self._api.requests.page(Query(soonest=True, agent=agent, limit=MOST))
         return list(page.items), page.next is not None
 
     @write("/inbox/api/batch/decide", _MEMBERS, needed=_NEEDED_IN_BATCH)
@@ -288,7 +288,7 @@ class BatchHandlers(Handlers):
         """Apply one decision to all selected requests, or to none of them."""
         clicks = [_build_batch_click(visitor, body, item) for item in body["items"]]
         try:
-            records = await self._desk.requests.decide_all(clicks)
+            records = await self._api.requests.decide_all(clicks)
         except BatchRefused as refused:
             ended = await self._list_ended(refused.reasons, visitor)
             return build_problem(
@@ -302,7 +302,7 @@ class BatchHandlers(Handlers):
         rows = []
         for one in ids:
             with suppress(NotFound):
-                record = await self._desk.requests.get(one)
+                record = await self._api.requests.get(one)
                 if record.final:
                     rows.append(await self._reading.build_row(record, visitor))
         return rows

@@ -25,23 +25,21 @@ class GrantAndStopHandlers(Handlers):
     @read("/inbox/api/grants/{id}")
     async def _grant(self, request: web.Request, visitor: Visitor) -> web.Response:
         """Return one grant with its origin and its reach."""
-        return web.json_response(
-            _build_card(await self._desk.grants.card(request.match_info["id"]))
-        )
+        return web.json_response(_build_card(await self._api.grants.card(request.match_info["id"])))
 
     @write("/inbox/api/grants/revoke", {"id": str})
     async def _revoke(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        await self._desk.grants.revoke(body["id"], visitor.identity)
+        await self._api.grants.revoke(body["id"], visitor.identity)
         return web.json_response({"ok": True})
 
     @write("/inbox/api/grants/revoke-all", {"agent": str, "session": str}, needed=())
     async def _revoke_all(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        gone = await self._desk.grants.revoke_all(visitor.identity, **body)
+        gone = await self._api.grants.revoke_all(visitor.identity, **body)
         return web.json_response({"revoked": len(gone)})
 
     @write("/inbox/api/stop", {"on": bool})
     async def _stop(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        await self._desk.operator.stop_all(visitor.identity, on=body["on"])
+        await self._api.operator.stop_all(visitor.identity, on=body["on"])
         return web.json_response({"ok": True})
 
 
@@ -49,7 +47,7 @@ def build_grant_row(grant: Grant, card: GrantCard) -> JsonObject:
     """Return a card with the agent and session of its grant, for revoking them together."""
     return {
         **_build_card(card),
-        "rests": grant.rests is not None,
+        "outdated": grant.outdated is not None,
         "allows": grant.effect is Effect.ALLOW,
         "agent": grant.agent,
         "session": grant.session,
@@ -102,7 +100,7 @@ class HandHandlers(Handlers):
     async def _offers(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """Return what may be remembered of an example, in the gateway's words, narrow first."""
         effect, example = _read_example(body)
-        found = await self._desk.grants.offers(visitor.identity, example.agent, example, effect)
+        found = await self._api.grants.offers(visitor.identity, example.agent, example, effect)
         rows = [
             {"id": one.id, "words": build_line(render_safe(one.words).segments)} for one in found
         ]
@@ -127,7 +125,7 @@ class HandHandlers(Handlers):
             lifetime=limits.lifetime,
             max_uses=limits.max_uses,
         )
-        made = await self._desk.grants.create(visitor.identity, example, wish, nonce=nonce)
+        made = await self._api.grants.create(visitor.identity, example, wish, nonce=nonce)
         words = build_line(render_safe(made.words).segments)
         return web.json_response({"id": made.id, "words": words}, status=201)
 

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from adapters.web.security import Guard, Visitor, VisitRefused
 from gateway.errors import Unreachable
-from gateway.ports import AuditEvent, Desk, Feed, JsonObject, cancel_and_wait
+from gateway.ports import AdapterApi, AuditEvent, Feed, JsonObject, cancel_and_wait
 
 log = logging.getLogger("adapters.web")
 
@@ -108,9 +108,9 @@ class News:
 class Streams:
     """The open streams by session."""
 
-    def __init__(self, desk: Desk, guard: Guard) -> None:
+    def __init__(self, api: AdapterApi, guard: Guard) -> None:
         self._guard = guard
-        self._news = News(desk.feed)
+        self._news = News(api.feed)
         self._open: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._stopping = False
 

@@ -45,9 +45,9 @@ class PushHandlers(Handlers):
 
     @property
     def _calls(self) -> DeviceCalls:
-        if self._desk.devices is None:
+        if self._api.devices is None:
             raise VisitRefused(404, "not_found", "nothing is pushed here")
-        return self._desk.devices
+        return self._api.devices
 
     @read("/inbox/api/push")
     async def _list(self, _: web.Request, visitor: Visitor) -> web.Response:
@@ -142,7 +142,7 @@ class PushHandlers(Handlers):
             nonce=body["nonce"],
         )
         try:
-            after = await self._desk.requests.decide(click)
+            after = await self._api.requests.decide(click)
         except Unconfirmed as high:
             return build_problem(high.status, "unconfirmed", str(high))
         return web.json_response({"status": after.status.value})

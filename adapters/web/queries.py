@@ -37,15 +37,15 @@ from gateway.cards.remember_options import (
 )
 from gateway.cards.shared_texts import ANOTHER_PLAN, DENIALS
 from gateway.ports import (
+    AdapterApi,
     AuditEvent,
-    Desk,
     Grant,
     Identity,
     JsonObject,
     QueueCounts,
     QueueFilter,
-    Record,
     Search,
+    StoredRequest,
     list_facts,
     name_event,
     plain,
@@ -56,16 +56,16 @@ from gateway.ports import (
 class ReadHandlers(Handlers):
     """HTTP handlers of requests, sessions and the signed-in person."""
 
-    def __init__(self, desk: Desk, guard: Guard) -> None:
-        super().__init__(desk, guard)
+    def __init__(self, api: AdapterApi, guard: Guard) -> None:
+        super().__init__(api, guard)
         self._rows = Rows(build_row)
 
-    async def build_row(self, record: Record, visitor: Visitor) -> JsonObject:
+    async def build_row(self, record: StoredRequest, visitor: Visitor) -> JsonObject:
         """Return a request as a row of the list."""
         return await self._for_visitor(await self._rows.build(record), record, visitor)
 
     async def build_whole(
-        self, record: Record, visitor: Visitor, *, reveal: bool = False
+        self, record: StoredRequest, visitor: Visitor, *, reveal: bool = False
     ) -> JsonObject:
         """Return everything about a request."""
         view = await draw(lambda: build_whole(record, reveal=reveal), *weight_of(record))
@@ -73,8 +73,8 @@ class ReadHandlers(Handlers):
 
     @read("/inbox/api/me")
     async def _me(self, _: web.Request, visitor: Visitor) -> web.Response:
-        person = await self._desk.requests.person(visitor.identity)
-        status = await self._desk.operator.status(visitor.identity)
+        person = await self._api.requests.person(visitor.identity)
+        status = await self._api.operator.status(visitor.identity)
         told = {
             "name": await self._find_name(visitor),
             "csrf": build_csrf_token(visitor.session),
@@ -96,26 +96,28 @@ class ReadHandlers(Handlers):
 
     @read("/inbox/api/requests/{id}")
     async def _one(self, request: web.Request, visitor: Visitor) -> web.Response:
-        record = await self._desk.requests.get(request.match_info["id"])
+        record = await self._api.requests.get(request.match_info["id"])
         if request.query.get("whole") == "1":
             return web.json_response(await self.build_whole(record, visitor))
         return web.json_response(await self.build_row(record, visitor))
 
-    async def _for_visitor(self, view: JsonObject, record: Record, visitor: Visitor) -> JsonObject:
+    async def _for_visitor(
+        self, view: JsonObject, record: StoredRequest, visitor: Visitor
+    ) -> JsonObject:
         look = await self._find_viewer(record, visitor)
-        mine = await is_mine(self._desk, record, visitor.identity)
+        mine = await is_mine(self._api, record, visitor.identity)
         return {**_add_seen_token(add_viewer(view, record, look), visitor), "mine": mine}
 
     @read("/inbox/api/requests/{id}/reach")
     async def _reach(self, request: web.Request, visitor: Visitor) -> web.Response:
         """Return how many recent requests an offer to remember would have covered."""
         offer = request.query.get("offer", "")
-        words = await self._desk.requests.reach(request.match_info["id"], offer)
+        words = await self._api.requests.reach(request.match_info["id"], offer)
         return web.json_response({"words": words})
 
     @read("/inbox/api/sessions")
     async def _sessions(self, _: web.Request, visitor: Visitor) -> web.Response:
-        rows = await self._desk.operator.list_sessions(None)
+        rows = await self._api.operator.list_sessions(None)
         items = [
             {
                 "agent": row.agent,
@@ -133,38 +135,38 @@ class ReadHandlers(Handlers):
                 "last_seen": one.until,
                 "paused": True,
             }
-            for one in (await self._desk.operator.status()).paused
+            for one in (await self._api.operator.status()).paused
         ]
         return web.json_response({"items": [*stopped, *items]})
 
     async def _find_name(self, visitor: Visitor) -> str:
-        return await find_name(self._desk, visitor.identity)
+        return await find_name(self._api, visitor.identity)
 
-    async def _find_viewer(self, record: Record, visitor: Visitor) -> Viewer:
+    async def _find_viewer(self, record: StoredRequest, visitor: Visitor) -> Viewer:
         name = await self._find_name(visitor)
         if record.final:
             return Viewer(name=name)
-        requests, who = self._desk.requests, visitor.identity
+        requests, who = self._api.requests, visitor.identity
         refusal = await requests.may_decide(who, record)
         return Viewer(name=name, refusal=refusal, may_pass=await requests.may_pass(who, record))
 
     @read("/inbox/api/report")
     async def _report(self, _: web.Request, visitor: Visitor) -> web.Response:
         """Return the figures of the last 30 days."""
-        return web.json_response(plain(await self._desk.operator.report(visitor.identity)))
+        return web.json_response(plain(await self._api.operator.report(visitor.identity)))
 
 
-async def find_name(desk: Desk, identity: Identity) -> str:
+async def find_name(api: AdapterApi, identity: Identity) -> str:
     """Return by which name somebody votes."""
-    person = await desk.requests.person(identity)
+    person = await api.requests.person(identity)
     return person.name if person else identity.written
 
 
-async def is_mine(desk: Desk, record: Record, identity: Identity) -> bool:
+async def is_mine(api: AdapterApi, record: StoredRequest, identity: Identity) -> bool:
     """Whether a request waits for somebody: they may decide it, and have not voted."""
-    if record.final or await desk.requests.may_decide(identity, record) is not None:
+    if record.final or await api.requests.may_decide(identity, record) is not None:
         return False
-    name = await find_name(desk, identity)
+    name = await find_name(api, identity)
     return all(vote.person != name for vote in record.votes)
 
 
@@ -190,8 +192,8 @@ _PAGE = 50
 class QueueHandlers(Handlers):
     """HTTP handlers of the queue."""
 
-    def __init__(self, desk: Desk, guard: Guard) -> None:
-        super().__init__(desk, guard)
+    def __init__(self, api: AdapterApi, guard: Guard) -> None:
+        super().__init__(api, guard)
         self._rows = Rows(build_short_row)
 
     @read("/inbox/api/queue")
@@ -200,7 +202,7 @@ class QueueHandlers(Handlers):
         side, after = request.query.get("side", QueueFilter.MINE), check_cursor(request)
         if side not in list(QueueFilter):
             raise VisitRefused(422, "invalid_request", "side is mine, others or all")
-        page = await self._desk.requests.list_queue(
+        page = await self._api.requests.list_queue(
             visitor.identity, QueueFilter(side), after=after, limit=_PAGE
         )
         items = []
@@ -215,18 +217,18 @@ class QueueHandlers(Handlers):
         since = request.query.get("since", "0")
         if not _MOMENT.fullmatch(since):
             raise VisitRefused(422, "invalid_request", "since is no moment")
-        counts = await self._desk.requests.count_queue(visitor.identity, since=int(since))
+        counts = await self._api.requests.count_queue(visitor.identity, since=int(since))
         return web.json_response(build_counts(counts))
 
     @read("/inbox/api/queue/{id}")
     async def _row(self, request: web.Request, visitor: Visitor) -> web.Response:
         """Return one request as a row, also one that has ended."""
-        record = await self._desk.requests.get(request.match_info["id"])
+        record = await self._api.requests.get(request.match_info["id"])
         return web.json_response(await self._build(record, visitor))
 
-    async def _build(self, record: Record, visitor: Visitor) -> JsonObject:
+    async def _build(self, record: StoredRequest, visitor: Visitor) -> JsonObject:
         row = await self._rows.build(record)
-        return {**row, "mine": await is_mine(self._desk, record, visitor.identity)}
+        return {**row, "mine": await is_mine(self._api, record, visitor.identity)}
 
 
 def check_cursor(request: web.Request) -> str | None:
@@ -258,14 +260,14 @@ _MOST_GRANTS = 500
 class SearchHandlers(Handlers):
     """HTTP handlers of the searches. Who may read the audit, the core checks."""
 
-    def __init__(self, desk: Desk, guard: Guard, reading: ReadHandlers) -> None:
-        super().__init__(desk, guard)
+    def __init__(self, api: AdapterApi, guard: Guard, reading: ReadHandlers) -> None:
+        super().__init__(api, guard)
         self._reading = reading
 
     @read("/inbox/api/final")
     async def _history(self, request: web.Request, visitor: Visitor) -> web.Response:
         """Return what ended and fits, the newest first."""
-        found = await self._desk.requests.search(_read_search(request))
+        found = await self._api.requests.search(_read_search(request))
         items = []
         for record in found.items:
             items.append(await self._reading.build_row(record, visitor))
@@ -275,7 +277,7 @@ class SearchHandlers(Handlers):
     @read("/inbox/api/audit")
     async def _audit(self, request: web.Request, visitor: Visitor) -> web.Response:
         """Return which of the newest events fit, for admins."""
-        found = await self._desk.requests.search_events(visitor.identity, _read_search(request))
+        found = await self._api.requests.search_events(visitor.identity, _read_search(request))
         items = [_build_event(event) for event in found.items]
         return web.json_response({"items": items, "looked": found.looked, "more": found.more})
 
@@ -283,7 +285,7 @@ class SearchHandlers(Handlers):
     async def _grants(self, request: web.Request, visitor: Visitor) -> web.Response:
         """List what is remembered, and what lately ended of it, where it fits."""
         search = _read_search(request)
-        live, ended = await self._desk.grants.newest(), await self._desk.grants.newest(ended=True)
+        live, ended = await self._api.grants.newest(), await self._api.grants.newest(ended=True)
         items = []
         for grant in (*live, *ended):
             card = grant_card_of(grant)
@@ -314,7 +316,7 @@ def _read_search(request: web.Request) -> Search:
 
 def _grant_fits(grant: Grant, card: GrantCard, search: Search) -> bool:
     shown = " ".join((card.words.text, card.tool.text, *(one.text.text for one in card.facts)))
-    state = "ended" if card.ended else "suspended" if grant.rests is not None else "in force"
+    state = "ended" if card.ended else "suspended" if grant.outdated is not None else "in force"
     at = grant.made_at
     return (
         search.text.casefold() in shown.casefold()

@@ -22,9 +22,9 @@ from aiohttp import web
 from gateway.errors import GatewayError
 from gateway.ports import (
     LONGEST_SECONDS,
+    AdapterApi,
     BodyTooLarge,
     BodyTooSlow,
-    Desk,
     Identity,
     JsonObject,
     Logins,
@@ -257,8 +257,8 @@ class Handlers:
 
     _guard: Guard
 
-    def __init__(self, desk: Desk, guard: Guard) -> None:
-        self._desk = desk
+    def __init__(self, api: AdapterApi, guard: Guard) -> None:
+        self._api = api
         self._guard = guard
 
     def table(self) -> list[tuple[str, str, Handler]]:

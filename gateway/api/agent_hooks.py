@@ -29,7 +29,7 @@ from gateway.api.api_call import (
 from gateway.api.middleware import CALL
 from gateway.api.problems import Unauthenticated
 from gateway.domain.parsing import parse_off_loop
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query, StoredRequest
 from gateway.domain.store import MessageContext
 from gateway.domain.time_and_tasks import check_wanted
 from gateway.errors import GatewayError, InvalidRequest
@@ -236,6 +236,6 @@ async def _close(call: ApiCall, asked: HostCall, why: str) -> None:
         )
 
 
-def _is_closed_by(record: Record, asked: HostCall) -> bool:
+def _is_closed_by(record: StoredRequest, asked: HostCall) -> bool:
     mark = asked.mark if not asked.ends_turn else asked.mark.partition(".")[0] + "."
     return (record.request.call_id or "").startswith(mark)

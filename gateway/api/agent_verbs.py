@@ -34,7 +34,7 @@ from gateway.domain.parsing import (
     parse_off_loop,
     parse_request,
 )
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import mask
 from gateway.domain.store import MessageContext, Store
 from gateway.errors import GatewayError, InvalidRequest, NotFound, Unauthorized, Unreachable
@@ -164,7 +164,7 @@ async def enroll(call: ApiCall) -> web.Response:
     return reply(build(Enrolled, await enrolment.enroll(call.body.agent)))
 
 
-async def _state(call: ApiCall, record: Record, origin: MessageContext) -> State:
+async def _state(call: ApiCall, record: StoredRequest, origin: MessageContext) -> State:
     return await call.core.approvals.state(record.id, origin)
 
 

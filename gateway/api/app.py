@@ -54,7 +54,7 @@ async def _without_hooks(method: str, params: JsonObject) -> tuple[str, str, Jso
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class PublicAddress:
     """How the API is reached: host names beside the loopback ones, whether over TLS, and whether
     through a proxy of ours.
 
@@ -84,7 +84,7 @@ def build_api(
     credentials: Credentials,
     ready: Callable[[], Awaitable[Readiness]],
     store_errors: tuple[type[Exception], ...],
-    site: Site | None = None,
+    site: PublicAddress | None = None,
     enrolment: Enrolment | None = None,
     limits: Limits | None = None,
 ) -> web.Application:
@@ -93,7 +93,7 @@ def build_api(
     `ready` says what is wrong here just now.
     `store_errors` are raised by a store that does not answer.
     """
-    site = site or Site()
+    site = site or PublicAddress()
     bounds = limits or Limits()
     table = routes(enrolment=enrolment is not None)
     metrics = Metrics(
@@ -201,7 +201,7 @@ def _end_waits(
 _LARGEST_BODY = 4 * 1024 * 1024
 
 
-def build_pages(site: Site, ready: Callable[[], Awaitable[Readiness]]) -> web.Application:
+def build_pages(site: PublicAddress, ready: Callable[[], Awaitable[Readiness]]) -> web.Application:
     """Return the application; run it with `gateway.api.app.runner`.
 
     `ready` says what keeps people from answering.

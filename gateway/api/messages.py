@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from gateway.domain.parsing import check_agent_reason, check_agent_report, check_request
-from gateway.domain.records import Approvers, Edit, Record, Remember, Session, Vote
+from gateway.domain.records import Approvers, Edit, Remember, Session, StoredRequest, Vote
 from gateway.domain.redaction import mask
 from gateway.domain.risk import RaisedRisk, StepUpDone
 from gateway.errors import InvalidRequest
@@ -331,7 +331,7 @@ class Problem(Wire):
     reasons: dict[str, str] = field(default_factory=dict)
 
 
-def view(record: Record, *, whole: bool) -> RequestView:
+def view(record: StoredRequest, *, whole: bool) -> RequestView:
     """Return the view of a record; `whole` adds what is for approvers alone."""
     return RequestView(
         request=record.request,
@@ -353,7 +353,7 @@ def view(record: Record, *, whole: bool) -> RequestView:
         note=record.note if whole else "",
         report=record.report,
         erased=record.erased,
-        findings=record.signs if whole else (),
+        findings=record.located_findings if whole else (),
         asks_because=record.asks_because if whole else "",
         edits=record.edits if whole else (),
         approvers=record.approvers if whole else None,
@@ -362,7 +362,7 @@ def view(record: Record, *, whole: bool) -> RequestView:
     )
 
 
-def masked_view(record: Record) -> JsonObject:
+def masked_view(record: StoredRequest) -> JsonObject:
     """Return the whole view of a record, with its secrets masked as on cards.
 
     Where an agent wrote what looks like a mask, its bracket is spelled ⟨U+27E8⟩.

@@ -13,122 +13,14 @@ from pydantic.json_schema import CoreModeRef, CoreRef, DefsRef, GenerateJsonSche
 from pydantic_core.core_schema import IntSchema
 
 import gateway
-from gateway import models
-from gateway.api import agent_verbs, api_call, grants, messages, operators, requests
 from gateway.api.api_call import Nothing, Operation
 from gateway.api.messages import Prepare, Problem
 from gateway.api.problems import MEDIA_TYPE
 from gateway.api.routes import ApiRoute, routes
-from gateway.approvals import explanation
-from gateway.domain import policy_document, records, risk, statistics
 from gateway.models import ApprovalRequest, Reason
-from gateway.policy import chain
-from gateway.policy.calls import known_commands
-from gateway.policy.grants import coverage, grant, offers
 from gateway.wire.canonical_json import MAX_INTEGER
 from gateway.wire.codec import JsonObject
 from gateway.wire.schema import AGENT_NAME, REQUEST_ID, SESSION_NAME
-
-# The names of the OpenAPI document's schemas, written by hand.
-#
-# The document is an interface: renaming or moving a class must not change it. A class that has no
-# name here keeps the document from being written.
-
-SCHEMA_NAMES: dict[type, str] = {
-    models.Action: "Action",
-    statistics.AgentReport: "AgentReport",
-    grant.Answer: "RememberedAnswer",
-    models.ApprovalRequest: "ApprovalRequest",
-    statistics.ApproverReport: "ApproverReport",
-    records.Approvers: "Approvers",
-    grant.GrantVoter: "Backer",
-    requests.Batch: "Batch",
-    coverage.MatchPreview: "Blast",
-    policy_document.Budget: "Budget",
-    messages.Cancel: "Cancel",
-    grant.CommandPattern: "CommandPattern",
-    messages.Consume: "Consume",
-    models.Context: "Context",
-    messages.Decide: "Decide",
-    models.DecidedBy: "DecidedBy",
-    models.DeciderKind: "DeciderKind",
-    models.Decision: "Decision",
-    operators.DeclareTool: "DeclareTool",
-    operators.DeclaredTools: "DeclaredTools",
-    records.Edit: "Edit",
-    grant.Effect: "Effect",
-    grant.End: "End",
-    messages.Enroll: "Enroll",
-    messages.Enrolled: "Enrolled",
-    grants.Example: "Example",
-    models.Execution: "Execution",
-    operators.ExplainCall: "ExplainCall",
-    explanation.ExplainedGrant: "ExplainedGrant",
-    explanation.ExplainedSign: "ExplainedSign",
-    explanation.ExplainedValue: "ExplainedValue",
-    explanation.Explanation: "Explanation",
-    models.FieldKind: "FieldKind",
-    grant.Grant: "Grant",
-    grants.Grants: "Grants",
-    messages.HealthReply: "Health",
-    agent_verbs.HookMessage: "HookMessage",
-    agent_verbs.HookOutcome: "HookOutcome",
-    statistics.HookReport: "HookReport",
-    grants.HostOffer: "HostOffer",
-    models.HostRule: "HostRule",
-    models.Kind: "Kind",
-    operators.Lifted: "Lifted",
-    grant.Match: "Match",
-    grants.NewGrant: "NewGrant",
-    grants.NewPass: "NewPass",
-    api_call.Nothing: "Nothing",
-    offers.Offer: "Offer",
-    grants.OfferRequest: "OfferWish",
-    grants.Offers: "Offers",
-    grants.OffersOfExample: "OffersOfExample",
-    known_commands.Operands: "Operands",
-    chain.Opinion: "Opinion",
-    models.Option: "Option",
-    models.Origin: "Origin",
-    operators.PausedAgent: "PausedAgent",
-    operators.PausedAgents: "PausedAgents",
-    statistics.PeriodReport: "PeriodReport",
-    messages.Prepare: "Prepare",
-    messages.Prepared: "Prepared",
-    models.Preview: "Preview",
-    messages.Problem: "Problem",
-    models.Question: "Question",
-    grants.Reach: "Reach",
-    models.ReadBack: "ReadBack",
-    models.Reason: "Reason",
-    records.Remember: "Remember",
-    models.Report: "Report",
-    messages.Reported: "Reported",
-    messages.RequestView: "RequestView",
-    messages.Requests: "Requests",
-    grant.Suspension: "Rest",
-    grants.Revoked: "Revoked",
-    risk.RaisedRisk: "RaisedRisk",
-    models.Risk: "Risk",
-    models.RiskLevel: "RiskLevel",
-    grant.Rule: "Rule",
-    grant.RuleKind: "RuleKind",
-    records.Session: "Session",
-    messages.SessionEnded: "SessionEnded",
-    messages.SessionList: "Sessions",
-    grant.Shape: "Shape",
-    models.State: "State",
-    messages.States: "States",
-    models.Status: "Status",
-    risk.StepUp: "StepUp",
-    risk.StepUpDone: "StepUpDone",
-    messages.Submit: "Submit",
-    messages.Sync: "Sync",
-    requests.BatchItem: "Ticked",
-    policy_document.ToolRow: "ToolRow",
-    records.Vote: "Vote",
-    grants.RevokeFilter: "Whose",
-}
 
 _REF = "#/components/schemas/{model}"
 _DESCRIPTION = (
@@ -137,7 +29,6 @@ _DESCRIPTION = (
     "is written without a point and lies within 2**53 - 1."
 )
 _OPEN_LISTS = (Reason,)  # a newer gateway may answer with further values
-_NAMES = {f"{cls.__module__}.{cls.__qualname__}": name for cls, name in SCHEMA_NAMES.items()}
 _PATH_PATTERNS = {
     "agent": AGENT_NAME.pattern,
     "grant": REQUEST_ID.pattern,
@@ -203,7 +94,7 @@ def _describe(route: ApiRoute, schemas: JsonObject) -> JsonObject:
     }
     if operation.body is not None:
         described["requestBody"] = {
-            "required": bool(schemas[SCHEMA_NAMES[operation.body]].get("required")),
+            "required": bool(schemas[operation.body.__name__].get("required")),
             "content": _json(_reference(operation.body)),
         }
     return described
@@ -275,7 +166,7 @@ def _json(schema: JsonObject) -> JsonObject:
 
 
 def _reference(cls: type) -> JsonObject:
-    return {"$ref": _REF.format(model=SCHEMA_NAMES[cls])}
+    return {"$ref": _REF.format(model=cls.__name__)}
 
 
 def _schemas(operations: Sequence[Operation]) -> JsonObject:
@@ -294,8 +185,8 @@ def _schemas(operations: Sequence[Operation]) -> JsonObject:
     both = {**given, **taken}
     # It takes what `submit` does, whose digest it makes.
     if Prepare in bodies:
-        asked = both[SCHEMA_NAMES[ApprovalRequest]]
-        both[SCHEMA_NAMES[Prepare]]["properties"]["request"] = {
+        asked = both[ApprovalRequest.__name__]
+        both[Prepare.__name__]["properties"]["request"] = {
             **asked,
             "title": "Request",
             "required": [name for name in asked["required"] if name != "digest"],
@@ -304,15 +195,15 @@ def _schemas(operations: Sequence[Operation]) -> JsonObject:
             },
         }
     for kind in _OPEN_LISTS:
-        schema = both[SCHEMA_NAMES[kind]]
+        schema = both[kind.__name__]
         schema["examples"] = schema.pop("enum")
     return {name: both[name] for name in sorted(both)}
 
 
 def _definitions(classes: Iterable[type]) -> dict[str, Any]:
     adapters: list[tuple[str, Literal["validation"], TypeAdapter[Any]]] = [
-        (SCHEMA_NAMES[cls], "validation", TypeAdapter(cls))
-        for cls in sorted(classes, key=SCHEMA_NAMES.__getitem__)
+        (cls.__name__, "validation", TypeAdapter(cls))
+        for cls in sorted(classes, key=lambda cls: cls.__name__)
     ]
     _, schema = TypeAdapter.json_schemas(
         adapters, ref_template=_REF, schema_generator=_NamedSchemas
@@ -324,7 +215,7 @@ def _definitions(classes: Iterable[type]) -> dict[str, Any]:
 
 
 class _NamedSchemas(GenerateJsonSchema):
-    """Calls each class's schema by its name in SCHEMA_NAMES, and bounds integers as messages do."""
+    """Names each schema as its class, and bounds integers as messages do."""
 
     def int_schema(self, schema: IntSchema) -> JsonObject:
         """Return the schema of an integer."""
@@ -334,4 +225,5 @@ class _NamedSchemas(GenerateJsonSchema):
         """Return the key of a class's schema; `core_mode_ref` is `module.Class:id` and a mode."""
         reference, mode = core_mode_ref
         qualified, _, number = reference.partition(":")
-        return super().get_defs_ref((CoreRef(f"{_NAMES[qualified]}:{number}"), mode))
+        name = qualified.rpartition(".")[2]
+        return super().get_defs_ref((CoreRef(f"{name}:{number}"), mode))

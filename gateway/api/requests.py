@@ -25,7 +25,7 @@ from gateway.api.messages import (
 )
 from gateway.approvals.decisions import MOST
 from gateway.cards.blocks import draw, weight_of
-from gateway.domain.records import Click, Query, Record
+from gateway.domain.records import Click, Query, StoredRequest
 from gateway.domain.time_and_tasks import check_wanted
 from gateway.errors import NotRemembered
 from gateway.models import Action, State, Status, new_id
@@ -108,13 +108,13 @@ async def decide(call: ApiCall) -> web.Response:
     return reply({**seen, "warning": warning} if warning else seen)
 
 
-async def render_records(records: Sequence[Record]) -> list[JsonObject]:
+async def render_records(records: Sequence[StoredRequest]) -> list[JsonObject]:
     """Render records for approvers, in a thread when they are large."""
     parts = [part for record in records for part in weight_of(record)]
     return await draw(lambda: [masked_view(record) for record in records], *parts)
 
 
-async def _for_approver(call: ApiCall, record: Record) -> JsonObject:
+async def _for_approver(call: ApiCall, record: StoredRequest) -> JsonObject:
     """Render one request for an approver, with its secrets when `reveal` asks for them."""
     (seen,) = await render_records([record])
     if not call.query.reveal or seen == plain(view(record, whole=True)):
@@ -124,14 +124,14 @@ async def _for_approver(call: ApiCall, record: Record) -> JsonObject:
     return whole
 
 
-async def find_visible(call: ApiCall) -> Record:
+async def find_visible(call: ApiCall) -> StoredRequest:
     """Return the request that a call names, if whoever calls may know of it. Raises NotFound."""
     if call.is_agent:
         return await call.core.approvals.own(call.id, call.origin("sync"))
     return await call.core.requests.get(call.id)
 
 
-async def _news(call: ApiCall, query: WaitQuery) -> Record:
+async def _news(call: ApiCall, query: WaitQuery) -> StoredRequest:
     """Wait until the request has news, for `query.wait` seconds at most; return it as it stands."""
     core, seconds = call.core, min(query.wait, MAX_WAIT_SECONDS)
     end = time.monotonic() + seconds
@@ -147,7 +147,7 @@ async def _news(call: ApiCall, query: WaitQuery) -> Record:
     return record
 
 
-def _is_news(record: Record, revision: int | None) -> bool:
+def _is_news(record: StoredRequest, revision: int | None) -> bool:
     return record.final or (revision is not None and record.revision > revision)
 
 

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from gateway.api.api_call import ApiCall, long_poll, reply
 from gateway.approval_protocol.instances import RedisProtocolNotes, format_time
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.time_and_tasks import Clock, check_wanted
 from gateway.errors import Conflict, GatewayError, InvalidRequest, NotFound, Used
 from gateway.models import (
@@ -145,7 +145,9 @@ def seconds_of(duration: str) -> float:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def resource(record: Record, submitted: JsonObject, consumption: JsonObject | None) -> JsonObject:
+def resource(
+    record: StoredRequest, submitted: JsonObject, consumption: JsonObject | None
+) -> JsonObject:
     """Return a request as the protocol has it: what was submitted, and how it stands."""
     told = {
         **submitted,
@@ -161,7 +163,7 @@ def resource(record: Record, submitted: JsonObject, consumption: JsonObject | No
     return told
 
 
-def _decision(record: Record) -> JsonObject:
+def _decision(record: StoredRequest) -> JsonObject:
     decision = record.decision
     assert decision is not None
     told = {"status": str(record.status), "decided_at": format_time(decision.decided_at)}
@@ -172,7 +174,7 @@ def _decision(record: Record) -> JsonObject:
     return told
 
 
-def _why(record: Record) -> str:
+def _why(record: StoredRequest) -> str:
     """Return who or what denied, so that no agent takes a rule for a person; "" for other ends."""
     assert record.decision is not None
     return record.decision.sentence() if record.status is Status.DENIED else ""
@@ -257,7 +259,7 @@ class ProtocolRequests:
         record = await call.core.approvals.report(record.id, report, call.origin("report"))
         return await self._answer(record)
 
-    async def _own(self, call: ApiCall) -> Record:
+    async def _own(self, call: ApiCall) -> StoredRequest:
         """Return the request that a call names, if this agent asked it, and in the protocol's way.
         Raises NotFound."""
         try:
@@ -269,7 +271,7 @@ class ProtocolRequests:
             raise NotFound("no such request")
         return record
 
-    async def _wait(self, call: ApiCall, request_id: str, seconds: float) -> Record:
+    async def _wait(self, call: ApiCall, request_id: str, seconds: float) -> StoredRequest:
         """Wait until the request has ended, so many seconds at most; return it as it stands."""
         end = time.monotonic() + seconds
         origin = call.origin("sync")
@@ -282,12 +284,12 @@ class ProtocolRequests:
                     record = await call.core.approvals.own(request_id, origin)
         return record
 
-    async def _answer(self, record: Record, *, status: int = 200) -> web.Response:
+    async def _answer(self, record: StoredRequest, *, status: int = 200) -> web.Response:
         notes = await self._notes.load(record.id)
         consumption = await self._consumption(record, notes) if record.consumers else None
         return reply(resource(record, json.loads(notes["submission"]), consumption), status)
 
-    async def _consumption(self, record: Record, notes: dict[str, str]) -> JsonObject:
+    async def _consumption(self, record: StoredRequest, notes: dict[str, str]) -> JsonObject:
         """Return when the approval was handed out, noted now where a crash kept that from being
         noted then, and what was reported of it."""
         at = notes.get("consumed") or await self._notes.keep(

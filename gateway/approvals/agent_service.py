@@ -33,8 +33,8 @@ from gateway.cards.masks import MaskProofs
 from gateway.domain.policy_document import Ruling
 from gateway.domain.records import (
     REVIEWS,
-    Record,
     RequestOutcome,
+    StoredRequest,
     outcome_of,
     told_changes,
     told_submission,
@@ -76,7 +76,7 @@ class Approvals:
 
     async def submit(
         self, request: ApprovalRequest, origin: MessageContext, *, detached: bool = False
-    ) -> tuple[Record, bool]:
+    ) -> tuple[StoredRequest, bool]:
         """Take a request in, or find it again; return it and whether it is new.
 
         Raises Unauthorized for another agent's name or id, Conflict when the id has other content,
@@ -119,7 +119,7 @@ class Approvals:
 
     async def _create(
         self, request: ApprovalRequest, plan: Plan, origin: MessageContext
-    ) -> Record | None:
+    ) -> StoredRequest | None:
         """Store a new request, after the earlier versions of its call were withdrawn; return None
         when it is there already."""
         if request.call_id is None:
@@ -158,7 +158,7 @@ class Approvals:
 
     async def cancel(
         self, request_id: str, origin: MessageContext, *, reason: Reason, message: str = ""
-    ) -> Record:
+    ) -> StoredRequest:
         """Withdraw a request, also one that has not arrived yet. A final one stays as it is, and
         one whose time is over has expired: an agent that waited to the end is told the same."""
         words = start_of(message, _MOST_WORDS)
@@ -179,7 +179,7 @@ class Approvals:
 
     async def _withdraw_early(
         self, request_id: str, ending: RequestOutcome, origin: MessageContext
-    ) -> Record | None:
+    ) -> StoredRequest | None:
         """Store that a request is withdrawn which has not arrived; None when it has by now."""
         request = tombstone_of(request_id, origin.agent)
         plan = partial(self._plan_tombstone, request, ending, origin)
@@ -196,7 +196,7 @@ class Approvals:
         return self._writer.new_tombstone(request, ending, origin)
 
     async def _withdraw(
-        self, ending: RequestOutcome, origin: MessageContext, record: Record, _ruling: Ruling
+        self, ending: RequestOutcome, origin: MessageContext, record: StoredRequest, _ruling: Ruling
     ) -> Transition | None:
         _refuse_others(record, origin)
         return None if record.final else self._writer.plan_end(record, ending)
@@ -221,7 +221,12 @@ class Approvals:
         return await self._state(record, origin)
 
     async def _hand_out(
-        self, origin: MessageContext, process: str, once: bool, record: Record, _ruling: Ruling
+        self,
+        origin: MessageContext,
+        process: str,
+        once: bool,
+        record: StoredRequest,
+        _ruling: Ruling,
     ) -> Transition | None:
         _refuse_others(record, origin)
         if record.status is not Status.APPROVED:
@@ -245,7 +250,9 @@ class Approvals:
             data={"process": digest_process(process), "may_have_run": len(consumers) > 1},
         )
 
-    async def report(self, request_id: str, report: Report, origin: MessageContext) -> Record:
+    async def report(
+        self, request_id: str, report: Report, origin: MessageContext
+    ) -> StoredRequest:
         """Record what became of the action. Late and doubled reports change nothing."""
         report = replace(report, detail=start_of(report.detail, _MOST_WORDS))
         step = partial(_note_report, report, origin)
@@ -273,7 +280,7 @@ class Approvals:
             await self._store.answer(origin, request_id=record.id, state=plain(state))
         return state
 
-    async def own(self, request_id: str, origin: MessageContext) -> Record:
+    async def own(self, request_id: str, origin: MessageContext) -> StoredRequest:
         """Return a request of this agent. Raises NotFound, for another agent's too."""
         record = await self._load(request_id)
         _refuse_others(record, origin)
@@ -285,7 +292,7 @@ class Approvals:
         ruling = (await self._writer.policy()).ruling_on(request)
         return await self._chain.explain(record, ruling.route)
 
-    async def draft(self, request: ApprovalRequest) -> Record:
+    async def draft(self, request: ApprovalRequest) -> StoredRequest:
         """Return the record that this request would become; nothing is stored."""
         ruling = (await self._writer.policy()).ruling_on(request)
         origin = MessageContext(agent=request.agent)
@@ -293,14 +300,14 @@ class Approvals:
 
     # ---------------------------------------------------------------- what operators do
 
-    async def erase(self, request_id: str, *, by: str) -> Record:
+    async def erase(self, request_id: str, *, by: str) -> StoredRequest:
         """Remove what a final request asked and was answered. Raises Conflict while it waits."""
         record, changed = await self._writer.update(request_id, partial(self._erase, by))
         if changed:
             await self._store.forget_secrets(request_id)
         return record
 
-    async def _erase(self, by: str, record: Record, _ruling: Ruling) -> Transition | None:
+    async def _erase(self, by: str, record: StoredRequest, _ruling: Ruling) -> Transition | None:
         if not record.final:
             raise Conflict("the request still waits; cancel it first")
         # First what was remembered of it: a call that is repeated after a crash does it again.
@@ -317,7 +324,7 @@ class Approvals:
         with suppress(NotFound):
             await self._writer.update(request_id, self._expire)
 
-    async def _expire(self, record: Record, _ruling: Ruling) -> Transition | None:
+    async def _expire(self, record: StoredRequest, _ruling: Ruling) -> Transition | None:
         if not record.final:
             return self._writer.plan_end(record, LATE)
         after = note_never_fetched(record)
@@ -329,7 +336,7 @@ class Approvals:
 
     # ---------------------------------------------------------------- inside
 
-    async def _load(self, request_id: str) -> Record:
+    async def _load(self, request_id: str) -> StoredRequest:
         record = await self._store.load(request_id)
         if record is None:
             raise NotFound("no such request")
@@ -337,7 +344,7 @@ class Approvals:
 
     async def _find_same(
         self, request: ApprovalRequest, origin: MessageContext, waiter: str | None
-    ) -> Record:
+    ) -> StoredRequest:
         """Return the request that has this id already, if it is the same one."""
         record = await self._store.load(request.id)
         if record is None:
@@ -357,7 +364,7 @@ class Approvals:
         await self._store.attach([request.id], origin)
         return await self._load(request.id)
 
-    async def _state(self, record: Record, origin: MessageContext) -> State:
+    async def _state(self, record: StoredRequest, origin: MessageContext) -> State:
         state = record.state_for(origin.process)
         if record.numbered and not record.final and origin.process is not None:
             return replace(state, number=await self._store.number_of(record.id))
@@ -370,7 +377,7 @@ class Approvals:
     async def _is_stopped(self) -> bool:
         return await self._store.is_stopped() is not False  # also where nobody knows
 
-    async def _answer(self, record: Record, origin: MessageContext) -> None:
+    async def _answer(self, record: StoredRequest, origin: MessageContext) -> None:
         if origin.entry is not None:
             state = await self._state(record, origin)
             await self._store.answer(origin, request_id=record.id, state=plain(state))
@@ -379,17 +386,17 @@ class Approvals:
         await self._store.note("refused", agent=who, data={"request_id": request_id, "why": why})
 
 
-def is_own(record: Record, origin: MessageContext) -> bool:
+def is_own(record: StoredRequest, origin: MessageContext) -> bool:
     """Tell whether a request is the agent's, and not an earlier holder's of its name."""
     return record.request.agent == origin.agent and record.created >= origin.since
 
 
-def _refuse_others(record: Record, origin: MessageContext) -> None:
+def _refuse_others(record: StoredRequest, origin: MessageContext) -> None:
     if not is_own(record, origin):
         raise NotFound("no such request")
 
 
-async def _give_up(record: Record, _ruling: Ruling) -> Transition | None:
+async def _give_up(record: StoredRequest, _ruling: Ruling) -> Transition | None:
     after = give_up(record)
     if after is None:
         return None
@@ -397,7 +404,7 @@ async def _give_up(record: Record, _ruling: Ruling) -> Transition | None:
 
 
 async def _note_report(
-    report: Report, origin: MessageContext, record: Record, _ruling: Ruling
+    report: Report, origin: MessageContext, record: StoredRequest, _ruling: Ruling
 ) -> Transition | None:
     _refuse_others(record, origin)
     if not record.final:
@@ -432,7 +439,9 @@ class HookReviews:
                 await self._granted.retire_used(after)
         return None
 
-    async def _review(self, held: GroupStore, record: Record, ruling: Ruling) -> Transition | None:
+    async def _review(
+        self, held: GroupStore, record: StoredRequest, ruling: Ruling
+    ) -> Transition | None:
         if record.final or not record.unreviewed:
             return None
         after = await self._judge(record, ruling)
@@ -442,7 +451,7 @@ class HookReviews:
             await held.place(after, budget, posts=posts(ruling), alone=changed)
         return _step(record, after, ruling)
 
-    async def _judge(self, record: Record, ruling: Ruling) -> Record:
+    async def _judge(self, record: StoredRequest, ruling: Ruling) -> StoredRequest:
         queues = tuple(one for one in record.queues if one != REVIEWS)
         named = queues_of(ruling, record.owner)
         asked = replace(record, queues=tuple(dict.fromkeys((*named, *queues))))
@@ -453,7 +462,7 @@ class HookReviews:
         return replace(after, revision=revision, shown_since=revision)
 
 
-def _step(record: Record, after: Record, ruling: Ruling) -> Transition:
+def _step(record: StoredRequest, after: StoredRequest, ruling: Ruling) -> Transition:
     return Transition(
         before=record,
         after=after,
@@ -466,7 +475,7 @@ def _step(record: Record, after: Record, ruling: Ruling) -> Transition:
 # Stopping a turn ends what else of it waits.
 
 
-async def end_siblings(store: Store, writer: Writer, aborted: Record) -> None:
+async def end_siblings(store: Store, writer: Writer, aborted: StoredRequest) -> None:
     """Deny the other waiting requests of an aborted request's turn, in the name of who stopped it.
 
     A turn is known by agent, session and the agent's own name for it; without that name nothing
@@ -483,7 +492,11 @@ async def end_siblings(store: Store, writer: Writer, aborted: Record) -> None:
 
 
 async def _end_sibling(
-    writer: Writer, aborted: Record, ending: RequestOutcome, record: Record, ruling: Ruling
+    writer: Writer,
+    aborted: StoredRequest,
+    ending: RequestOutcome,
+    record: StoredRequest,
+    ruling: Ruling,
 ) -> Transition | None:
     one, other = aborted.request, record.request
     same = (one.agent, one.session, one.turn) == (other.agent, other.session, other.turn)

@@ -26,7 +26,7 @@ from gateway.cards.blocks import draw, weight_of
 from gateway.cards.masks import NEEDS_ALL_SEEN, MaskProofs
 from gateway.cards.shared_texts import standing_of
 from gateway.domain.policy_document import Ruling
-from gateway.domain.records import Click, Record, told_changes, told_outcome
+from gateway.domain.records import Click, StoredRequest, told_changes, told_outcome
 from gateway.domain.risk import MOST_GUESSES, NUMBER, StepUp, StepUpDone
 from gateway.domain.store import Store, Transition
 from gateway.errors import (
@@ -54,7 +54,7 @@ from gateway.policy.authorization import (
 )
 from gateway.policy.chain import ALLOW, ASK, MODIFY, Chain
 from gateway.policy.grants.grant import Grant
-from gateway.policy.guardrails import assess, weigh
+from gateway.policy.guardrails import assess, calculate_risk
 from gateway.ports.adapter_api import Groups
 from gateway.ports.sign_in import Proof, Prove, subject_of
 from gateway.wire.canonical_json import sha256_hex
@@ -97,7 +97,7 @@ class ClickJudge:
 
     async def decide(
         self, click: Click, groups: Groups | None = None, prove: Prove | None = None
-    ) -> Record:
+    ) -> StoredRequest:
         """Apply a click. See `gateway.ports.RequestCalls` for what it raises."""
         attempt = _Attempt(self, click, groups, prove and _once(prove))
         known = self._store.recent(click.request_id)
@@ -110,7 +110,7 @@ class ClickJudge:
             raise
         return await self._remember(record, attempt.judged.grant)
 
-    async def _remember(self, record: Record, grant: Grant | None) -> Record:
+    async def _remember(self, record: StoredRequest, grant: Grant | None) -> StoredRequest:
         """Write down what is to be remembered, now that it is decided, and end what was stopped
         with it; return the record.
 
@@ -128,7 +128,7 @@ class ClickJudge:
 
     async def judge(
         self,
-        record: Record,
+        record: StoredRequest,
         ruling: Ruling,
         click: Click,
         *,
@@ -173,11 +173,11 @@ class ClickJudge:
     def _apply(
         self,
         ruling: Ruling,
-        record: Record,
+        record: StoredRequest,
         click: Click,
         who: Approver,
         by: Clicker,
-        edited: Record | None,
+        edited: StoredRequest | None,
     ) -> tuple[ClickResult, Grant | None]:
         """Return what a click does whose step-up is done, and the grant to remember it by."""
         asked = ruling.step_up(edited or record).asked
@@ -203,7 +203,7 @@ class ClickJudge:
         return effect._replace(after=after), grant
 
     def _judge_again(
-        self, ruling: Ruling, record: Record, click: Click, who: Approver, nonce: str
+        self, ruling: Ruling, record: StoredRequest, click: Click, who: Approver, nonce: str
     ) -> JudgedClick:
         """Return what a click does that was applied before: only what decided is remembered; a
         vote sent again waits for others as before, and a wrong number stays wrong."""
@@ -218,7 +218,7 @@ class ClickJudge:
         return JudgedClick(None, grant)
 
     async def _step_up(
-        self, ruling: Ruling, record: Record, click: Click, prove: Prove | None
+        self, ruling: Ruling, record: StoredRequest, click: Click, prove: Prove | None
     ) -> StepUpDone | None:
         """Return the step-up that a click does, None where none is asked for or it is one of two
         people's. A number is compared later. Raises StepUpNeeded, InvalidRequest where none can be
@@ -245,14 +245,14 @@ class ClickJudge:
         }
         raise StepUpNeeded(join_names([how[way] for way in able], "or"))
 
-    async def _compare(self, record: Record, typed: str) -> None:
+    async def _compare(self, record: StoredRequest, typed: str) -> None:
         """Raise WrongNumber unless this is the request's number."""
         number = await self._store.number_of(record.id)
         if number is None or not hmac.compare_digest(number, typed):
             raise _wrong(record.guesses + 1)
 
     def _count_guess(
-        self, record: Record, counted: Record, by: Clicker, ruling: Ruling
+        self, record: StoredRequest, counted: StoredRequest, by: Clicker, ruling: Ruling
     ) -> Transition:
         """Return the step that counts a wrong number. It is nobody's denial."""
         effect = count_guess(counted, by, now=self._writer.now(), sign=self._writer.sign)
@@ -261,7 +261,7 @@ class ClickJudge:
         return step._replace(data=None if effect.after.final else data, budget=None)
 
     async def _approver(
-        self, record: Record, ruling: Ruling, click: Click, *, last: bool
+        self, record: StoredRequest, ruling: Ruling, click: Click, *, last: bool
     ) -> tuple[Ruling, Approver]:
         """Return who clicked, if they may decide, and under which ruling; the last refusal is
         checked afresh."""
@@ -280,8 +280,8 @@ class ClickJudge:
             await self._store.note("refused", agent=click.identity.written, data=data)
 
     async def _edit(
-        self, record: Record, click: Click, by: Clicker, ruling: Ruling
-    ) -> Record | None:
+        self, record: StoredRequest, click: Click, by: Clicker, ruling: Ruling
+    ) -> StoredRequest | None:
         """Return the record as a click edits it, assessed as if the agent had asked so; None for
         another click. Raises when policy does not allow what would run then."""
         if click.action is not Action.EDIT:
@@ -297,9 +297,9 @@ class ClickJudge:
             raise InvalidRequest(f"{verdict.by.name} {wants} the edited arguments{why}")
         if judged.raised == after.raised:
             return after
-        return weigh(after.copy_with(raised=judged.raised), ruling)
+        return calculate_risk(after.copy_with(raised=judged.raised), ruling)
 
-    async def _refuse_hidden(self, record: Record, click: Click) -> None:
+    async def _refuse_hidden(self, record: StoredRequest, click: Click) -> None:
         """Raise InvalidRequest when a mask left out what could act, where this click was made."""
         if click.revealed or click.action not in NEEDS_ALL_SEEN:
             return
@@ -325,7 +325,7 @@ class _Attempt:
         self.click = click
         self.judged = JudgedClick()
 
-    async def step(self, record: Record, ruling: Ruling) -> Transition | None:
+    async def step(self, record: StoredRequest, ruling: Ruling) -> Transition | None:
         """Return what the click does; who may not decide is asked about again, with groups."""
         judge, last = self._judge.judge, self._groups is None
         try:
@@ -346,7 +346,7 @@ def _say_failed(grant: Grant | None, error: Exception) -> str:
     return f"your answer was recorded, but {what}: {why}"
 
 
-def _waits_for(ruling: Ruling, record: Record, name: str) -> str:
+def _waits_for(ruling: Ruling, record: StoredRequest, name: str) -> str:
     """Say to who has voted who is missing."""
     if not record.votes:
         return ""
@@ -354,7 +354,7 @@ def _waits_for(ruling: Ruling, record: Record, name: str) -> str:
     return standing_of(seen, name).words
 
 
-def _confirm_by_number(ruling: Ruling, record: Record, click: Click) -> Click:
+def _confirm_by_number(ruling: Ruling, record: StoredRequest, click: Click) -> Click:
     """Return a click as confirmed that brings the number which its request is asked for: that is
     compared before anything comes of it. Any other number confirms nothing."""
     asked = StepUp.NUMBER in ruling.step_up(record).able
@@ -380,7 +380,7 @@ def _once(prove: Prove) -> Prove:
     return prove_once
 
 
-async def _check_passkey(record: Record, click: Click, prove: Prove) -> StepUpDone:
+async def _check_passkey(record: StoredRequest, click: Click, prove: Prove) -> StepUpDone:
     """Return the step-up of somebody who agreed to exactly this with their own passkey. Raises
     Unauthorized."""
     proof = await prove(subject_of(record, click))
@@ -389,11 +389,11 @@ async def _check_passkey(record: Record, click: Click, prove: Prove) -> StepUpDo
     return StepUpDone(way=StepUp.PASSKEY, name=proof.words)
 
 
-def _for_two(record: Record) -> Record:
+def _for_two(record: StoredRequest) -> StoredRequest:
     return record.copy_with(quorum=max(record.quorum, 2))
 
 
-def _steps_of(after: Record, by: Clicker) -> tuple[StepUpDone, ...]:
+def _steps_of(after: StoredRequest, by: Clicker) -> tuple[StepUpDone, ...]:
     """Return the step-ups that were done for an approval, each once: that there were two people is
     one where there was no other."""
     done = (*(vote.stepped for vote in after.votes), by.stepped)
@@ -409,7 +409,9 @@ def _wrong(guesses: int) -> WrongNumber:
     return WrongNumber(f"this is not the number that is shown where the agent waits; {tries} left")
 
 
-def _step(record: Record, effect: ClickResult, ruling: Ruling, number: str = "") -> Transition:
+def _step(
+    record: StoredRequest, effect: ClickResult, ruling: Ruling, number: str = ""
+) -> Transition:
     """Return a click's effect as a transition, under the ruling it was checked against."""
     after = effect.after
     return Transition(
@@ -424,7 +426,7 @@ def _step(record: Record, effect: ClickResult, ruling: Ruling, number: str = "")
     )
 
 
-def _check_edited(after: Record, click: Click, ruling: Ruling) -> Approver:
+def _check_edited(after: StoredRequest, click: Click, ruling: Ruling) -> Approver:
     """Return who edits, by the rules for what would run then. Raises Unconfirmed or Unauthorized
     where it is of high risk, and this click not enough for that."""
     if after.risk.level is RiskLevel.HIGH and not click.confirmed:
@@ -432,7 +434,7 @@ def _check_edited(after: Record, click: Click, ruling: Ruling) -> Approver:
     return approver(ruling, after, click.identity)
 
 
-def _event_data(after: Record) -> JsonObject:
+def _event_data(after: StoredRequest) -> JsonObject:
     """Return what the event of a vote says; that of an ending says what its decision says."""
     if after.final:
         return {}
@@ -457,7 +459,7 @@ class Batches:
         self._writer = writer
         self._clicks = clicks
 
-    async def decide(self, clicks: Sequence[Click]) -> list[Record]:
+    async def decide(self, clicks: Sequence[Click]) -> list[StoredRequest]:
         """Apply the clicks, all or none. See `gateway.ports.RequestCalls` for what it raises."""
         _check(clicks)
         clicks = _bind(clicks)
@@ -469,7 +471,7 @@ class Batches:
             raise BatchRefused({late.request_id: str(late)}) from None
 
     async def _judge(
-        self, clicks: Sequence[Click], found: Sequence[Record | None]
+        self, clicks: Sequence[Click], found: Sequence[StoredRequest | None]
     ) -> list[Transition]:
         """Return what the clicks do to those of the requests that they have not decided yet."""
         if len({record.request.agent for record in found if record}) > 1:
@@ -491,7 +493,7 @@ class Batches:
             raise BatchRefused(refused)
         return transitions
 
-    async def _judge_one(self, record: Record | None, click: Click) -> Transition | None:
+    async def _judge_one(self, record: StoredRequest | None, click: Click) -> Transition | None:
         if record is None:
             raise NotFound("no such request")
         ruling = (await self._writer.policy()).ruling_on(record.request)

@@ -14,8 +14,8 @@ from gateway.domain.policy_document import Budget, PolicyDocument, Ruling
 from gateway.domain.records import (
     AgentLoad,
     Paused,
-    Record,
     RequestOutcome,
+    StoredRequest,
     outcome_of,
     overflow_of,
 )
@@ -41,9 +41,9 @@ class Overflow:
 
     agent: str
     revision: int
-    records: tuple[Record, ...]
+    records: tuple[StoredRequest, ...]
     paused: int | None = None
-    denied: Record | None = None
+    denied: StoredRequest | None = None
 
     @property
     def id(self) -> str:
@@ -62,10 +62,12 @@ class GroupStore(Protocol):
     async def behind(self, what: str) -> list[str]:
         """Return the ids that wait behind a request or an overflow card, oldest first."""
 
-    async def promote_next(self, record: Record, budget: Budget, *, posts: bool) -> None:
+    async def promote_next(self, record: StoredRequest, budget: Budget, *, posts: bool) -> None:
         """Have those behind a request that leads no more wait behind their next."""
 
-    async def place(self, record: Record, budget: Budget, *, posts: bool, alone: bool) -> None:
+    async def place(
+        self, record: StoredRequest, budget: Budget, *, posts: bool, alone: bool
+    ) -> None:
         """Find the place of a request that was reviewed, as a new one without hooks finds its own.
         One that stands `alone` is behind no other."""
 
@@ -91,7 +93,7 @@ class Grouping:
         self._writer = writer
         self._held = held
 
-    async def settle(self, leader: Record, now: int) -> float | None:
+    async def settle(self, leader: StoredRequest, now: int) -> float | None:
         """Resolve the requests grouped behind a former leader; return seconds until the next check.
 
         They take over the denial of a person; else the next of them is asked.
@@ -132,19 +134,19 @@ class Grouping:
             denied=await self._store.load(load.denied) if load.denied else None,
         )
 
-    async def _has_undecided(self, leader: Record, policy: PolicyDocument) -> bool:
+    async def _has_undecided(self, leader: StoredRequest, policy: PolicyDocument) -> bool:
         """Whether one still waits that should have taken over the denial."""
         left = await self._store.load_many(await self._held.behind(leader.id))
         return any(one is not None and shares(policy, leader, one) for one in left)
 
-    async def _deny(self, leader: Record, decision: Decision, known: Record) -> None:
+    async def _deny(self, leader: StoredRequest, decision: Decision, known: StoredRequest) -> None:
         """Have a request that waits behind another take over its denial."""
         step = partial(self._take_over, leader, outcome_of(decision))
         with suppress(NotFound, Overtaken):
             await self._writer.update(known.id, step, known=known)
 
     async def _take_over(
-        self, leader: Record, ending: RequestOutcome, follower: Record, ruling: Ruling
+        self, leader: StoredRequest, ending: RequestOutcome, follower: StoredRequest, ruling: Ruling
     ) -> Transition | None:
         if not shares(ruling.policy, leader, follower):
             return None
@@ -152,7 +154,7 @@ class Grouping:
         return self._writer.plan_end(follower, ending, ruling, note=note)
 
 
-def shares(policy: PolicyDocument, leader: Record, follower: Record) -> bool:
+def shares(policy: PolicyDocument, leader: StoredRequest, follower: StoredRequest) -> bool:
     """Whether a person's denial of one request holds for another that waits behind it.
 
     The same would run, on the same route, and whoever might decide the one might decide the other.
@@ -167,7 +169,7 @@ def shares(policy: PolicyDocument, leader: Record, follower: Record) -> bool:
     )
 
 
-def _is_denied(record: Record) -> bool:
+def _is_denied(record: StoredRequest) -> bool:
     decision = record.decision
     return (
         decision is not None

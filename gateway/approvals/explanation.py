@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from gateway.approvals.agent_service import Approvals
 from gateway.approvals.grant_lifecycle import GrantLifecycle
 from gateway.approvals.request_writer import Writer
-from gateway.domain.records import Identity, Record
+from gateway.domain.records import Identity, StoredRequest
 from gateway.domain.risk import StepUp, lift
 from gateway.domain.store import Store
 from gateway.errors import Unauthorized
 from gateway.models import ApprovalRequest, Risk
 from gateway.policy.calls.argument_roles import VARYING
-from gateway.policy.calls.call_effects import Leaf, touches_of
+from gateway.policy.calls.call_effects import Leaf, effects_of
 from gateway.policy.chain import DENY, Opinion, find_decisive
 from gateway.policy.grants.coverage import covers, what_differs
 from gateway.policy.grants.grant import Effect, Grant, MatchResult, Shape
-from gateway.policy.guardrails import find_signs
+from gateway.policy.guardrails import find_dangers
 from gateway.wire.codec import Wire, build, plain
 
 
@@ -32,7 +32,7 @@ class ExplainedValue(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedSign(Wire):
+class ExplainedFinding(Wire):
     """A sign of danger, and the place of the value that shows it."""
 
     place: str
@@ -54,8 +54,8 @@ class Explanation(Wire):
     """What would become of a call, what each decider says about it, and who would be asked.
 
     `step_up` are the ways of which an approval takes one at this risk, none where a tap is enough.
-    `doubts` are values that were not understood. `stopped` says that the kill switch is on, and
-    `known` whether there is such an agent.
+    `uncertainties` are values that were not understood. `stopped` says that the kill switch is on,
+    and `known` whether there is such an agent.
     """
 
     digest: str
@@ -66,8 +66,8 @@ class Explanation(Wire):
     approvers: tuple[str, ...]
     quorum: int
     arguments: tuple[ExplainedValue, ...]
-    doubts: tuple[str, ...]
-    findings: tuple[ExplainedSign, ...]
+    uncertainties: tuple[str, ...]
+    findings: tuple[ExplainedFinding, ...]
     grants: tuple[ExplainedGrant, ...]
     deciders: tuple[Opinion, ...]
     result: str
@@ -108,7 +108,7 @@ class Explanations:
         result = f"{decided.effect} by {decided.decider}" if decided else "people are asked"
         if denied and (decided is None or decided.effect != DENY):
             result = f"deny: {denied[0]}"
-        touched = touches_of(record)
+        touched = effects_of(record)
         made = Explanation(
             digest=request.digest,
             stopped=stopped,
@@ -119,9 +119,11 @@ class Explanations:
             quorum=route.quorum,
             step_up=base.step_up(risk.level),
             arguments=tuple(_describe(leaf) for one in touched for leaf in one.leaves),
-            doubts=tuple(f"{one.address}: {one.words}" for call in touched for one in call.doubts),
+            uncertainties=tuple(
+                f"{one.address}: {one.words}" for call in touched for one in call.uncertainties
+            ),
             findings=tuple(
-                ExplainedSign(place=one.place, words=one.words) for one in find_signs(record)
+                ExplainedFinding(place=one.place, words=one.words) for one in find_dangers(record)
             ),
             grants=tuple(
                 ExplainedGrant(id=one.id, words=one.words, differs=what_differs(one, record))
@@ -133,7 +135,7 @@ class Explanations:
         return build(Explanation, record.hide_in(plain(made)))
 
 
-def _is_about(grant: Grant, record: Record) -> bool:
+def _is_about(grant: Grant, record: StoredRequest) -> bool:
     """Whether a remembered approval of the same tool might cover a call, but for what it runs."""
     request = record.request
     near = (grant.agent, grant.match.tool) == (request.agent, request.tool)

@@ -12,7 +12,7 @@ from gateway.approvals.request_writer import FOLLOWUPS, TOO_LATE, Overtaken, Wri
 from gateway.approvals.transitions import RememberRequest, agreeing_votes
 from gateway.cards.masks import hides_offer
 from gateway.domain.policy_document import PolicyDocument, Ruling, adapters_of
-from gateway.domain.records import Click, Identity, Record, Remember, ScopeQuorum
+from gateway.domain.records import Click, Identity, Remember, ScopeQuorum, StoredRequest
 from gateway.domain.risk import is_named
 from gateway.domain.store import Store, Transition, WriteResult
 from gateway.domain.time_and_tasks import Clock
@@ -84,7 +84,9 @@ class GrantCreation:
 
     # ---------------------------------------------------------------- made by a click
 
-    def check_wish(self, ruling: Ruling, shown: Record, click: Click) -> RememberRequest | None:
+    def check_wish(
+        self, ruling: Ruling, shown: StoredRequest, click: Click
+    ) -> RememberRequest | None:
         """Return what an approval is to be remembered as, None when it is not to be.
 
         Raises InvalidRequest or Unauthorized when it may not be remembered so; nothing is decided
@@ -114,13 +116,13 @@ class GrantCreation:
             refuse_unknown(ruling.policy, click.identity)
         return RememberRequest(remember=replace(wish, offer=offer.id), needs=needs)
 
-    def minutes_of(self, after: Record, click: Click) -> int:
+    def minutes_of(self, after: StoredRequest, click: Click) -> int:
         """Return for how many minutes a denial answers the same call too, 0 for other answers."""
         plain = click.remember is None and is_plain_denial(after)
         return self._denial_minutes if plain else 0
 
     def plan_grant(
-        self, ruling: Ruling, after: Record, click: Click, who: Approver, nonce: str
+        self, ruling: Ruling, after: StoredRequest, click: Click, who: Approver, nonce: str
     ) -> Grant | None:
         """Return the grant that a click which decided asks for, None when it asks for none.
 
@@ -200,12 +202,14 @@ class GrantCreation:
         if grant.max_uses is not None:
             await self._granted.retire(grant.id)
 
-    async def _settle_one(self, known: Record, grant: Grant) -> None:
+    async def _settle_one(self, known: StoredRequest, grant: Grant) -> None:
         with suppress(NotFound, Overtaken):
             step = partial(self._settle_by, grant)
             await self._writer.update(known.id, step, known=known)
 
-    async def _settle_by(self, grant: Grant, record: Record, ruling: Ruling) -> Transition | None:
+    async def _settle_by(
+        self, grant: Grant, record: StoredRequest, ruling: Ruling
+    ) -> Transition | None:
         if record.final or record.unreviewed:
             return None
         found, ending = await judge(self._chain, record, ruling)
@@ -255,7 +259,7 @@ class GrantCreation:
         )
         return await self.keep(grant)
 
-    async def reach(self, record: Record, offer_id: str) -> MatchPreview:
+    async def reach(self, record: StoredRequest, offer_id: str) -> MatchPreview:
         """Return what remembering an approval so would have covered among the recent requests.
 
         Raises InvalidRequest when there is no such offer.
@@ -266,7 +270,7 @@ class GrantCreation:
         )
 
 
-def _check_host_rule(ruling: Ruling, shown: Record, click: Click) -> None:
+def _check_host_rule(ruling: Ruling, shown: StoredRequest, click: Click) -> None:
     """Raise InvalidRequest or Unauthorized unless this click may have the host keep a rule, which
     lasts as long as the host likes."""
     refuse_requester(ruling.policy, shown, click.identity, "remember it for the session only")
@@ -333,7 +337,7 @@ def expiry_of(lifetime: str, now: int) -> int | None:
     return None if length is None else now + length
 
 
-def _readable(record: Record, click: Click, offer_id: str, effect: Effect) -> Offer:
+def _readable(record: StoredRequest, click: Click, offer_id: str, effect: Effect) -> Offer:
     """Return the offer that a click names. Raises InvalidRequest when its words hid what could act
     where they were read."""
     offer = _choose(record, offer_id, effect)
@@ -345,7 +349,7 @@ def _readable(record: Record, click: Click, offer_id: str, effect: Effect) -> Of
     return offer
 
 
-def _choose(record: Record, offer_id: str, effect: Effect) -> Offer:
+def _choose(record: StoredRequest, offer_id: str, effect: Effect) -> Offer:
     made = find_offer(record, offer_id, effect) if offer_id else narrowest(record, effect)
     if made is None and effect is Effect.ALLOW:
         made = find_pass(record, offer_id)

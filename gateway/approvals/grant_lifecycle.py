@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from gateway.approvals.policy_changes import OutdatedGrants, route_of, tally
 from gateway.approvals.request_writer import Writer
 from gateway.cards.grant_cards import GrantCard, grant_card_of
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query, StoredRequest
 from gateway.domain.store import Store
 from gateway.domain.time_and_tasks import Clock
 from gateway.errors import NotFound
@@ -92,7 +92,7 @@ class GrantLifecycle:
         policy = await self._writer.policy()
         route = policy.route_for(grant.agent, grant.match.tool)
         card = news = grant_card_of(grant, record, reach=reach)
-        if grant.end is None and grant.rests is not None and grant.rests.announced:
+        if grant.end is None and grant.outdated is not None and grant.outdated.announced:
             # It speaks for all that are suspended on its route.
             said = tally(policy, route_of(policy, grant), await self.all())
             news = replace(card, notices=(said,))
@@ -101,7 +101,7 @@ class GrantLifecycle:
 
     async def count_reach(self, match: Match, agent: str, session: str | None) -> MatchPreview:
         """Return what an approval remembered so would have covered among the recent requests."""
-        recent: list[Record] = []
+        recent: list[StoredRequest] = []
         query = Query(final=True, agent=agent, limit=100)
         while len(recent) < RECENT:
             page = await self._store.page(query)
@@ -113,7 +113,7 @@ class GrantLifecycle:
             session = None  # how far it reaches is told of all sessions
         return blast(match, agent, recent[:RECENT], session)
 
-    async def erase(self, record: Record, *, by: str) -> None:
+    async def erase(self, record: StoredRequest, *, by: str) -> None:
         """Take back what was remembered of a request, and forget what that covered.
 
         Raises nothing when it was done before. Grants are found by the clicks that made them, and
@@ -167,11 +167,11 @@ class GrantLifecycle:
         for grant in await self.all():
             if grant.told:  # a plain denial is over soon, whoever may still deny
                 continue
-            last = grant.rests.at if grant.rests else grant.last_used or grant.made_at
+            last = grant.outdated.at if grant.outdated else grant.last_used or grant.made_at
             if grant.expires_at is None and last < since:
-                spoke = grant.rests is None
+                spoke = grant.outdated is None
                 await self.end([grant], "unused for 30 days", _GATEWAY, announced=spoke)
-            elif grant.rests is None and grant.suspended == is_backed(policy, grant):
+            elif grant.outdated is None and grant.suspended == is_backed(policy, grant):
                 await self._suspend(grant, on=not grant.suspended)
             await asyncio.sleep(0)
 
@@ -200,7 +200,7 @@ class GrantLifecycle:
                 grant, "warned", before="", after="1", event="grant_ending", announced=True
             )
 
-    async def retire_used(self, record: Record) -> None:
+    async def retire_used(self, record: StoredRequest) -> None:
         """Drop the grant that decided, if that was its last use."""
         by = record.decision and record.decision.decided_by
         if by and by.kind is DeciderKind.GRANT and self._book.is_limited(by.name):

@@ -13,7 +13,7 @@ from gateway.approvals.request_writer import TOMBSTONE_DIGEST, PostedCopies, Wri
 from gateway.cards.grant_cards import GrantCard
 from gateway.cards.masks import hides_offer
 from gateway.domain.policy_document import PolicyDocument
-from gateway.domain.records import Identity, MessageRef, Record
+from gateway.domain.records import Identity, MessageRef, StoredRequest
 from gateway.domain.redaction import secrets_in
 from gateway.domain.store import MessageContext, Store
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
@@ -158,7 +158,7 @@ class GrantService:
 
     async def _read(
         self, example: str | ApprovalRequest, agent: str, policy: PolicyDocument
-    ) -> Record:
+    ) -> StoredRequest:
         """Return the example as a request of this agent, as the policy has it now."""
         if isinstance(example, ApprovalRequest):
             ruling, origin = policy.ruling_on(example), MessageContext(agent=agent)
@@ -187,7 +187,7 @@ def may_end(policy: PolicyDocument, grant: Grant, identity: Identity) -> str:
     return names[0]
 
 
-def _offers(record: Record, effect: Effect) -> tuple[Offer, ...]:
+def _offers(record: StoredRequest, effect: Effect) -> tuple[Offer, ...]:
     made = offers(record, effect)
     if not made:
         raise InvalidRequest(
@@ -197,7 +197,7 @@ def _offers(record: Record, effect: Effect) -> tuple[Offer, ...]:
     return made
 
 
-def _hide_secrets(record: Record, offer: Offer) -> Offer:
+def _hide_secrets(record: StoredRequest, offer: Offer) -> Offer:
     """Return an offer whose words say no secret that only its place in the request tells."""
     if record.find_secrets(offer.words) == [*secrets_in(offer.words)]:
         return offer
@@ -205,7 +205,7 @@ def _hide_secrets(record: Record, offer: Offer) -> Offer:
     return replace(offer, words=words)
 
 
-def _choose_offer(record: Record, wish: ManualGrantRequest) -> Offer:
+def _choose_offer(record: StoredRequest, wish: ManualGrantRequest) -> Offer:
     """Return the offer that a wish names. Raises InvalidRequest with the reason when there is
     none."""
     made = _offers(record, wish.effect)
@@ -219,7 +219,7 @@ def _choose_offer(record: Record, wish: ManualGrantRequest) -> Offer:
     raise InvalidRequest("this is none of the example's offers: list them, and name one by its id")
 
 
-def _covers(wish: ManualGrantRequest, match: Match, record: Record) -> bool:
+def _covers(wish: ManualGrantRequest, match: Match, record: StoredRequest) -> bool:
     drawn = Grant(
         id=new_id(), effect=wish.effect, agent=wish.agent, match=match, made_by="", made_at=0
     )

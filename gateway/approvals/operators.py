@@ -11,7 +11,7 @@ from gateway.approvals.search_and_report import read_report
 from gateway.cards.shared_texts import KillSwitch
 from gateway.domain.health_and_metrics import Health
 from gateway.domain.policy_document import Budget, PolicyDocument, ToolRow
-from gateway.domain.records import Identity, Record, Session
+from gateway.domain.records import Identity, Session, StoredRequest
 from gateway.domain.statistics import PeriodReport
 from gateway.domain.store import MessageContext, Store
 from gateway.errors import Conflict, Unauthorized, Unconfirmed
@@ -103,7 +103,7 @@ class OperatorService:
         word: ToolWord,
         *,
         confirmed: bool = False,
-        about: Record | None = None,
+        about: StoredRequest | None = None,
     ) -> None:
         """Write a declaration into the policy."""
         for _ in range(_TRIES):

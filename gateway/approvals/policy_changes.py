@@ -9,14 +9,14 @@ from dataclasses import replace
 
 from gateway.approvals.request_writer import Overtaken, Writer
 from gateway.domain.policy_document import PolicyDocument, Ruling
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.store import Store, Transition
 from gateway.domain.time_and_tasks import Clock
 from gateway.errors import NotFound
 from gateway.policy.authorization import with_valid_votes
-from gateway.policy.calls.call_effects import touches_of
+from gateway.policy.calls.call_effects import effects_of
 from gateway.policy.grant_book import GrantBook
-from gateway.policy.grants.grant import Effect, Grant, Suspension
+from gateway.policy.grants.grant import Effect, Grant, Outdated
 from gateway.wire.codec import plain
 
 log = logging.getLogger("gateway.approvals")
@@ -42,7 +42,7 @@ async def recount(writer: Writer, store: Store) -> None:
             log.exception("votes not counted again", extra=about)
 
 
-async def _recount(record: Record, ruling: Ruling) -> Transition | None:
+async def _recount(record: StoredRequest, ruling: Ruling) -> Transition | None:
     counted = with_valid_votes(ruling, record)
     if record.final or counted == record:
         return None
@@ -84,10 +84,10 @@ class OutdatedGrants:
             return
         self._book.at(policy)
         found = [one for one in known if await self._is_outdated(one)]
-        rests = Suspension(why=CHANGED, at=self._clock.now_ms())
+        mark = Outdated(why=CHANGED, at=self._clock.now_ms())
         count = 0
         for grant, announced in order_announcements(policy, known, found):
-            count += await self._book.store.rest(grant, replace(rests, announced=announced))
+            count += await self._book.store.mark_outdated(grant, replace(mark, announced=announced))
         self._settled = declared
         if count:
             self._writer.forget_policy()
@@ -95,12 +95,12 @@ class OutdatedGrants:
 
     async def _is_outdated(self, grant: Grant) -> bool:
         """Tell whether a declaration or a row of the table that a grant rests on was changed."""
-        if grant.match.answer is None or grant.rests is not None or grant.from_request is None:
+        if grant.match.answer is None or grant.outdated is not None or grant.from_request is None:
             return False
         record = await self._store.load(grant.from_request)
         if record is None or record.erased:
             return False  # nothing tells; where it was changed, the grant covers nothing
-        now = touches_of(self._book.redeclare(record))[0].fingerprint
+        now = effects_of(self._book.redeclare(record))[0].fingerprint
         return now != grant.match.fingerprint
 
 
@@ -109,7 +109,11 @@ def order_announcements(
 ) -> list[tuple[Grant, bool]]:
     """Return the found grants, each with whether it announces its route, one per route; those
     last."""
-    said = {route_of(policy, one) for one in known if one.rests is not None and one.rests.announced}
+    said = {
+        route_of(policy, one)
+        for one in known
+        if one.outdated is not None and one.outdated.announced
+    }
     first: list[tuple[Grant, bool]] = []
     last: list[tuple[Grant, bool]] = []
     for grant in found:
@@ -130,7 +134,7 @@ def route_of(policy: PolicyDocument, grant: Grant) -> str:
 def tally(policy: PolicyDocument, route: str, grants: Iterable[Grant]) -> str:
     """Say how many remembered approvals of a route are suspended, and what to do about it."""
     mine = [one for one in grants if one.effect is Effect.ALLOW and route_of(policy, one) == route]
-    count = sum(one.rests is not None for one in mine)
+    count = sum(one.outdated is not None for one in mine)
     suspended = f"{count} remembered {'answer is' if count == 1 else 'answers are'} suspended"
     tools = "its tool" if count == 1 else "their tools"
     kept = len(mine) - count

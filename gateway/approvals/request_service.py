@@ -24,8 +24,8 @@ from gateway.domain.records import (
     Page,
     Person,
     Query,
-    Record,
     RequestOutcome,
+    StoredRequest,
     deciders_of,
 )
 from gateway.domain.store import ChangeKind, MessageContext, Store, Transition
@@ -69,7 +69,7 @@ class RequestService:
 
     # ---------------------------------------------------------------- what people see
 
-    async def get(self, request_id: str, *, revision: int | None = None) -> Record:
+    async def get(self, request_id: str, *, revision: int | None = None) -> StoredRequest:
         """Return a request, or what is known here of the `revision` that a card shows."""
         record = None if revision is None else self._store.recent(request_id)
         if record is None or record.revision != revision or record.unreviewed:
@@ -89,7 +89,7 @@ class RequestService:
     ) -> Page:
         """Return one page of a side of the queue, the soonest deadline first."""
         policy = await self._writer.policy()
-        found: list[Record] = []
+        found: list[StoredRequest] = []
         last, looked = after, 0
         async for record in self._read_queue(after):
             looked += 1
@@ -134,7 +134,7 @@ class RequestService:
         async with self._searching:
             return await search_events(self._store, search)
 
-    async def draw(self, record: Record, platform: str, *, lines: int, chars: int) -> Card:
+    async def draw(self, record: StoredRequest, platform: str, *, lines: int, chars: int) -> Card:
         """Return the card of a request as it is posted on a platform."""
         card = await draw(
             lambda: card_of(record, lines=lines, chars=chars, proofs=self._proofs),
@@ -155,11 +155,11 @@ class RequestService:
         """Return the person whom an identity belongs to."""
         return (await self._writer.policy()).person_of(identity)
 
-    async def may_pass(self, identity: Identity, record: Record) -> bool:
+    async def may_pass(self, identity: Identity, record: StoredRequest) -> bool:
         """Whether this identity may give the request's session a pass."""
         return may_pass(await self._writer.policy(), record.request.agent, identity)
 
-    async def may_decide(self, identity: Identity, record: Record) -> str | None:
+    async def may_decide(self, identity: Identity, record: StoredRequest) -> str | None:
         """Return None when this identity may decide the request, else the reason as a sentence."""
         try:
             approver((await self._writer.policy()).ruling_on(record.request), record, identity)
@@ -171,12 +171,12 @@ class RequestService:
 
     async def decide(
         self, click: Click, *, groups: Groups | None = None, prove: Prove | None = None
-    ) -> Record:
+    ) -> StoredRequest:
         """Apply a click."""
         await self._recognise(click)
         return await self._with_approvers(await self._clicks.decide(click, groups, prove))
 
-    async def decide_all(self, clicks: Sequence[Click]) -> list[Record]:
+    async def decide_all(self, clicks: Sequence[Click]) -> list[StoredRequest]:
         """Apply one person's clicks, all or none."""
         for click in clicks:
             await self._recognise(click)
@@ -189,7 +189,7 @@ class RequestService:
         *,
         on: bool = True,
         groups: Groups | None = None,
-    ) -> Record:
+    ) -> StoredRequest:
         """Say that this person is looking at a request, or is not any more."""
         try:
             try:
@@ -204,12 +204,12 @@ class RequestService:
             raise
         return await self._with_approvers(record)
 
-    async def _claim(self, request_id: str, identity: Identity, *, on: bool) -> Record:
+    async def _claim(self, request_id: str, identity: Identity, *, on: bool) -> StoredRequest:
         step = partial(self._put_claim, identity, on)
         return (await self._writer.update(request_id, step)).record
 
     async def _put_claim(
-        self, identity: Identity, on: bool, record: Record, ruling: Ruling
+        self, identity: Identity, on: bool, record: StoredRequest, ruling: Ruling
     ) -> Transition | None:
         if record.unreviewed:
             raise NotFound("no such request")
@@ -225,7 +225,7 @@ class RequestService:
         event = "claimed" if on else "unclaimed"
         return _step(record, replace(record, claim=claim), event, {"person": name})
 
-    async def reveal(self, request_id: str, identity: Identity) -> Record:
+    async def reveal(self, request_id: str, identity: Identity) -> StoredRequest:
         """Return a request whose secrets this person is about to see, and write that down."""
         record = await self.get(request_id)
         policy = await self._writer.fresh_policy()
@@ -257,18 +257,20 @@ class RequestService:
 
     # ---------------------------------------------------------------- what time does
 
-    async def progress(self, before: Record, after: Record, event: str, data: JsonObject) -> bool:
+    async def progress(
+        self, before: StoredRequest, after: StoredRequest, event: str, data: JsonObject
+    ) -> bool:
         """Take a step of a waiting request; False when it changed meanwhile."""
         return await self._writer.apply(_step(before, after, event, data))
 
-    async def end_undelivered(self, record: Record) -> None:
+    async def end_undelivered(self, record: StoredRequest) -> None:
         """End a request that reached nobody, and tell the agent at once."""
         ending = RequestOutcome(status=Status.DENIED, reason=Reason.UNDELIVERABLE)
         await self._writer.apply(self._writer.plan_end(record, ending))
 
     # ---------------------------------------------------------------- inside
 
-    async def _read_queue(self, after: str | None) -> AsyncIterator[Record]:
+    async def _read_queue(self, after: str | None) -> AsyncIterator[StoredRequest]:
         """Yield what waits and has a card of its own, by deadline."""
         while True:
             query = Query(soonest=True, followers=False, after=after, limit=_QUEUE_PAGE)
@@ -279,7 +281,7 @@ class RequestService:
             if (after := page.next) is None:
                 return
 
-    async def _with_approvers(self, record: Record) -> Record:
+    async def _with_approvers(self, record: StoredRequest) -> StoredRequest:
         """Return a request as people see it: with who may approve it now, while it waits."""
         if record.final:
             return record
@@ -295,12 +297,12 @@ class RequestService:
             raise
 
 
-def _step(before: Record, after: Record, event: str, data: JsonObject) -> Transition:
+def _step(before: StoredRequest, after: StoredRequest, event: str, data: JsonObject) -> Transition:
     moved = replace(after, revision=before.revision + 1)
     return Transition(before, moved, event, ChangeKind.STEP, data)
 
 
-def is_mine(policy: PolicyDocument, record: Record, identity: Identity) -> bool:
+def is_mine(policy: PolicyDocument, record: StoredRequest, identity: Identity) -> bool:
     """Whether a waiting request waits for this person: they may decide it, and have not voted."""
     try:
         name = approver(policy.ruling_on(record.request), record, identity).name

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from gateway.approvals.transitions import close_record
 from gateway.domain.health_and_metrics import Tally
 from gateway.domain.policy_document import REQUESTER, PolicyDocument, Ruling, adapters_of
-from gateway.domain.records import Click, MessageRef, Record, RequestOutcome
+from gateway.domain.records import Click, MessageRef, RequestOutcome, StoredRequest
 from gateway.domain.redaction import mask
 from gateway.domain.risk import draw_number
 from gateway.domain.store import (
@@ -74,7 +74,7 @@ _NOT_USED = "the approval was not used before its time was over"
 class Creation(NamedTuple):
     """A request to be stored, what its event says, and how long it may live, in ms."""
 
-    record: Record
+    record: StoredRequest
     data: JsonObject
     timeout_ms: int
 
@@ -82,7 +82,7 @@ class Creation(NamedTuple):
 class Update(NamedTuple):
     """A request after an update, and whether this update changed it."""
 
-    record: Record
+    record: StoredRequest
     changed: bool
 
 
@@ -98,9 +98,9 @@ class Overtaken(Conflict):
 Plan = Callable[[Ruling, RequestOutcome | None], Awaitable[Creation]]
 """Returns what to store of a new request; with an outcome, when it must end so instead of
 waiting."""
-Step = Callable[[Record, Ruling], Awaitable[Transition | None]]
+Step = Callable[[StoredRequest, Ruling], Awaitable[Transition | None]]
 """Returns what becomes of a request, None for nothing."""
-DecideAll = Callable[[Sequence[Record | None]], Awaitable[Sequence[Transition]]]
+DecideAll = Callable[[Sequence[StoredRequest | None]], Awaitable[Sequence[Transition]]]
 
 
 class Writer:
@@ -168,7 +168,7 @@ class Writer:
 
     async def create(
         self, request: ApprovalRequest, plan: Plan, origin: MessageContext
-    ) -> Record | None:
+    ) -> StoredRequest | None:
         """Store a new request and answer its message; return it, or None when its id is taken.
 
         Raises OverBudget when too much of the agent waits.
@@ -218,7 +218,7 @@ class Writer:
         step: Step,
         *,
         origin: MessageContext | None = None,
-        known: Record | None = None,
+        known: StoredRequest | None = None,
     ) -> Update:
         """Have `step` say what becomes of a request, None for nothing, and write that.
 
@@ -254,7 +254,9 @@ class Writer:
             self._handle_refusal(result, transition)
         raise Unreachable("the request keeps changing")
 
-    async def update_all(self, request_ids: Sequence[str], decide: DecideAll) -> list[Record]:
+    async def update_all(
+        self, request_ids: Sequence[str], decide: DecideAll
+    ) -> list[StoredRequest]:
         """Have `decide` say what becomes of these requests, and write all of that or nothing.
 
         Returns the requests as they are then. Otherwise as `update`, but that nothing at all is
@@ -291,7 +293,7 @@ class Writer:
             return False
 
     async def _end(
-        self, ending: RequestOutcome, record: Record, _ruling: Ruling
+        self, ending: RequestOutcome, record: StoredRequest, _ruling: Ruling
     ) -> Transition | None:
         return None if record.final else self.plan_end(record, ending)
 
@@ -303,7 +305,7 @@ class Writer:
         ruling: Ruling,
         origin: MessageContext,
         waiter: str | None,
-    ) -> tuple[Record, int]:
+    ) -> tuple[StoredRequest, int]:
         """Return the record a request begins with, and its life in ms."""
         route = ruling.route
         timeout = route.timeout if request.timeout is None else request.timeout
@@ -312,7 +314,7 @@ class Writer:
             seconds = min(seconds, route.max_timeout)
         life = int(seconds * 1000)
         now = self.now()
-        record = Record(
+        record = StoredRequest(
             request=request,
             status=Status.PENDING,
             revision=1,
@@ -338,13 +340,15 @@ class Writer:
         data = {"digest": TOMBSTONE_DIGEST, "tombstone": True}
         return Creation(self.close_record(record, ending, revision=1), data, life)
 
-    def close_record(self, record: Record, ending: RequestOutcome, *, revision: int) -> Record:
+    def close_record(
+        self, record: StoredRequest, ending: RequestOutcome, *, revision: int
+    ) -> StoredRequest:
         """Return the record with a terminal decision, signed."""
         return close_record(record, ending, revision=revision, now=self.now(), sign=self.sign)
 
     def plan_end(
         self,
-        record: Record,
+        record: StoredRequest,
         ending: RequestOutcome,
         ruling: Ruling | None = None,
         *,
@@ -377,7 +381,7 @@ class Writer:
             self.tally.end(transition.before, transition.after)
         return result
 
-    async def _read(self, request_id: str) -> Record:
+    async def _read(self, request_id: str) -> StoredRequest:
         record = await self._store.load(request_id)
         if record is None:
             raise NotFound("no such request")
@@ -413,14 +417,14 @@ class Writer:
             message=denial.told,
         )
 
-    def _spend_grant(self, record: Record) -> None:
+    def _spend_grant(self, record: StoredRequest) -> None:
         """Never decide by the grant again that decided this: the server says that it is over."""
         if record.decision is not None:
             self.book.spend(record.decision.decided_by.name)
 
 
 async def _if_unchanged(
-    transition: Transition, record: Record, _ruling: Ruling
+    transition: Transition, record: StoredRequest, _ruling: Ruling
 ) -> Transition | None:
     seen = transition.before
     same = (record.revision, record.created) == (seen.revision, seen.created)
@@ -507,7 +511,7 @@ class PostedCopies:
             await self._outbox.put_copy(subject_id, posted, before=lost)
             await self._outbox.mark(ref.adapter, subject_id)
 
-    async def doubt(self, record: Record, stood: Stood, away: str, elsewhere: str) -> None:
+    async def doubt(self, record: StoredRequest, stood: Stood, away: str, elsewhere: str) -> None:
         """Have the copies of a request that stood there looked at, as they may be gone.
 
         With `away`, why, nobody can answer there, whether or not they can be edited: then the

@@ -10,8 +10,8 @@ import asyncio
 from itertools import chain
 
 from gateway.cards.blocks import blocks_of, draw, weight_of
-from gateway.cards.summary import head_of, plain_head
-from gateway.domain.records import AuditEvent, Query, Record
+from gateway.cards.summary import plain_summary, summarize
+from gateway.domain.records import AuditEvent, Query, StoredRequest
 from gateway.domain.redaction import render_safe
 from gateway.domain.statistics import EventTally, PeriodReport
 from gateway.domain.store import Store
@@ -25,7 +25,7 @@ _PAGE = 50
 
 async def search_requests(store: Store, search: Search) -> Found:
     """Return what ended and fits, the newest first, from where the search goes on."""
-    found: list[Record] = []
+    found: list[StoredRequest] = []
     looked, after = 0, search.after
     while True:
         page = await store.page(Query(final=True, after=after, limit=_PAGE))
@@ -53,7 +53,7 @@ async def search_events(store: Store, search: Search) -> FoundEvents:
     return FoundEvents(items=tuple(found[:_PAGE]), looked=len(events), more=more)
 
 
-async def _fits(record: Record, search: Search) -> bool:
+async def _fits(record: StoredRequest, search: Search) -> bool:
     decision = record.decision
     names = {vote.person for vote in record.votes}
     if decision is not None and decision.decided_by.name:
@@ -67,7 +67,7 @@ async def _fits(record: Record, search: Search) -> bool:
     )
 
 
-def _says(record: Record, text: str) -> bool:
+def _says(record: StoredRequest, text: str) -> bool:
     """Whether what the card shows of a request has this text somewhere."""
     request, decision = record.request, record.decision
     own = (request.tool, request.session, request.hint, request.context.host, request.context.cwd)
@@ -76,7 +76,7 @@ def _says(record: Record, text: str) -> bool:
     blocks = (block.text.text for block in blocks_of(record))
     wanted = text.casefold()
     return any(
-        wanted in one.casefold() for one in chain((plain_head(head_of(record)),), told, blocks)
+        wanted in one.casefold() for one in chain((plain_summary(summarize(record)),), told, blocks)
     )
 
 
@@ -109,13 +109,13 @@ def _is_within(at: int, search: Search) -> bool:
     )
 
 
-def _is_past(items: tuple[Record, ...], search: Search) -> bool:
+def _is_past(items: tuple[StoredRequest, ...], search: Search) -> bool:
     """Whether everything that ended earlier ended before the time that is looked for."""
     since = search.since
     return since is not None and bool(items) and _ended_at(items[-1]) < since
 
 
-def _ended_at(record: Record) -> int:
+def _ended_at(record: StoredRequest) -> int:
     return record.decision.decided_at if record.decision else record.created
 
 

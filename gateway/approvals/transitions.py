@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from gateway.domain.parsing import check_schema
-from gateway.domain.records import NOBODY, Click, Record, Remember, RequestOutcome, Vote
+from gateway.domain.records import NOBODY, Click, Remember, RequestOutcome, StoredRequest, Vote
 from gateway.domain.redaction import masks_in
 from gateway.domain.risk import MOST_GUESSES, StepUpDone
 from gateway.errors import Conflict, InvalidRequest, Unconfirmed
@@ -30,7 +30,7 @@ from gateway.models import (
 from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.codec import JsonObject, plain
 
-Sign = Callable[[Decision], Decision]
+SignDecision = Callable[[Decision], Decision]
 
 _STATUS = {
     Action.APPROVE: Status.APPROVED,
@@ -47,8 +47,14 @@ _NOTHING_MORE = (None,) * 5
 
 
 def close_record(
-    record: Record, ending: RequestOutcome, *, revision: int, now: int, sign: Sign, **noted: Any
-) -> Record:
+    record: StoredRequest,
+    ending: RequestOutcome,
+    *,
+    revision: int,
+    now: int,
+    sign: SignDecision,
+    **noted: Any,
+) -> StoredRequest:
     """Return the record with its terminal decision, at the given revision.
 
     `noted` are other members of the record that change with it.
@@ -89,7 +95,7 @@ def is_news(known: Report | None, report: Report) -> bool:
     )
 
 
-def give_up(record: Record) -> Record | None:
+def give_up(record: StoredRequest) -> StoredRequest | None:
     """Return a record whose approval is handed out no more; None where nothing is left to
     give up: it ended otherwise, was given up before, or somebody has begun to run it."""
     if record.status is not Status.APPROVED or record.given_up or record.report is not None:
@@ -103,7 +109,7 @@ def give_up(record: Record) -> Record | None:
     )
 
 
-def note_never_fetched(record: Record) -> Record | None:
+def note_never_fetched(record: StoredRequest) -> StoredRequest | None:
     """Return an approved record that says that nobody took the approval; None where somebody did,
     or said what became of it."""
     if not record.untaken:
@@ -112,7 +118,7 @@ def note_never_fetched(record: Record) -> Record | None:
     return replace(record, report=report, revision=record.revision + 1)
 
 
-def erase_content(record: Record) -> Record:
+def erase_content(record: StoredRequest) -> StoredRequest:
     """Return a final record without what was asked and answered; who, when and the digests stay."""
     request = replace(
         record.request,
@@ -150,7 +156,7 @@ def erase_content(record: Record) -> Record:
 class ClickResult(NamedTuple):
     """What a click does: the record after it, the event that tells, and any secret answers."""
 
-    after: Record
+    after: StoredRequest
     event: str
     secrets: JsonObject | None = None
 
@@ -176,15 +182,15 @@ class RememberRequest:
 
 
 def apply_click(
-    record: Record,
+    record: StoredRequest,
     click: Click,
     by: Clicker,
     *,
     now: int,
-    sign: Sign,
-    wished: Callable[[Record], RememberRequest | None] = lambda record: None,
+    sign: SignDecision,
+    wished: Callable[[StoredRequest], RememberRequest | None] = lambda record: None,
     again: str = "",
-    edited: Record | None = None,
+    edited: StoredRequest | None = None,
 ) -> ClickResult:
     """Return what an authorized click does to a pending record.
 
@@ -226,13 +232,13 @@ def apply_click(
     return ClickResult(after=after, event="edited" if click.action is Action.EDIT else "voted")
 
 
-def hand_on(edited: Record, by: Clicker) -> ClickResult:
+def hand_on(edited: StoredRequest, by: Clicker) -> ClickResult:
     """Return what an edit does that its editor may not approve: it waits for those who may."""
     after = replace(edited, nonces=_nonces(edited, by), revision=edited.revision + 1)
     return ClickResult(after=after, event="edited")
 
 
-def count_guess(record: Record, by: Clicker, *, now: int, sign: Sign) -> ClickResult:
+def count_guess(record: StoredRequest, by: Clicker, *, now: int, sign: SignDecision) -> ClickResult:
     """Return what a wrong number does: it is counted, and the last one denies the request."""
     guesses = record.guesses + 1
     counted = replace(record, guesses=guesses, nonces=_nonces(record, by))
@@ -273,11 +279,11 @@ def nonce_of(click: Click, person: str) -> str:
     return sha256_hex(said)[:_NONCE_LENGTH]
 
 
-def _nonces(record: Record, by: Clicker) -> tuple[str, ...]:
+def _nonces(record: StoredRequest, by: Clicker) -> tuple[str, ...]:
     return (*record.nonces, by.nonce)[-_NONCES_KEPT:]
 
 
-def check_action(record: Record, click: Click) -> None:
+def check_action(record: StoredRequest, click: Click) -> None:
     """Raise what `apply_click` does of a click whose action, revision or confirmation does not fit
     a pending record."""
     if (
@@ -298,12 +304,12 @@ def check_action(record: Record, click: Click) -> None:
         raise InvalidRequest(f"{click.action} does not fit a request of kind {record.request.kind}")
 
 
-def _refuse_quorum(record: Record) -> None:
+def _refuse_quorum(record: StoredRequest) -> None:
     if record.quorum > 1:
         raise InvalidRequest(f"this request needs {record.quorum} people: approve, edit or deny it")
 
 
-def edit_record(record: Record, click: Click, by: Clicker) -> Record:
+def edit_record(record: StoredRequest, click: Click, by: Clicker) -> StoredRequest:
     """Return a pending record with the arguments of a click to run instead, without the votes for
     what would have run before. Raises as `apply_click` does."""
     check_action(record, click)
@@ -321,12 +327,12 @@ def edit_record(record: Record, click: Click, by: Clicker) -> Record:
 
 
 def _end(
-    record: Record,
+    record: StoredRequest,
     click: Click,
     by: Clicker,
     *,
     now: int,
-    sign: Sign,
+    sign: SignDecision,
     host_rule: HostRule | None = None,
     **noted: Any,
 ) -> ClickResult:

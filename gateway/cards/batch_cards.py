@@ -1,5 +1,5 @@
-"""A batch: several waiting requests of one agent on one card, each with its head and exactly what
-runs.
+"""A batch: several waiting requests of one agent on one card, each with its summary and exactly
+what runs.
 
 One person opens it, on demand. Its requests are answered one by one; all at once only where each
 was read whole there, and none is decided alone. A click on all of them is one script, and a
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from gateway.cards.blocks import call_name
 from gateway.cards.card import Card, Fact, card_of
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.safe_text import Visible
 from gateway.models import KIND_WORDS, Action
 
@@ -59,7 +59,7 @@ def named_facts(card: Card) -> tuple[Fact, ...]:
     return tuple(fact for fact in card.facts if fact.label in _NAMED)
 
 
-def is_of_batch(record: Record, other: Record) -> bool:
+def is_of_batch(record: StoredRequest, other: StoredRequest) -> bool:
     """Whether another waiting request belongs to the same batch: what was asked as one group, or
     else the rest of the session. What waits behind one that asks the same is not shown twice."""
     one, two = record.request, other.request
@@ -69,7 +69,7 @@ def is_of_batch(record: Record, other: Record) -> bool:
 
 
 def batch_card_of(
-    records: Sequence[Record], *, chars: int, each: int, reader: str = ""
+    records: Sequence[StoredRequest], *, chars: int, each: int, reader: str = ""
 ) -> BatchCard:
     """Return the card of a batch, with so many characters for what would run in all of it, and in
     each: no more than its own card has room for."""
@@ -85,7 +85,7 @@ def batch_card_of(
     return BatchCard(title=_title(ordered), items=tuple(items), more=len(ordered) - len(items))
 
 
-def _title(records: Sequence[Record]) -> Visible:
+def _title(records: Sequence[StoredRequest]) -> Visible:
     kinds = Counter(KIND_WORDS.get(one.request.kind, "call").lower() for one in records)
     counted = ", ".join(f"{count} {_plural(kind, count)}" for kind, count in kinds.most_common())
     agent, count = call_name(records[0].request.agent), len(records)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from gateway.domain.argument_order import part_long_members, put_short_first, weigh
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import find_known, list_known, render_safe, start_of
 from gateway.domain.safe_text import Segment, Visible
 from gateway.wire.codec import plain
@@ -166,7 +166,7 @@ class Change:
     text: Visible
 
 
-def blocks_of(record: Record, *, reveal: bool = False) -> list[Block]:
+def blocks_of(record: StoredRequest, *, reveal: bool = False) -> list[Block]:
     """Return all that would run, whole and in reading order: arguments, payload, changed
     environment, bound files, and what names tool, host and folder where that is long."""
     texts = [*_list_names(record), *texts_of(record)]
@@ -189,7 +189,7 @@ def call_name(name: str, *, reveal: bool = False) -> Visible:
     return Visible((*shown.segments, ("…", False)), whole.hidden, whole.mixed_script, shown.masked)
 
 
-def _list_names(record: Record) -> list[tuple[str, str, str]]:
+def _list_names(record: StoredRequest) -> list[tuple[str, str, str]]:
     """Return what titles and facts may cut: a long name of the tool, of the host, of the folder."""
     context = record.request.context
     named = (("tool", record.request.tool), ("host", context.host), ("folder", context.cwd))
@@ -201,20 +201,20 @@ def _long(name: str, most: int = _NAME_CHARS) -> bool:
     return len(quote_name(name).text) > most
 
 
-def warnings(record: Record) -> tuple[Visible, ...]:
+def warnings(record: StoredRequest) -> tuple[Visible, ...]:
     """Return what the guardrails found, each with its place; paths stand quoted in them."""
-    return tuple(record.show(f"Guardrail: {finding}") for finding in record.signs)
+    return tuple(record.show(f"Guardrail: {finding}") for finding in record.located_findings)
 
 
-def short_warnings(record: Record, blocks: Sequence[Block]) -> tuple[Visible, ...]:
+def short_warnings(record: StoredRequest, blocks: Sequence[Block]) -> tuple[Visible, ...]:
     """Return what the guardrails found, each without its place where there is no other."""
     only = blocks[0].label if len(blocks) == 1 else ""
     places = (*record.finding_places, *("" for _ in record.findings))
-    found = zip(record.findings, places, record.signs, strict=False)
+    found = zip(record.findings, places, record.located_findings, strict=False)
     return tuple(record.show(words if place == only else sign) for words, place, sign in found)
 
 
-def why_asked(record: Record) -> Visible | None:
+def why_asked(record: StoredRequest) -> Visible | None:
     """Return what kept a remembered approval from covering a request that waits, as a sentence."""
     said = "" if record.final else record.asks_because
     return record.show(said[:1].upper() + said[1:]) if said else None
@@ -255,7 +255,7 @@ def changes(before: Any, after: Any) -> tuple[Change, ...]:
     return tuple(rows)
 
 
-def headline(record: Record, chars: int) -> Visible:
+def headline(record: StoredRequest, chars: int) -> Visible:
     """Return the start of what would run, in one line."""
     if record.request.questions:
         return record.show(_one_line(record.request.questions[0].text, chars))
@@ -272,7 +272,7 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def texts_of(record: Record) -> list[tuple[str, str, str]]:
+def texts_of(record: StoredRequest) -> list[tuple[str, str, str]]:
     """Return (label, format, text) of everything that would run.
 
     Commands come first, then what has no lines of its own, then the texts. Each label is ours: an
@@ -297,7 +297,7 @@ def texts_of(record: Record) -> list[tuple[str, str, str]]:
     return found
 
 
-def _block(record: Record, label: str, kind: str, text: str, reveal: bool) -> Block:
+def _block(record: StoredRequest, label: str, kind: str, text: str, reveal: bool) -> Block:
     seen = record.show(text, reveal=reveal)
     return Block(
         render_safe(label, reveal=reveal).text, kind, seen, seen.count_lines(), len(seen.text)
@@ -370,7 +370,7 @@ class CardSizes:
     def __init__(self) -> None:
         self._known: dict[tuple[str, int, str, int, int], bool] = {}
 
-    def fits(self, record: Record, *, lines: int, chars: int) -> bool:
+    def fits(self, record: StoredRequest, *, lines: int, chars: int) -> bool:
         """Tell whether a card of this size shows all that would run."""
         known = None if record.final else self._known.get(_key(record, lines, chars))
         if known is None:
@@ -379,7 +379,7 @@ class CardSizes:
             self.remember_fit(record, lines, chars, known)
         return known
 
-    def remember_fit(self, record: Record, lines: int, chars: int, fit: bool) -> None:
+    def remember_fit(self, record: StoredRequest, lines: int, chars: int, fit: bool) -> None:
         """Remember whether it fits, while the record waits: what ended may be erased."""
         if record.final:
             return
@@ -388,7 +388,7 @@ class CardSizes:
         self._known[_key(record, lines, chars)] = fit
 
 
-def _key(record: Record, lines: int, chars: int) -> tuple[str, int, str, int, int]:
+def _key(record: StoredRequest, lines: int, chars: int) -> tuple[str, int, str, int, int]:
     """Return what stands for all that a card shows. The digest alone does not: 1 and 1.0 have the
     same, and an agent could have the one vouch for the other."""
     return record.id, record.shown_since, record.digest, lines, chars
@@ -425,7 +425,7 @@ def heavy(*values: Any) -> bool:
     return left <= 0
 
 
-def weight_of(record: Record) -> tuple[Any, ...]:
+def weight_of(record: StoredRequest) -> tuple[Any, ...]:
     """Return the parts of a request that may be large."""
     request, decision = record.request, record.decision
     runs = (request.arguments, record.edited, request.payload, request.schema)

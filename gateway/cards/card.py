@@ -30,7 +30,7 @@ from gateway.cards.blocks import (
     warnings,
     why_asked,
 )
-from gateway.cards.command_summary import Head
+from gateway.cards.command_summary import CallSummary
 from gateway.cards.masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs
 from gateway.cards.remember_options import may_remember, say_undeclared, wishes
 from gateway.cards.shared_texts import (
@@ -40,8 +40,8 @@ from gateway.cards.shared_texts import (
     say_name,
     standing_of,
 )
-from gateway.cards.summary import discreet_notice, head_of, notice_of, plain_head
-from gateway.domain.records import Edit, Record, company, told_outcome
+from gateway.cards.summary import discreet_notice, notice_of, plain_summary, summarize
+from gateway.domain.records import Edit, StoredRequest, company, told_outcome
 from gateway.domain.redaction import render_safe, start_of
 from gateway.domain.risk import MOST_GUESSES, StepUp, finding_sign, say_ways
 from gateway.domain.safe_text import Segment, Visible, ascii_escaped
@@ -70,7 +70,7 @@ _NOBODY_WAITS = "Nobody waits for the answer any more. "
 _COMES_BACK = "If the agent comes back, it gets your answer."
 
 
-def _say_edited(record: Record) -> str:
+def _say_edited(record: StoredRequest) -> str:
     """Say what a person's edit means for a waiting request; "" where none edited it. Who did stands
     at the changes."""
     if record.edited is None or record.final:
@@ -80,7 +80,7 @@ def _say_edited(record: Record) -> str:
     return f"Approvals from before the change do not count.{_say_handed_on(record)}"
 
 
-def _say_handed_on(record: Record) -> str:
+def _say_handed_on(record: StoredRequest) -> str:
     """Say of what somebody edited, and may not approve as it is now, for whom it waits."""
     may, last = record.approvers, record.editors[-1:]
     if may is None or not may.names or record.votes or not last:
@@ -95,7 +95,7 @@ def _say_handed_on(record: Record) -> str:
 
 
 def list_notices(
-    record: Record,
+    record: StoredRequest,
     whole: Sequence[Block],
     tool: Visible,
     standing: ApprovalProgress,
@@ -134,7 +134,7 @@ def say_masked(count: int) -> str:
     return f"{count} secret{'' if count == 1 else 's'} masked"
 
 
-def say_step_up(record: Record, *, here: bool = False) -> tuple[str, str]:
+def say_step_up(record: StoredRequest, *, here: bool = False) -> tuple[str, str]:
     """Say what an approval of a waiting request takes beside a tap, and how often a wrong number
     was typed; "" where that is nothing, or more people alone: whoever counts them says so. `here`
     for who reads it in the inbox."""
@@ -255,30 +255,27 @@ class FieldAnswer:
 class Card:
     """One request as it stands, for people.
 
-    `head` says in one sentence what happens, and stands first. `icon` and `word` name the `state`,
-    `title` is both with the tool. `summary` is what notifications say, one line with the agent and
-    the head, secrets masked.
-    `blocks` are what would run, as far as it fits; `complete` says that they are all of it and
-    nothing was cut. Without it there is no control to approve: the full view has it. `masked` parts
-    are counted. Where one `hides` what could act, there is no such control either: only the inbox
-    has it, once the card is revealed.
-    `notices` are warnings in our words; of a card that is read `here`, in the inbox, they leave out
-    what stands by its state and controls. `findings` those of guardrails, in which paths that the
-    agent named stand quoted; `shorts` are the same in short, for the place before what runs. With
-    `alarms` they raised the risk, and stand in red, else in amber.
-    `asks_because` is what kept a remembered approval from covering it.
-    `changed` compares it with what was asked, under `changed_by`, which says who changed it.
-    `progress` counts a quorum and says who is missing. `outcome` says who decided and why, `ending`
-    the same as the first line of a card that ended, which begins with the state's word;
-    `short_ending` is that without what was answered, where the `answers` stand below; `result`
-    what became of it since, and who says so. `editable` is the text to edit, None when it may not
-    be shown.
-    `calls` are who is called by name, as the platform's identities and groups, and `deciders` who
-    decided it, as far as the platform knows them: named there, and not notified. One that does not
-    `ask` stands for requests without cards, or says until when an agent is `paused`. At `inbox`, an
-    address, people go on with what cannot be done on it. `people` are whom the gateway itself names
-    on it: nobody else becomes a mention, whatever a text says. One that `disarms` replaces a card
-    with buttons that do nothing any more: it goes before other edits.
+    `summary` says in one sentence what happens, and stands first. `icon` and `word` name the
+    `state`, `title` is both with the tool. `notification` is what notifications say, one line with
+    the agent and the summary, secrets masked. `blocks` are what would run, as far as it fits;
+    `complete` says that they are all of it and nothing was cut. Without it there is no control to
+    approve: the full view has it. `masked` parts are counted. Where one `hides` what could act,
+    there is no such control either: only the inbox has it, once the card is revealed. `notices` are
+    warnings in our words; of a card that is read `here`, in the inbox, they leave out what stands
+    by its state and controls. `findings` those of guardrails, in which paths that the agent named
+    stand quoted; `shorts` are the same in short, for the place before what runs. With `alarms` they
+    raised the risk, and stand in red, else in amber. `asks_because` is what kept a remembered
+    approval from covering it. `changed` compares it with what was asked, under `changed_by`, which
+    says who changed it. `progress` counts a quorum and says who is missing. `outcome` says who
+    decided and why, `ending` the same as the first line of a card that ended, which begins with the
+    state's word; `short_ending` is that without what was answered, where the `answers` stand below;
+    `result` what became of it since, and who says so. `editable` is the text to edit, None when it
+    may not be shown. `calls` are who is called by name, as the platform's identities and groups,
+    and `deciders` who decided it, as far as the platform knows them: named there, and not notified.
+    One that does not `ask` stands for requests without cards, or says until when an agent is
+    `paused`. At `inbox`, an address, people go on with what cannot be done on it. `people` are whom
+    the gateway itself names on it: nobody else becomes a mention, whatever a text says. One that
+    `disarms` replaces a card with buttons that do nothing any more: it goes before other edits.
     Times are in ms.
     """
 
@@ -289,8 +286,8 @@ class Card:
     kind: Kind
     state: CardState
     tool: Visible
-    head: Head
-    summary: str
+    summary: CallSummary
+    notification: str
     headline: Visible
     facts: tuple[Fact, ...]
     risk: RiskLevel
@@ -366,8 +363,8 @@ class Card:
 
     @property
     def unsaid(self) -> tuple[Field, ...]:
-        """The fields of a question but for the first, where the head has the whole of it."""
-        said = {part.text.text for part in self.head if part.named}
+        """The fields of a question but for the first, where the summary has the whole of it."""
+        said = {part.text.text for part in self.summary if part.named}
         first = bool(self.fields) and self.fields[0].text.text in said
         return self.fields[1:] if first else self.fields
 
@@ -436,14 +433,18 @@ _NOT_RUN = frozenset(
 
 
 def card_of(
-    record: Record, *, lines: int, chars: int, reveal: bool = False,
+    record: StoredRequest, *, lines: int, chars: int, reveal: bool = False,
     proofs: MaskProofs | None = None, reader: str = "", here: bool = False,
 ) -> Card:  # fmt: skip
     """Return a request's card for one `reader`, or for many; `proofs` remember what masks hide."""
     blocks = cut(whole := blocks_of(record, reveal=reveal), lines=lines, chars=chars)
     complete = same(blocks, whole)
     hidden = not reveal and not record.final and (proofs or MaskProofs()).hides(record)
-    tool, head, standing = _name_tool(record, reveal), head_of(record), standing_of(record, reader)
+    tool, summary, standing = (
+        _name_tool(record, reveal),
+        summarize(record),
+        standing_of(record, reader),
+    )
     return Card(
         request_id=record.id,
         short_id=record.id[:SHORT_ID_CHARS],
@@ -452,8 +453,8 @@ def card_of(
         kind=record.request.kind,
         state=state_of(record),
         tool=tool,
-        head=head,
-        summary=notice_of(record, _end_word(record)),
+        summary=summary,
+        notification=notice_of(record, _end_word(record)),
         headline=headline(record, HEADLINE_CHARS),
         facts=_facts(record, reveal=reveal),
         risk=record.risk.level,
@@ -482,7 +483,7 @@ def card_of(
         note=record.show(record.note) if record.note else None,
         result=_result(record),
         editable=_editable(record, reveal=reveal),
-        controls=_controls(record, head, standing, seen=complete and not hidden),
+        controls=_controls(record, summary, standing, seen=complete and not hidden),
         people=_people(record),
         findings=warnings(record),
         shorts=short_warnings(record, blocks),
@@ -492,20 +493,20 @@ def card_of(
     )
 
 
-def _name_tool(record: Record, reveal: bool) -> Visible:
+def _name_tool(record: StoredRequest, reveal: bool) -> Visible:
     return call_name(record.request.tool, reveal=reveal)
 
 
-def discreet_summary(record: Record) -> str:
+def discreet_notification(record: StoredRequest) -> str:
     """Return what notifications say where they must not tell what would run."""
     return discreet_notice(record.request.agent, _end_word(record), record.risk.level)
 
 
-def _end_word(record: Record) -> str:
+def _end_word(record: StoredRequest) -> str:
     return state_of(record).word if record.final else ""
 
 
-def _people(record: Record) -> frozenset[str]:
+def _people(record: StoredRequest) -> frozenset[str]:
     """Return whom the gateway names in its own sentences about a request."""
     decided = (record.decision.decided_by,) if record.decision else ()
     named = (*decided, *(one.by for one in record.edits))
@@ -519,13 +520,15 @@ def _people(record: Record) -> frozenset[str]:
     )
 
 
-def _remembers(record: Record, standing: ApprovalProgress, *, complete: bool) -> frozenset[Action]:
+def _remembers(
+    record: StoredRequest, standing: ApprovalProgress, *, complete: bool
+) -> frozenset[Action]:
     may = complete and not standing.nobody
     actions = (Action.APPROVE, Action.DENY) if may else (Action.DENY,)
     return frozenset(action for action in actions if may_remember(record, action))
 
 
-def full_view(record: Record, *, fits: Fits | None = None, reveal: bool = False) -> FullView:
+def full_view(record: StoredRequest, *, fits: Fits | None = None, reveal: bool = False) -> FullView:
     """Return everything that would run, in pages that `fits` says are shown whole, or in one."""
     whole = blocks_of(record, reveal=reveal)
     segments: list[Segment] = []
@@ -546,7 +549,7 @@ def full_view(record: Record, *, fits: Fits | None = None, reveal: bool = False)
     )
 
 
-def state_of(record: Record) -> CardState:
+def state_of(record: StoredRequest) -> CardState:
     """Return how a request stands."""
     if not record.final:
         return _waiting_state(record)
@@ -568,7 +571,7 @@ def state_of(record: Record) -> CardState:
     return CardState(icon, word, tone)
 
 
-def _waiting_state(record: Record) -> CardState:
+def _waiting_state(record: StoredRequest) -> CardState:
     question = bool(record.request.questions)
     if standing_of(record).nobody:
         return CardState("⛔", f"Cannot be {'answered' if question else 'approved'}", idle=True)
@@ -577,7 +580,7 @@ def _waiting_state(record: Record) -> CardState:
     return CardState("❓", "Question") if question else CardState(*_WORDS[Status.PENDING])
 
 
-def _tone_of(record: Record) -> Tone:
+def _tone_of(record: StoredRequest) -> Tone:
     if record.status is Status.DENIED:
         return Tone.REFUSED
     if record.status is not Status.APPROVED or _responded(record):
@@ -586,12 +589,12 @@ def _tone_of(record: Record) -> Tone:
     return Tone.TROUBLED if report and report.execution in _NOT_RUN else Tone.GOOD
 
 
-def _responded(record: Record) -> bool:
+def _responded(record: StoredRequest) -> bool:
     """Whether a person answered it instead of letting it run."""
     return record.decision is not None and record.decision.action is Action.RESPOND
 
 
-def _facts(record: Record, *, reveal: bool) -> tuple[Fact, ...]:
+def _facts(record: StoredRequest, *, reveal: bool) -> tuple[Fact, ...]:
     """Return who asks, what kind of thing, and where it would run. What the agent chose stands
     quoted."""
     request, origin = record.request, record.request.origin
@@ -632,7 +635,7 @@ def _group_digits(number: int) -> str:
     return f"{number:,}".replace(",", " ")
 
 
-def _preview(record: Record, lines: int, chars: int) -> Block | None:
+def _preview(record: StoredRequest, lines: int, chars: int) -> Block | None:
     preview = record.request.preview
     if preview is None:
         return None
@@ -641,7 +644,7 @@ def _preview(record: Record, lines: int, chars: int) -> Block | None:
     return cut([whole], lines=lines, chars=chars)[0]
 
 
-def _fields(record: Record) -> tuple[Field, ...]:
+def _fields(record: StoredRequest) -> tuple[Field, ...]:
     return tuple(
         Field(
             id=question.id,
@@ -658,7 +661,7 @@ def _fields(record: Record) -> tuple[Field, ...]:
     )
 
 
-def _say_changed_by(record: Record) -> Visible | None:
+def _say_changed_by(record: StoredRequest) -> Visible | None:
     """Say who changed what would run, and a hook's own reason; None where nobody did."""
     if record.edited is None:
         return None
@@ -667,7 +670,7 @@ def _say_changed_by(record: Record) -> Visible | None:
     return record.show(f"Changed by {', then by '.join(map(_name_editor, record.editors))}")
 
 
-def _changed_alone(record: Record) -> bool:
+def _changed_alone(record: StoredRequest) -> bool:
     """Whether one person changed it, and approved that alone."""
     editors, decision = record.editors, record.decision
     if decision is None or len(editors) != 1 or len(record.votes) > 1:
@@ -683,13 +686,13 @@ def _name_editor(edit: Edit) -> str:
     return f"the policy hook {quote_name(edit.by.name).text}{said}"
 
 
-def progress_of(record: Record, standing: ApprovalProgress) -> str:
+def progress_of(record: StoredRequest, standing: ApprovalProgress) -> str:
     """Say who approved, who is missing, and what is to be remembered with it."""
     wished = [] if record.final else wishes(record)
     return "; ".join([standing.words, *wished] if standing.words else wished)
 
 
-def _outcome(record: Record, *, answers: bool = True) -> Visible | None:
+def _outcome(record: StoredRequest, *, answers: bool = True) -> Visible | None:
     """Say who decided and why, with what a question was answered."""
     if record.decision is None:
         return None
@@ -701,7 +704,7 @@ def _outcome(record: Record, *, answers: bool = True) -> Visible | None:
     return record.show(f"{told}{_answers(record) if answers else ''}{kept}")
 
 
-def _say_ending(record: Record, *, answers: bool = True) -> Visible | None:
+def _say_ending(record: StoredRequest, *, answers: bool = True) -> Visible | None:
     """Say how it ended, beginning with the state's word."""
     outcome = _outcome(record, answers=answers)
     if outcome is None:
@@ -720,7 +723,7 @@ def _say_ending(record: Record, *, answers: bool = True) -> Visible | None:
     return replace(outcome, segments=((f"{state}{said}", False), *rest))
 
 
-def _answers(record: Record) -> str:
+def _answers(record: StoredRequest) -> str:
     """Say in a line what each question was answered, quoted: an agent and a person wrote it."""
     given = record.decision.answers if record.decision else None
     if not given:
@@ -742,7 +745,7 @@ def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _list_answers(record: Record, most: int) -> tuple[FieldAnswer, ...]:
+def _list_answers(record: StoredRequest, most: int) -> tuple[FieldAnswer, ...]:
     """Return what each question was answered, with at most so many characters of each answer."""
     given = record.decision.answers if record.decision else None
     if given is None:
@@ -750,7 +753,7 @@ def _list_answers(record: Record, most: int) -> tuple[FieldAnswer, ...]:
     return tuple(_answer(record, one, given, most) for one in record.request.questions)
 
 
-def _answer(record: Record, question: Question, given: JsonObject, most: int) -> FieldAnswer:
+def _answer(record: StoredRequest, question: Question, given: JsonObject, most: int) -> FieldAnswer:
     asked = record.show(question.text)
     if question.id not in given:
         return FieldAnswer(asked, None, "Not answered")
@@ -772,7 +775,7 @@ def _say_answer(question: Question, value: Any) -> str:
     )
 
 
-def _response(record: Record) -> str:
+def _response(record: StoredRequest) -> str:
     """Say what the agent was answered instead, quoted: a person wrote it."""
     given = record.decision.result if record.decision else None
     if given is None:
@@ -780,7 +783,7 @@ def _response(record: Record) -> str:
     return f": {start_of(json.dumps(given, ensure_ascii=False), _MOST_ANSWERS)}"
 
 
-def _result(record: Record) -> Visible | None:
+def _result(record: StoredRequest) -> Visible | None:
     """Say what became of it: what the agent reports, as its word, or what the gateway knows."""
     report = record.report
     if report is None:
@@ -792,7 +795,7 @@ def _result(record: Record) -> Visible | None:
     return record.show(f"{said}{detail}")
 
 
-def _editable(record: Record, *, reveal: bool) -> str | None:
+def _editable(record: StoredRequest, *, reveal: bool) -> str | None:
     text = pretty(record.arguments)
     if len(text) > _MOST_EDITABLE:
         return None
@@ -800,19 +803,21 @@ def _editable(record: Record, *, reveal: bool) -> str | None:
 
 
 def _controls(
-    record: Record, head: Head, standing: ApprovalProgress, *, seen: bool
+    record: StoredRequest, summary: CallSummary, standing: ApprovalProgress, *, seen: bool
 ) -> tuple[Control, ...]:
     if record.final:
         return ()
     allowed = dict.fromkeys((*record.request.allowed, Action.DENY))
     return tuple(
-        _control(action, record, head, standing)
+        _control(action, record, summary, standing)
         for action in _LABELS
         if action in allowed and (seen or action not in NEEDS_ALL_SEEN) and standing.offers(action)
     )
 
 
-def _control(action: Action, record: Record, head: Head, standing: ApprovalProgress) -> Control:
+def _control(
+    action: Action, record: StoredRequest, summary: CallSummary, standing: ApprovalProgress
+) -> Control:
     label, style = _LABELS[action]
     if style is Style.PRIMARY and not record.waiting:
         style = Style.PLAIN  # it may still be answered, and nobody is in a hurry for it
@@ -822,8 +827,8 @@ def _control(action: Action, record: Record, head: Head, standing: ApprovalProgr
     number, passkey = (confirms and way in ways for way in (StepUp.NUMBER, StepUp.PASSKEY))
     sign = finding_sign(alarms=record.alarms)
     found = "".join(f" {sign} {one.text}." for one in warnings(record))
-    # An edit's is asked below what was changed, which the head of before does not tell.
-    about = "" if action is Action.EDIT else f"{plain_head(head)}. "
+    # An edit's is asked below what was changed, which the summary of before does not tell.
+    about = "" if action is Action.EDIT else f"{plain_summary(summary)}. "
     approves = action in (Action.APPROVE, Action.EDIT)
     share = _say_share(standing, voids=action is Action.EDIT) if confirms and approves else ""
     question = f"{_READ_ALL if high else _READ}{_say_more(share)}"
@@ -853,7 +858,7 @@ def _say_more(share: str) -> str:
     return f" Yours is approval {share}." if share else ""
 
 
-# Chooses what was found that stands between a head and what runs.
+# Chooses what was found that stands between a summary and what runs.
 
 MOST_BEFORE = 12
 """Words that people read before the first character of what runs, beside findings."""
@@ -882,13 +887,13 @@ class FoundAbove:
 
 def choose_found_above(card: Card, *before: str) -> FoundAbove:
     """Return the first findings of a card that waits, as far as they are short, and the reasons of
-    its risk that have room beside its head and the texts that stand `before` what runs; nothing of
-    one that ended."""
+    its risk that have room beside its summary and the texts that stand `before` what runs; nothing
+    of one that ended."""
     if card.final:
         return FoundAbove("", (), ())
     reasons = () if card.risk is RiskLevel.LOW else card.reasons
     mark = _HIGH_RISK if card.risk is RiskLevel.HIGH else ""
-    said = (*before, mark, "".join(part.text.text for part in card.head))
+    said = (*before, mark, "".join(part.text.text for part in card.summary))
     left = MOST_BEFORE - sum(len(text.split()) for text in said)
     findings = tuple(takewhile(_is_line, card.shorts[:_MOST_FOUND]))
     told = _take(reasons, left)

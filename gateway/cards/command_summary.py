@@ -14,44 +14,44 @@ from gateway.policy.calls.paths import MAX_PATH
 from gateway.policy.calls.script import base_name
 from gateway.policy.calls.shell_words import SHELLS, simple_command, strip_wrapper
 
-# The pieces of which heads are made: words of ours, and names from the call, cut to their room.
+# The pieces of which summaries are made: words of ours, and names from the call, cut to their room.
 
 SECRET_NAMED = "⟨secret⟩"
-"""What stands in a head where a secret would."""
+"""What stands in a summary where a secret would."""
 NAME_CHARS = 40
 _LOOKED_AT = 200  # characters of a name
 _BLANKS = re.compile(r"\s+")
 
 
 @dataclass(frozen=True, slots=True)
-class HeadPart:
-    """A piece of a head, on one line: words of ours, or, when `named`, a name from the call."""
+class SummaryPart:
+    """A piece of a summary, on one line: words of ours, or, when `named`, a name from the call."""
 
     text: Visible
     named: bool = False
 
 
-Head = tuple[HeadPart, ...]
+CallSummary = tuple[SummaryPart, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """How much a head may say: `words` of each name, and so many `arguments`."""
+class SummaryLimits:
+    """How much a summary may say: `words` of each name, and so many `arguments`."""
 
     words: int
     arguments: int
 
 
-def say_ours(text: str) -> HeadPart:
+def say_ours(text: str) -> SummaryPart:
     """Return a piece of our own words."""
-    return HeadPart(Visible(((text, False),)))
+    return SummaryPart(Visible(((text, False),)))
 
 
 def say_some(
     names: Sequence[str], room: int, most: int, others: int = 0, chars: int = NAME_CHARS
-) -> list[HeadPart]:
+) -> list[SummaryPart]:
     """Return the first names, and how many more there are, these `others` too."""
-    said: list[HeadPart] = [] if names else [say_ours("something")]
+    said: list[SummaryPart] = [] if names else [say_ours("something")]
     for at, one in enumerate(names[:most]):
         said += [say_ours(", ")] if at else []
         said.append(say_name(one, room, chars))
@@ -59,9 +59,9 @@ def say_some(
     return [*said, say_ours(f" and {more} more")] if more > 0 else said
 
 
-def say_name(text: str, room: int, most: int = NAME_CHARS) -> HeadPart:
+def say_name(text: str, room: int, most: int = NAME_CHARS) -> SummaryPart:
     """Return a name from the call in at most so many words and characters."""
-    return HeadPart(cut_start(text, most, room), named=True)
+    return SummaryPart(cut_start(text, most, room), named=True)
 
 
 def cut_start(text: str, most: int, room: int) -> Visible:
@@ -163,7 +163,9 @@ def unwrap_script(text: str) -> str:
     return text
 
 
-def say_command(text: str, home: str | None, base: str | None, room: Room) -> list[HeadPart]:
+def say_command(
+    text: str, home: str | None, base: str | None, room: SummaryLimits
+) -> list[SummaryPart]:
     """Say the worst that a command does, then what comes next, and count the rest; a short one is
     said whole."""
     text = unwrap_script(text.strip())
@@ -192,7 +194,7 @@ def _has_own_sentence(effect: StepEffect) -> bool:
     return effect.harm <= Harm.DESTROY and effect.verb not in (_RUNS, "Changes")
 
 
-def _is_plain(effect: StepEffect, text: str, room: Room) -> bool:
+def _is_plain(effect: StepEffect, text: str, room: SummaryLimits) -> bool:
     """Whether a text is one command whose beginning says what it does."""
     needed = max(effect.key, default=0) + 1
     begin = text.split()[: max(needed, 2)]
@@ -201,7 +203,7 @@ def _is_plain(effect: StepEffect, text: str, room: Room) -> bool:
     return effect.verb == _RUNS and begins and fits and not effect.user
 
 
-def _is_short(text: str, room: Room) -> bool:
+def _is_short(text: str, room: SummaryLimits) -> bool:
     return len(text) <= _WHOLE_CHARS and len(text.split()) <= room.words
 
 
@@ -215,8 +217,8 @@ def _group(effects: Sequence[StepEffect]) -> list[_Group]:
 
 
 def _say_groups(
-    groups: list[_Group], text: str, secrets: Sequence[str], room: Room
-) -> list[HeadPart]:
+    groups: list[_Group], text: str, secrets: Sequence[str], room: SummaryLimits
+) -> list[SummaryPart]:
     """Say the worst group, and the second where there is room for it or it is loud itself."""
     first, *others = groups
     loud = bool(others) and others[0].first.harm <= Harm.SEND
@@ -235,8 +237,14 @@ def _say_groups(
 
 
 def _say_group(
-    group: _Group, secrets: Sequence[str], room: Room, *, text: str = "", others: int, most: int = 0
-) -> list[HeadPart]:
+    group: _Group,
+    secrets: Sequence[str],
+    room: SummaryLimits,
+    *,
+    text: str = "",
+    others: int,
+    most: int = 0,
+) -> list[SummaryPart]:
     effect, names = group.first, _names_of(group, secrets, room)
     tail = _say_surroundings(effect)
     if effect.harm is Harm.RUN_LOADED:
@@ -262,13 +270,13 @@ def _say_group(
     return [say_ours(begin), *said, *_say_host(effect), *tail, *counted]
 
 
-def _count(others: int) -> list[HeadPart]:
+def _count(others: int) -> list[SummaryPart]:
     return [say_ours(f" and {others} more")] if others else []
 
 
 def _say_loaded(
-    effect: StepEffect, names: Sequence[str], room: Room, tail: Sequence[HeadPart]
-) -> list[HeadPart]:
+    effect: StepEffect, names: Sequence[str], room: SummaryLimits, tail: Sequence[SummaryPart]
+) -> list[SummaryPart]:
     if not effect.host:
         return [say_ours("Runs what "), say_name(names[0] if names else "it", 1),
                 say_ours(" decodes"), *tail]  # fmt: skip
@@ -280,13 +288,13 @@ def _say_loaded(
             say_ours(" and runs it"), *tail]  # fmt: skip
 
 
-def _say_host(effect: StepEffect) -> list[HeadPart]:
+def _say_host(effect: StepEffect) -> list[SummaryPart]:
     return [say_ours(" to "), say_name(effect.host, 1)] if effect.host else []
 
 
-def _say_surroundings(effect: StepEffect) -> list[HeadPart]:
+def _say_surroundings(effect: StepEffect) -> list[SummaryPart]:
     """Say on which machine and as whom it runs."""
-    said: list[HeadPart] = []
+    said: list[SummaryPart] = []
     if effect.place:
         where, _, name = effect.place.partition(" ")
         said += [say_ours(f" {where} "), say_name(name, 1)]
@@ -300,7 +308,7 @@ def _say_surroundings(effect: StepEffect) -> list[HeadPart]:
 # ---------------------------------------------------------------- names
 
 
-def _names_of(group: _Group, secrets: Sequence[str], room: Room) -> list[str]:
+def _names_of(group: _Group, secrets: Sequence[str], room: SummaryLimits) -> list[str]:
     """Return what a group names, each once, "…" behind those of which more follows. No part of a
     secret is among them."""
     if not group.first.verb:
@@ -321,7 +329,7 @@ def _names_of(group: _Group, secrets: Sequence[str], room: Room) -> list[str]:
 
 
 def _name_step(
-    effect: StepEffect, secrets: Sequence[str], room: Room, most: int
+    effect: StepEffect, secrets: Sequence[str], room: SummaryLimits, most: int
 ) -> tuple[str, bool]:
     """Return the whole command where it finds room and its words say all of it; else its program
     and the words that it must keep, or what it is to do. Then whether more stands there."""

@@ -16,7 +16,7 @@ from typing import Any
 from gateway.cards.blocks import FORMATS, call_name, pretty
 from gateway.domain.argument_order import put_short_first
 from gateway.domain.parsing import Misfit, check_schema
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import mask, render_safe, secrets_in
 from gateway.domain.safe_text import Visible, ascii_escaped, make_visible
 from gateway.errors import InvalidRequest
@@ -64,7 +64,7 @@ class WrongField(InvalidRequest):
         self.field = field
 
 
-def edit_fields(record: Record, *, reveal: bool = False) -> tuple[EditField, ...]:
+def edit_fields(record: StoredRequest, *, reveal: bool = False) -> tuple[EditField, ...]:
     """Return the fields by which the arguments of a request are edited, in reading order; none
     where there is too much to edit."""
     arguments = record.arguments
@@ -78,7 +78,9 @@ def edit_fields(record: Record, *, reveal: bool = False) -> tuple[EditField, ...
     )
 
 
-def put_together(record: Record, typed: Mapping[str, str], *, reveal: bool = False) -> JsonObject:
+def put_together(
+    record: StoredRequest, typed: Mapping[str, str], *, reveal: bool = False
+) -> JsonObject:
     """Return the arguments as they were typed, by the ids of fields. What is not among them, and
     what stands there as it stood at first, is unchanged.
 
@@ -96,7 +98,9 @@ def put_together(record: Record, typed: Mapping[str, str], *, reveal: bool = Fal
     return arguments
 
 
-def check_edit(record: Record, arguments: JsonObject, ids: Mapping[str, str] | None = None) -> None:
+def check_edit(
+    record: StoredRequest, arguments: JsonObject, ids: Mapping[str, str] | None = None
+) -> None:
     """Return when these arguments fit the request's schema. Raises WrongField, which names the
     field in which the trouble is, by `ids` of arguments."""
     try:
@@ -105,7 +109,7 @@ def check_edit(record: Record, arguments: JsonObject, ids: Mapping[str, str] | N
         raise WrongField((ids or {}).get(misfit.member, ""), str(misfit)) from misfit
 
 
-def edit_as_text(record: Record, typed: Mapping[str, str]) -> str:
+def edit_as_text(record: StoredRequest, typed: Mapping[str, str]) -> str:
     """Return what was typed into fields as the raw JSON, or the arguments where it is no value."""
     try:
         arguments = put_together(record, typed)
@@ -195,7 +199,7 @@ def _plain(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n").strip()
 
 
-def _read(field: EditField, given: str, record: Record) -> Any:
+def _read(field: EditField, given: str, record: StoredRequest) -> Any:
     if field.kind in (EditKind.TEXT, EditKind.LINES):
         text = given.replace("\r\n", "\n")
         return _parse(field, json.dumps(text), "this text cannot be sent")

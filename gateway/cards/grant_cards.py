@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gateway.cards.blocks import headline, quote_name
 from gateway.cards.card import Fact
 from gateway.cards.summary import name_agent
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import render_safe
 from gateway.domain.safe_text import Visible
 from gateway.policy.grants.grant import ANY_TOOL, PASSES, Effect, End, Grant
@@ -42,7 +42,7 @@ class GrantCard:
     icon: str
     word: str
     tool: Visible
-    summary: str
+    notification: str
     words: Visible
     asked: Visible | None
     facts: tuple[Fact, ...]
@@ -61,7 +61,9 @@ class GrantCard:
         return f"{self.icon} {self.word} · {self.tool.text}"
 
 
-def grant_card_of(grant: Grant, record: Record | None = None, *, reach: str = "") -> GrantCard:
+def grant_card_of(
+    grant: Grant, record: StoredRequest | None = None, *, reach: str = ""
+) -> GrantCard:
     """Return the card of a grant, with the request that it was made from where there is one."""
     end = grant.end
     named = grant.match.tool
@@ -76,7 +78,7 @@ def grant_card_of(grant: Grant, record: Record | None = None, *, reach: str = ""
         icon=icon,
         word=word,
         tool=tool,
-        summary=f"{word}: {name_agent(grant.agent)} · {tool.text} · {grant.match.scope.value}",
+        notification=f"{word}: {name_agent(grant.agent)} · {tool.text} · {grant.match.scope.value}",
         words=render_safe("what it covered was erased" if grant.erased else grant.words),
         asked=headline(record, _HEADLINE_CHARS) if record is not None and asks else None,
         facts=_facts(grant),
@@ -128,7 +130,7 @@ def _state(grant: Grant) -> tuple[str, str]:
         icon, kept, over = "🧠", f"{what} remembered", f"{what} no longer remembered"
     if grant.end is not None:
         return "↩️", over
-    return ("⏸️", f"{what} suspended") if grant.suspended or grant.rests else (icon, kept)
+    return ("⏸️", f"{what} suspended") if grant.suspended or grant.outdated else (icon, kept)
 
 
 def _facts(grant: Grant) -> tuple[Fact, ...]:
@@ -145,8 +147,8 @@ def _facts(grant: Grant) -> tuple[Fact, ...]:
 def _notices(grant: Grant) -> tuple[str, ...]:
     if grant.end is not None:
         return ()
-    if grant.rests is not None:
-        return (f"It decides nothing any more: {grant.rests.why}.", _ANEW)
+    if grant.outdated is not None:
+        return (f"It decides nothing any more: {grant.outdated.why}.", _ANEW)
     notices = {
         "It decides nothing now, and people are asked: too few of those who remembered it may "
         "still approve here.": grant.suspended,

@@ -19,11 +19,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gateway.cards.blocks import texts_of
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import mask_of, masks_in, secrets_behind, secrets_in
 from gateway.domain.secret_names import list_words, load_words, name_items
 from gateway.models import Action
-from gateway.policy.calls.call_effects import touches_of
+from gateway.policy.calls.call_effects import effects_of
 from gateway.policy.grants.grant import Effect, Shape
 from gateway.policy.grants.offers import Offer
 from gateway.wire.roles import Role
@@ -121,7 +121,7 @@ class MaskProofs:
     def __init__(self) -> None:
         self._known: dict[tuple[str, int, str], bool] = {}
 
-    def hides(self, record: Record) -> bool:
+    def hides(self, record: StoredRequest) -> bool:
         """Tell whether a mask leaves out something that is not proven to be data."""
         known = self.recall(record)
         if known is None:
@@ -132,17 +132,17 @@ class MaskProofs:
                 self._known[_key(record)] = known
         return known
 
-    def recall(self, record: Record) -> bool | None:
+    def recall(self, record: StoredRequest) -> bool | None:
         """Return what was found before, None when the proof has to be computed."""
         return None if record.final else self._known.get(_key(record))
 
 
-def hides(record: Record) -> bool:
+def hides(record: StoredRequest) -> bool:
     """Tell whether a mask leaves out something of a request that is not proven to be data."""
     return _proven_in(record) is None
 
 
-def hides_offer(record: Record, offer: Offer, effect: Effect) -> bool:
+def hides_offer(record: StoredRequest, offer: Offer, effect: Effect) -> bool:
     """Whether what an offer covers cannot be read in full where its secrets are masked.
 
     Exactly this is what the card of the request shows, and denying exactly that hides nothing.
@@ -152,7 +152,7 @@ def hides_offer(record: Record, offer: Offer, effect: Effect) -> bool:
     return _hides_words(record, offer.words)
 
 
-def _hides_words(record: Record, words: str) -> bool:
+def _hides_words(record: StoredRequest, words: str) -> bool:
     """Whether a mask in words about a request leaves out more than is proven data in it."""
     found = [words[start:end] for start, end in record.find_secrets(words)]
     if not found and not _MASKED.search(words):
@@ -163,11 +163,11 @@ def _hides_words(record: Record, words: str) -> bool:
     return not masks_in(words) <= set(map(mask_of, proven))
 
 
-def _key(record: Record) -> tuple[str, int, str]:
+def _key(record: StoredRequest) -> tuple[str, int, str]:
     return record.id, record.shown_since, record.digest
 
 
-def _proven_in(record: Record) -> frozenset[str] | None:
+def _proven_in(record: StoredRequest) -> frozenset[str] | None:
     """Return the secrets that are proven data, None when there is one that is not."""
     parts = list(_parts(record))
     found = [(part, list(dict.fromkeys(_spans(part)))) for part in parts]
@@ -191,7 +191,7 @@ def _proven_in(record: Record) -> frozenset[str] | None:
     return frozenset(proven) if proven.issuperset(_shown_in(record)) else None
 
 
-def _shown_in(record: Record) -> set[str]:
+def _shown_in(record: StoredRequest) -> set[str]:
     """Return what the texts of a card leave out."""
     found = set()
     for _, kind, text in texts_of(record):
@@ -208,11 +208,11 @@ def _decode(secret: str) -> str:
         return secret
 
 
-def _parts(record: Record) -> Iterator[_Part]:
+def _parts(record: StoredRequest) -> Iterator[_Part]:
     request, context = record.request, record.request.context
     for text in (request.tool, context.cwd, context.host):
         yield _Part(text or "", data=False, runs=False)
-    leaves = touches_of(record)[0].leaves if record.arguments else ()
+    leaves = effects_of(record)[0].leaves if record.arguments else ()
     idle = {one.place for one in leaves if one.role in _WORKS_IN}
     for name, value in record.arguments.items():
         parts = _within({name: value})

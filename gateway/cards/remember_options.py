@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 from gateway.cards.masks import hides_offer
-from gateway.domain.records import Record, Remember, Vote
+from gateway.domain.records import Remember, StoredRequest, Vote
 from gateway.domain.redaction import render_safe
 from gateway.domain.safe_text import Visible
 from gateway.models import Action
@@ -73,7 +73,7 @@ def remember_as(offer: str, lifetime: str, *, everywhere: bool) -> Remember:
 
 
 def scopes_of(
-    record: Record, action: Action, *, reveal: bool = False, passes: bool = False
+    record: StoredRequest, action: Action, *, reveal: bool = False, passes: bool = False
 ) -> tuple[RememberOption, ...]:
     """Return what may be remembered with this action, narrow first; nothing on what has ended.
 
@@ -106,7 +106,7 @@ def scopes_of(
     return narrow + rules + tuple(one for one in ours if one.session_pass)
 
 
-def may_remember(record: Record, action: Action) -> bool:
+def may_remember(record: StoredRequest, action: Action) -> bool:
     """Tell whether anything may be remembered with this action: whether `scopes_of` has any."""
     if not _may(record, action):
         return False
@@ -114,7 +114,7 @@ def may_remember(record: Record, action: Action) -> bool:
     return narrowest(record, effect) is not None
 
 
-def _may(record: Record, action: Action) -> bool:
+def _may(record: StoredRequest, action: Action) -> bool:
     """Whether an answer may be remembered: never of what has ended, or takes a step-up."""
     if record.final:
         return False
@@ -122,7 +122,7 @@ def _may(record: Record, action: Action) -> bool:
     return action is Action.DENY or (action is Action.APPROVE and not steps)
 
 
-def wishes(record: Record) -> list[str]:
+def wishes(record: StoredRequest) -> list[str]:
     """Say what people want remembered with it, and how many voted for that."""
     wanted: dict[tuple[str, bool], list[Vote]] = {}
     for vote in record.votes:
@@ -136,13 +136,13 @@ def wishes(record: Record) -> list[str]:
     ]
 
 
-def _say(record: Record, offer: Offer, effect: Effect) -> str:
+def _say(record: StoredRequest, offer: Offer, effect: Effect) -> str:
     """Say what an offer covers, a pass by its name, and the votes that it takes."""
     lead = "a pass, 8 hours at most: " if offer.match.shape in PASSES else ""
     return lead + offer.words + _votes(record, offer.match, effect)
 
 
-def _votes(record: Record, match: Match, effect: Effect) -> str:
+def _votes(record: StoredRequest, match: Match, effect: Effect) -> str:
     """Say how many votes a scope takes, where one is not enough."""
     if effect is Effect.DENY:
         return ""
@@ -156,7 +156,7 @@ def _votes(record: Record, match: Match, effect: Effect) -> str:
     return f" ({session}{everywhere} in all sessions)"
 
 
-def _words(record: Record, offer_id: str) -> str:
+def _words(record: StoredRequest, offer_id: str) -> str:
     if (rule := find_host_rule(record, offer_id)) is not None:
         return record.show(host_rule_words(record, rule)).text
     offer = find_offer(record, offer_id) or find_pass(record, offer_id)
@@ -182,7 +182,7 @@ class Undeclared:
     what: str
 
 
-def undeclared_of(record: Record) -> tuple[Undeclared, ...]:
+def undeclared_of(record: StoredRequest) -> tuple[Undeclared, ...]:
     """Return the values of a waiting request that somebody could declare."""
     if record.final:
         return ()
@@ -197,7 +197,7 @@ def undeclared_of(record: Record) -> tuple[Undeclared, ...]:
     )
 
 
-def say_undeclared(record: Record) -> Visible | None:
+def say_undeclared(record: StoredRequest) -> Visible | None:
     """Return them as one sentence, with who can say what they are; None where there are none."""
     found = undeclared_of(record)
     if not found:

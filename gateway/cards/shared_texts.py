@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from gateway.domain.records import Approvers, Record
+from gateway.domain.records import Approvers, StoredRequest
 from gateway.models import Action
 from gateway.wire.outcome_text import join_names
 
@@ -187,7 +187,7 @@ class ApprovalProgress:
         return join_names(named, "and" if len(left) <= self.more else "or")
 
 
-def standing_of(record: Record, reader: str = "") -> ApprovalProgress:
+def standing_of(record: StoredRequest, reader: str = "") -> ApprovalProgress:
     """Return how a request stands, to the person of this name; "" for a card that many read."""
     voted = tuple(vote.person for vote in record.votes)
     own = next((vote for vote in record.votes if reader and vote.person == reader), None)

@@ -1,4 +1,4 @@
-"""The head of a card: one sentence of what happens, made from the understood call.
+"""The summary of a card: one sentence of what happens, made from the understood call.
 
 No model and no word of the agent makes it. What the call names stands in it as a name: in code
 style, or quoted where there is no style. What is not understood is said as it is, the tool and its
@@ -21,9 +21,9 @@ from typing import Any
 from gateway.cards.command_summary import (
     NAME_CHARS,
     SECRET_NAMED,
-    Head,
-    HeadPart,
-    Room,
+    CallSummary,
+    SummaryLimits,
+    SummaryPart,
     cut_start,
     quote,
     rank_command,
@@ -32,7 +32,7 @@ from gateway.cards.command_summary import (
     say_ours,
     say_some,
 )
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import mask
 from gateway.domain.safe_text import Segment, Visible
 from gateway.models import RiskLevel
@@ -49,7 +49,7 @@ from gateway.policy.calls.argument_roles import (
     words_of,
 )
 from gateway.policy.calls.call_arguments import Leaf
-from gateway.policy.calls.call_effects import CallEffects, texts_of, touches_of
+from gateway.policy.calls.call_effects import CallEffects, effects_of, texts_of
 from gateway.policy.calls.code_effects import (
     CodeEffect,
     CodeHarm,
@@ -141,14 +141,14 @@ _PAYEES = frozenset({"account", "beneficiary", "iban", "payee", "wallet"})
 _MOST_COMPARED = 4_000  # characters of a text and what stands for it
 _TITLES = ("subject", "title")
 _ROOMS = (
-    Room(6, 3),
-    Room(4, 3),
-    Room(3, 3),
-    Room(3, 2),
-    Room(2, 2),
-    Room(2, 1),
-    Room(1, 2),
-    Room(1, 1),
+    SummaryLimits(6, 3),
+    SummaryLimits(4, 3),
+    SummaryLimits(3, 3),
+    SummaryLimits(3, 2),
+    SummaryLimits(2, 2),
+    SummaryLimits(2, 1),
+    SummaryLimits(1, 2),
+    SummaryLimits(1, 1),
 )
 _VERB = re.compile(
     r"\b(?:Message to|(?i:adds|calls|changes|creates|deletes|downloads|drops|empties|grants|lists"
@@ -158,17 +158,17 @@ _COUNT = re.compile(r" and (\d+)(?: more)?(?: arguments?| calls?| statements?)?"
 _HEADER = re.compile(r"^\s*[A-Za-z-]{1,20}:(?=\s)")  # before addresses: `Bcc:`
 _CALLS = " calls "
 _INFINITIVES = {"message to": "message", "empties": "empty", "touches": "touch"}
-_Draft = Callable[[Room], list[HeadPart]]
+_Draft = Callable[[SummaryLimits], list[SummaryPart]]
 
 
-def head_of(record: Record) -> Head:
-    """Return the head of a request, at most MOST_WORDS words, and where that can be, so few that
+def summarize(record: StoredRequest) -> CallSummary:
+    """Return the summary of a request, at most MOST_WORDS words, and where that can be, so few that
     the first reason of its risk has room beside it. Secrets in it are always masked."""
     most = dict.fromkeys((_leave_room(record), MOST_WORDS))
-    return tuple(_hide_secrets(record, part) for part in _fit_head(record, most))
+    return tuple(_hide_secrets(record, part) for part in _fit_summary(record, most))
 
 
-def _hide_secrets(record: Record, part: HeadPart) -> HeadPart:
+def _hide_secrets(record: StoredRequest, part: SummaryPart) -> SummaryPart:
     """Return a part without the secrets that only their place in the request tells."""
     if not part.named or not record.secrets:
         return part
@@ -180,91 +180,96 @@ def _hide_secrets(record: Record, part: HeadPart) -> HeadPart:
             done = end
         kept.append((text[done:], escape))
     segments = tuple(one for one in kept if one[0])
-    return HeadPart(replace(part.text, segments=segments), named=True)
+    return SummaryPart(replace(part.text, segments=segments), named=True)
 
 
-def _fit_head(record: Record, limits: Iterable[int]) -> Head:
-    heads = [*_draw_heads(record)]
-    fitting = (one for most in limits for one in heads if count_words(one) <= most)
-    return next(fitting, heads[-1])
+def _fit_summary(record: StoredRequest, limits: Iterable[int]) -> CallSummary:
+    summaries = [*_draw_summaries(record)]
+    fitting = (one for most in limits for one in summaries if count_words(one) <= most)
+    return next(fitting, summaries[-1])
 
 
-def _draw_heads(record: Record) -> Iterator[Head]:
-    """Yield the heads of a request, the longest first."""
+def _draw_summaries(record: StoredRequest) -> Iterator[CallSummary]:
+    """Yield the summaries of a request, the longest first."""
     draft = _draft(record)
     return (tuple(draft(room)) for room in _ROOMS)
 
 
-def _leave_room(record: Record) -> int:
-    """Return how many words a head may have where what raised the risk is to stand beside it before
-    what runs. What was found takes none of them, and says enough."""
+def _leave_room(record: StoredRequest) -> int:
+    """Return how many words a summary may have where what raised the risk is to stand beside it
+    before what runs. What was found takes none of them, and says enough."""
     high = _HIGH_RISK if record.risk.level is RiskLevel.HIGH else ""
     reasons = () if record.findings else record.risk.reasons[:1]
     taken = sum(len(text.split()) for text in (*reasons, high))
     return min(MOST_WORDS, _MOST_BEFORE - _LABEL - taken)
 
 
-def our_head(text: str) -> Head:
-    """Return a head of our own words alone."""
+def own_summary(text: str) -> CallSummary:
+    """Return a summary of our own words alone."""
     return (say_ours(text),)
 
 
-def plain_head(head: Head) -> str:
-    """Return a head as plain text, each name quoted as in JSON."""
-    return "".join(quote(part.text.text) if part.named else part.text.text for part in head)
+def plain_summary(summary: CallSummary) -> str:
+    """Return a summary as plain text, each name quoted as in JSON."""
+    return "".join(quote(part.text.text) if part.named else part.text.text for part in summary)
 
 
-def count_words(head: Head) -> int:
-    """Return how many words people read in a head; an escape is one."""
-    pieces = (piece for part in head for piece in part.text.segments)
+def count_words(summary: CallSummary) -> int:
+    """Return how many words people read in a summary; an escape is one."""
+    pieces = (piece for part in summary for piece in part.text.segments)
     return len("".join("⟨⟩" if escape else text for text, escape in pieces).split())
 
 
-def notice_of(record: Record, ended: str = "") -> str:
+def notice_of(record: StoredRequest, ended: str = "") -> str:
     """Return what a notification says, in at most NOTICE_CHARS characters: who wants to do what,
     and what was found in it; first how it `ended`, or that the risk is high."""
-    said: list[tuple[Head, str]] = []
-    for drawn in _draw_heads(record):
-        head = tuple(_hide_secrets(record, part) for part in drawn)
-        said.append(_draft_notice(record, head, ended))
+    said: list[tuple[CallSummary, str]] = []
+    for drawn in _draw_summaries(record):
+        summary = tuple(_hide_secrets(record, part) for part in drawn)
+        said.append(_draft_notice(record, summary, ended))
         parts, found = said[-1]
-        if count_words(head) <= MOST_WORDS and len(plain_head(parts)) + len(found) <= NOTICE_CHARS:
+        if (
+            count_words(summary) <= MOST_WORDS
+            and len(plain_summary(parts)) + len(found) <= NOTICE_CHARS
+        ):
             break
     parts, found = said[-1]
     return f"{_cut_notice(parts, NOTICE_CHARS - len(found))}{found}"
 
 
-def _draft_notice(record: Record, head: Head, ended: str) -> tuple[Head, str]:
-    """Return a notification with this head, and what was found, which stands at its end."""
+def _draft_notice(
+    record: StoredRequest, summary: CallSummary, ended: str
+) -> tuple[CallSummary, str]:
+    """Return a notification with this summary, and what was found, which stands at its end."""
     agent = name_agent(record.request.agent)
     if ended:
-        return (say_ours(f"{ended} · {agent}: "), *head), ""
+        return (say_ours(f"{ended} · {agent}: "), *summary), ""
     first = f"{_HIGH_RISK} · " if record.risk.level is RiskLevel.HIGH else ""
-    return (say_ours(f"{first}{agent} "), *_say_wish(record, head)), _say_found(record, head)
+    return (say_ours(f"{first}{agent} "), *_say_wish(record, summary)), _say_found(record, summary)
 
 
-def _say_found(record: Record, head: Head) -> str:
-    """Return the first finding as it ends a notification, without the name that the head has; ""
+def _say_found(record: StoredRequest, summary: CallSummary) -> str:
+    """Return the first finding as it ends a notification, without the name that the summary has; ""
     where none was found."""
     if not record.findings:
         return ""
     found = record.show(record.findings[0]).text
     before, colon, why = found.rpartition('": ')
     named = before.partition('"')[2]
-    if colon and any(part.named and named == part.text.text for part in head):
+    if colon and any(part.named and named == part.text.text for part in summary):
         found = why
     kept = found if len(found) <= _FOUND_CHARS else f"{found[: _FOUND_CHARS - 1].rstrip()}…"
     return f" · {kept}"
 
 
-def _say_wish(record: Record, head: Head) -> Iterator[HeadPart]:
-    """Yield a head as what an agent wants: with its verbs in another form."""
+def _say_wish(record: StoredRequest, summary: CallSummary) -> Iterator[SummaryPart]:
+    """Yield a summary as what an agent wants: with its verbs in another form."""
     if record.request.questions:  # it asks
-        asks, *rest = head
+        asks, *rest = summary
         yield from (say_ours(asks.text.text.lower()), *rest)
         return
-    yield say_ours("wants to use " if head[:1] and head[0].named else "wants to ")
-    for part in head:
+    yield say_ours("wants to use " if summary[:1] and summary[0].named else "wants to ")
+    for part in summary:
         counts = part.named or _COUNT.fullmatch(part.text.text)
         text = part.text.text.replace(_CALLS, " to call ")
         yield part if counts else say_ours(_VERB.sub(_say_infinitive, text))
@@ -275,7 +280,7 @@ def _say_infinitive(found: re.Match[str]) -> str:
     return _INFINITIVES.get(verb) or (verb[:-2] if verb.endswith("shes") else verb[:-1])
 
 
-def _cut_notice(parts: Head, most: int) -> str:
+def _cut_notice(parts: CallSummary, most: int) -> str:
     """Return these parts as plain text, cut within a name, whose quotes are closed."""
     said = ""
     for at, part in enumerate(parts):
@@ -287,7 +292,7 @@ def _cut_notice(parts: Head, most: int) -> str:
     return said
 
 
-def _cut_quoted(part: HeadPart, most: int) -> str:
+def _cut_quoted(part: SummaryPart, most: int) -> str:
     """Return the start of a name with its quotes, "" where there is no room for one."""
     kept = part.text.text if part.named else ""
     while kept and len(quote(f"{kept}…")) > most - 2:
@@ -308,14 +313,14 @@ def name_agent(agent: str) -> str:
     return begun if AGENT_NAME.fullmatch(agent) else quote(begun)
 
 
-def _draft(record: Record) -> _Draft:
+def _draft(record: StoredRequest) -> _Draft:
     request = record.request
     if request.questions:
         asked = [one.text for one in request.questions]
         return lambda room: _say_question(asked, room)
     if record.erased:
         return lambda room: [say_name(request.tool, room.words)]
-    call = touches_of(record)[0]
+    call = effects_of(record)[0]
     said, places = _choose(call)
     more = [*_surroundings(call)]
     if request.payload is not None:
@@ -325,7 +330,7 @@ def _draft(record: Record) -> _Draft:
     return lambda room: _join_counts([*said(room), *_say_rest(call, rest, room), *around], room)
 
 
-def _join_counts(parts: list[HeadPart], room: Room) -> list[HeadPart]:
+def _join_counts(parts: list[SummaryPart], room: SummaryLimits) -> list[SummaryPart]:
     """Return these parts, of several that count what is not said only the last, where there is no
     room for more: it counts all."""
     counts = {at: int(found[1]) for at, one in enumerate(parts)
@@ -386,9 +391,9 @@ def _spell_programs(call: CallEffects) -> Iterator[str]:
         yield join(given) if spelled and isinstance(given, list) else program.text
 
 
-def _say_question(asked: Sequence[str], room: Room) -> list[HeadPart]:
+def _say_question(asked: Sequence[str], room: SummaryLimits) -> list[SummaryPart]:
     """Say the first question, and how many more there are unless it is whole only without that:
-    then it need not be asked again below the head."""
+    then it need not be asked again below the summary."""
     first = [say_ours("Asks "), say_name(asked[0], room.words + 2)]
     counted = [first[0], *say_some(asked, room.words + 2, 1)]
     cut = first[1].text.text.endswith("…")
@@ -412,8 +417,8 @@ def _find_code(leaf: Leaf) -> tuple[CodeEffect | None, int] | None:
 
 
 def _say_code(
-    call: CallEffects, effect: CodeEffect | None, lines: int, room: Room
-) -> list[HeadPart]:
+    call: CallEffects, effect: CodeEffect | None, lines: int, room: SummaryLimits
+) -> list[SummaryPart]:
     said = [say_name(call.call.tool, min(room.words, 3)), say_ours(": ")]
     if effect is None or lines:
         counted = f" of {lines} lines" if lines > 1 and room.words > 1 else ""
@@ -429,7 +434,7 @@ def _say_code(
 # --- files, messages, everything else ---------------------------------------------------------
 
 
-def _say_paths(call: CallEffects, paths: list[PathUse], room: Room) -> list[HeadPart]:
+def _say_paths(call: CallEffects, paths: list[PathUse], room: SummaryLimits) -> list[SummaryPart]:
     folder = call.call.context.cwd
     home = components(folder) if folder else None
     away = {one.text for one in paths if home and lies_outside(one.text, home, call.base)}
@@ -519,7 +524,7 @@ def _place_of(address: str) -> str:
     return address.rpartition("@")[2].casefold()
 
 
-def _say_message(call: CallEffects, people: list[str], room: Room) -> list[HeadPart]:
+def _say_message(call: CallEffects, people: list[str], room: SummaryLimits) -> list[SummaryPart]:
     broken = any(len(str(one.value).splitlines()) > 1 for one in call.with_role(Role.RECIPIENT))
     said = [say_ours("Message to "), *say_some(people, 2, 1)]
     said += [say_ours(", with a line break")] if broken else []
@@ -531,7 +536,7 @@ def _say_message(call: CallEffects, people: list[str], room: Room) -> list[HeadP
     return [*said, say_ours(": "), say_name(str(texts[0].value), min(room.words, 4))]
 
 
-def _say_nested(call: CallEffects, room: Room) -> list[HeadPart]:
+def _say_nested(call: CallEffects, room: SummaryLimits) -> list[SummaryPart]:
     """Say the worst of the calls within a call, and count the others."""
     worst = min(call.nested, key=_rank_call)
     first, rest = worst.call.tool, len(call.nested) - 1
@@ -568,7 +573,7 @@ def _rank_call(call: CallEffects) -> int:
     return min(ranks[1:] or ranks) if looks else min(ranks)
 
 
-def _say_call(call: CallEffects, room: Room) -> list[HeadPart]:
+def _say_call(call: CallEffects, room: SummaryLimits) -> list[SummaryPart]:
     """Say the tool and its short arguments, those first that weigh most."""
     tool = say_name(call.call.tool, min(room.words, 3))
     if not call.call.arguments:
@@ -639,12 +644,12 @@ def _is_secret(name: str, value: Any) -> bool:
     return list(mask({name: value}).values()) != [value]
 
 
-def _room_of(room: Room, *, loud: bool) -> int:
+def _room_of(room: SummaryLimits, *, loud: bool) -> int:
     """Return how many words of an argument are said: of what looks destructive, more."""
     return min(room.words, _MOST_VALUE) + (2 if loud else 0)
 
 
-def _say_argument(name: str, value: Any, room: int) -> HeadPart:
+def _say_argument(name: str, value: Any, room: int) -> SummaryPart:
     given = value
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         value = " ".join(value)
@@ -653,7 +658,7 @@ def _say_argument(name: str, value: Any, room: int) -> HeadPart:
     text = value if isinstance(value, str) else json.dumps(value)
     if _is_secret(name, given):
         masked = cut_start(f"{name}=", NAME_CHARS, room)
-        return HeadPart(Visible((*masked.segments, (SECRET_NAMED, True)), masked=1), named=True)
+        return SummaryPart(Visible((*masked.segments, (SECRET_NAMED, True)), masked=1), named=True)
     return say_name(f"{name}={text}", room)
 
 
@@ -734,11 +739,11 @@ def _list_loud(call: CallEffects) -> frozenset[str]:
     return frozenset(paths | texts)
 
 
-def _say_rest(call: CallEffects, rest: Sequence[Leaf], room: Room) -> list[HeadPart]:
+def _say_rest(call: CallEffects, rest: Sequence[Leaf], room: SummaryLimits) -> list[SummaryPart]:
     """Say the arguments beside those of the sentence that name something, and count the others."""
     telling, loud = _list_telling(call, rest), _list_loud(call)
     shown = telling[: min(room.arguments, 2)]
-    said: list[HeadPart] = []
+    said: list[SummaryPart] = []
     for at, leaf in enumerate(shown):
         said += [say_ours(", " if at else ", with ")]
         words = _room_of(room, loud=leaf.place in loud)
@@ -759,7 +764,7 @@ def _top_of(place: str) -> str:
 # --- what stands around a call ----------------------------------------------------------------
 
 
-def _surroundings(call: CallEffects) -> Iterator[list[HeadPart]]:
+def _surroundings(call: CallEffects) -> Iterator[list[SummaryPart]]:
     """Yield what changes the meaning of a call: environment, rights, user, a folder of the
     system's."""
     context = call.call.context

@@ -27,14 +27,14 @@ from gateway.errors import (
 from gateway.models import Action, FieldKind, RiskLevel
 from gateway.ports import (
     MOST_GUESSES,
+    AdapterApi,
     Click,
     DeliveryFailed,
-    Desk,
     Groups,
     Identity,
     JsonObject,
     MessageRef,
-    Record,
+    StoredRequest,
     bug,
     parse_json,
     render_safe,
@@ -86,102 +86,102 @@ class Answering:
     """Shows requests to those who may see them, and takes their answers. `lines` and `chars` are
     the size of a card on this `platform`."""
 
-    def __init__(self, desk: Desk, platform: str, *, lines: int, chars: int) -> None:
-        self._desk = desk
-        self._worklist = Worklist(desk)
+    def __init__(self, api: AdapterApi, platform: str, *, lines: int, chars: int) -> None:
+        self._api = api
+        self._worklist = Worklist(api)
         self._platform = platform
         self._size = (lines, chars)
 
-    async def _find_refusal(self, press: Press, record: Record) -> tuple[Press, str | None]:
+    async def _find_refusal(self, press: Press, record: StoredRequest) -> tuple[Press, str | None]:
         """Return the press, with the groups that were needed, and why this person may not decide
         the request, None when they may."""
-        refusal = await self._desk.requests.may_decide(press.identity, record)
+        refusal = await self._api.requests.may_decide(press.identity, record)
         if refusal is not None and press.groups is not None:
             identity = replace(press.identity, groups=await press.groups())
             press = replace(press, identity=identity)
-            refusal = await self._desk.requests.may_decide(identity, record)
+            refusal = await self._api.requests.may_decide(identity, record)
         return press, refusal
 
-    async def check_approver(self, press: Press) -> Record:
+    async def check_approver(self, press: Press) -> StoredRequest:
         """Return the request, if this person may decide it. Raises NotFound, Unauthorized."""
-        record = await self._desk.requests.get(press.request_id)
+        record = await self._api.requests.get(press.request_id)
         press, refusal = await self._find_refusal(press, record)
         if refusal is not None:
             await self._refuse(press, refusal)
         return record
 
-    async def check_viewer(self, press: Press) -> tuple[Record, str]:
+    async def check_viewer(self, press: Press) -> tuple[StoredRequest, str]:
         """Return the request, if this person may see it, and why they may not decide it, "" where
         they may. Raises NotFound, Unauthorized."""
-        record = await self._desk.requests.get(press.request_id)
+        record = await self._api.requests.get(press.request_id)
         press, refusal = await self._find_refusal(press, record)
         if refusal is not None and not await self._worklist.is_involved(press.identity, record):
             await self._refuse(press, refusal)
         return record, refusal or ""
 
-    async def get_open(self, press: Press) -> Record:
+    async def get_open(self, press: Press) -> StoredRequest:
         """Return the request, if this person may decide it now, as they saw it. Raises NotFound,
         Unauthorized, Conflict."""
         record = await self.check_approver(press)
         refuse_old(press, record)
         return record
 
-    async def decide(self, press: Press, action: Action, **content: Any) -> Record:
+    async def decide(self, press: Press, action: Action, **content: Any) -> StoredRequest:
         """Answer the request; raises what `RequestCalls.decide` raises."""
         click = press.click(action, **content)
-        return await self._desk.requests.decide(click, groups=press.groups)
+        return await self._api.requests.decide(click, groups=press.groups)
 
-    async def claim(self, press: Press, *, on: bool) -> Record:
+    async def claim(self, press: Press, *, on: bool) -> StoredRequest:
         """Say that this person is looking, or is not any more; raises as `decide` does."""
-        return await self._desk.requests.claim(
+        return await self._api.requests.claim(
             press.request_id, press.identity, on=on, groups=press.groups
         )
 
     # ---------------------------------------------------------------- cards
 
-    async def build_posted(self, record: Record) -> Card:
+    async def build_posted(self, record: StoredRequest) -> Card:
         """Return the card as it is posted."""
         lines, chars = self._size
-        card = await self._desk.requests.draw(record, self._platform, lines=lines, chars=chars)
-        leads = self._desk.address_of(record.id) if leads_to_inbox(card) else ""
+        card = await self._api.requests.draw(record, self._platform, lines=lines, chars=chars)
+        leads = self._api.address_of(record.id) if leads_to_inbox(card) else ""
         return replace(card, inbox=leads)
 
-    async def build_own(self, record: Record, identity: Identity) -> tuple[Card, bool]:
+    async def build_own(self, record: StoredRequest, identity: Identity) -> tuple[Card, bool]:
         """Return the card at the posted size as this person sees it, with its address, and whether
         they said that they are looking at it."""
         reader = await self._name(identity)
         card = await self._draw(record, *self._size, reader)
         mine = record.claim is not None and record.claim.person == reader
-        return replace(card, inbox=self._desk.address_of(record.id)), mine
+        return replace(card, inbox=self._api.address_of(record.id)), mine
 
-    async def build_whole(self, record: Record, identity: Identity | None = None) -> Card:
+    async def build_whole(self, record: StoredRequest, identity: Identity | None = None) -> Card:
         """Return the card without a limit, and so with every control, and with its address."""
         reader = "" if identity is None else await self._name(identity)
         card = await self._draw(record, WHOLE, WHOLE, reader)
-        return replace(card, inbox=self._desk.address_of(record.id))
+        return replace(card, inbox=self._api.address_of(record.id))
 
-    async def build_for_form(self, record: Record) -> Card:
+    async def build_for_form(self, record: StoredRequest) -> Card:
         """Return a card with every control, and as much of what runs as a form shows above its
         fields."""
         card = await self.build_whole(record)
         about = await self._draw(record, ABOUT_LINES, ABOUT_CHARS)
         return replace(card, blocks=about.blocks, complete=about.complete, size=about.size)
 
-    async def _draw(self, record: Record, lines: int, chars: int, reader: str = "") -> Card:
+    async def _draw(self, record: StoredRequest, lines: int, chars: int, reader: str = "") -> Card:
         return await draw(
             lambda: card_of(record, lines=lines, chars=chars, reader=reader), *weight_of(record)
         )
 
     async def _name(self, identity: Identity) -> str:
-        person = await self._desk.requests.person(identity)
+        person = await self._api.requests.person(identity)
         return person.name if person else identity.written
 
     async def _refuse(self, press: Press, why: str) -> None:
-        await self._desk.requests.refuse(press.request_id, press.identity, why)
+        await self._api.requests.refuse(press.request_id, press.identity, why)
         raise Unauthorized(why)
 
 
-def refuse_old(press: Press, record: Record) -> None:
+def refuse_old(press: Press, record: StoredRequest) -> None:
     """Raise Conflict for a request that was decided, or is another than the card showed."""
     if record.final:
         raise Conflict(f"this was decided already: {describe_state(record)}")
@@ -189,7 +189,7 @@ def refuse_old(press: Press, record: Record) -> None:
         raise Conflict(CHANGED)
 
 
-def describe_state(record: Record) -> str:
+def describe_state(record: StoredRequest) -> str:
     """Return a request's outcome or progress, as a sentence."""
     card = card_of(record, lines=1, chars=1)
     if card.outcome is not None:
@@ -325,14 +325,14 @@ class EditState:
 class Edits:
     """Keeps what was typed into the forms of an edit, and approves it."""
 
-    def __init__(self, desk: Desk, answering: Answering) -> None:
-        self._desk = desk
+    def __init__(self, api: AdapterApi, answering: Answering) -> None:
+        self._api = api
         self._answering = answering
 
-    async def show(self, record: Record, typed: Typed, key: str) -> EditState:
+    async def show(self, record: StoredRequest, typed: Typed, key: str) -> EditState:
         """Keep what was typed under a key, and return what it changes, or what is wrong with it.
         Nothing is decided yet."""
-        await self._desk.notes.put(_name(key), json.dumps(typed), seconds=_KEPT_SECONDS)
+        await self._api.notes.put(_name(key), json.dumps(typed), seconds=_KEPT_SECONDS)
         try:
             arguments = read_edit(record, typed)
             if not (diff := describe_changes(record, arguments)):
@@ -345,15 +345,15 @@ class Edits:
 
     async def read_kept(self, key: str) -> Typed:
         """Return what was typed before. Raises Conflict when it is gone."""
-        text = await self._desk.notes.get(_name(key))
+        text = await self._api.notes.get(_name(key))
         if text is None:
             raise Conflict("this edit was left for too long; edit it again")
         kept: Typed = json.loads(text)
         return kept
 
     async def approve(
-        self, press: Press, record: Record, key: str, *, high: bool
-    ) -> Record | EditState:
+        self, press: Press, record: StoredRequest, key: str, *, high: bool
+    ) -> StoredRequest | EditState:
         """Approve the changes that were shown, as `high` risk if that was said. Return the request,
         or the edit to be shown again: as high risk, which it is only since, or refused.
 
@@ -374,7 +374,7 @@ class Edits:
             return EditState(key=key, typed=typed, refusal=as_sentence(str(refused)))
 
 
-def read_edit(record: Record, typed: Typed) -> JsonObject:
+def read_edit(record: StoredRequest, typed: Typed) -> JsonObject:
     """Return the arguments as typed. Raises WrongField."""
     if not isinstance(typed, str):
         return put_together(record, typed)
@@ -388,7 +388,7 @@ def read_edit(record: Record, typed: Typed) -> JsonObject:
     return arguments
 
 
-def describe_changes(record: Record, arguments: JsonObject) -> str:
+def describe_changes(record: StoredRequest, arguments: JsonObject) -> str:
     """Return what an edit changes, as a diff."""
     rows = changes(record.arguments, arguments)
     return "\n".join(f"{row.sign} {row.text.text}" for row in rows)
@@ -403,7 +403,7 @@ def name_left_out(fields: Sequence[EditField], shown: Sequence[EditField]) -> st
     return f"Not shown here, and unchanged: {', '.join(rest[:_MOST_NAMED])}{more}"
 
 
-def _name_field(record: Record, wrong: WrongField) -> str:
+def _name_field(record: StoredRequest, wrong: WrongField) -> str:
     """Return why a field is wrong, with its name as people see it."""
     named = (one.label.text for one in edit_fields(record) if one.id == wrong.field)
     return as_sentence(": ".join((*named, str(wrong))))

@@ -9,7 +9,15 @@ from gateway.cards.remember_options import RememberOption, scopes_of
 from gateway.chat.lists_and_batches import Worklist
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Action
-from gateway.ports import Desk, Grant, Identity, MessageRef, Record, Remember, render_safe
+from gateway.ports import (
+    AdapterApi,
+    Grant,
+    Identity,
+    MessageRef,
+    Remember,
+    StoredRequest,
+    render_safe,
+)
 
 ALL, OF_SESSION = "all", "session"
 """What may stand in the place of a grant's id."""
@@ -37,29 +45,31 @@ def remember_denial(again: str) -> Remember | None:
 class Remembering:
     """Offers what may be remembered, and takes it back."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._worklist = Worklist(desk)
+    def __init__(self, api: AdapterApi) -> None:
+        self._api = api
+        self._worklist = Worklist(api)
 
     async def list_options(
-        self, identity: Identity, record: Record, action: Action, most: int
+        self, identity: Identity, record: StoredRequest, action: Action, most: int
     ) -> list[RememberOption]:
         """Return what this person may have remembered with an action, so many at most."""
-        passes = await self._desk.requests.may_pass(identity, record)
+        passes = await self._api.requests.may_pass(identity, record)
         scopes = scopes_of(record, action, passes=passes)
         last = [one for one in scopes if one.session_pass]
         others = [one for one in scopes if not one.session_pass]
         return [*others[: most - len(last)], *last]
 
-    async def find_reach(self, record: Record, options: Sequence[RememberOption]) -> dict[str, str]:
+    async def find_reach(
+        self, record: StoredRequest, options: Sequence[RememberOption]
+    ) -> dict[str, str]:
         """Return by the id of an option what it would have covered recently."""
-        reach = self._desk.requests.reach
+        reach = self._api.requests.reach
         said = await asyncio.gather(*(reach(record.id, one.id) for one in options))
         return dict(zip((one.id for one in options), said, strict=True))
 
-    async def find_made(self, record: Record) -> Grant | None:
+    async def find_made(self, record: StoredRequest) -> Grant | None:
         """Return what was remembered with the answer to a request."""
-        newest = await self._desk.grants.newest()
+        newest = await self._api.grants.newest()
         return next((one for one in newest if one.from_request == record.id), None)
 
     async def revoke(
@@ -73,13 +83,13 @@ class Remembering:
         first, _, whose = what.strip().partition(" ")
         if first not in (ALL, OF_SESSION):
             grant_id = await self._worklist.grant_id(identity, first)
-            gone = await self._desk.grants.revoke(grant_id, identity, copy=copy, ref=ref)
+            gone = await self._api.grants.revoke(grant_id, identity, copy=copy, ref=ref)
             return f"Revoked: {render_safe(gone.words).text}. It no longer decides anything."
         agent, _, session = whose.strip().partition(" ")
         if first == OF_SESSION and not (agent and session):
             raise InvalidRequest("write revoke session AGENT NAME")
         named = {"agent": agent, "session": session.strip()} if first == OF_SESSION else {}
-        count = len(await self._desk.grants.revoke_all(identity, **named))
+        count = len(await self._api.grants.revoke_all(identity, **named))
         if not count:
             raise Conflict(_NOTHING_TO_REVOKE)
         return f"Revoked: {count}. They no longer decide anything."

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from gateway.approvals.search_and_report import DAY_MS, read_report
-from gateway.cards.summary import head_of, plain_head
+from gateway.cards.summary import plain_summary, summarize
 from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.cli.requests import say
 from gateway.domain.audit import Verification, verify
-from gateway.domain.records import AuditEvent, Record
+from gateway.domain.records import AuditEvent, StoredRequest
 from gateway.domain.redaction import mask, start_of
 from gateway.domain.safe_text import make_visible
 from gateway.domain.statistics import lines
@@ -81,7 +81,7 @@ class _Interchange:
     def __init__(self) -> None:
         self._sequence = 0
 
-    def tell(self, event: AuditEvent, record: Record) -> Iterator[JsonObject]:
+    def tell(self, event: AuditEvent, record: StoredRequest) -> Iterator[JsonObject]:
         """Yield the envelopes of an event, none for most."""
         if event.type == "submitted":
             yield self._tell_request(event, record, record.id, record.request.arguments, event.at)
@@ -102,7 +102,7 @@ class _Interchange:
         yield from ()
 
     def _tell_request(
-        self, event: AuditEvent, record: Record, told_id: str, arguments: JsonObject, at: int
+        self, event: AuditEvent, record: StoredRequest, told_id: str, arguments: JsonObject, at: int
     ) -> JsonObject:
         action = _action(record, arguments)
         request = {
@@ -127,7 +127,7 @@ class _Interchange:
         return self._envelope("requested", event, request=request)
 
     def _tell_end(
-        self, event: AuditEvent, record: Record, decision: Decision, told_id: str
+        self, event: AuditEvent, record: StoredRequest, decision: Decision, told_id: str
     ) -> Iterator[JsonObject]:
         digest = _digest(_action(record, decision.arguments or record.request.arguments))
         decided = decision.status in (Status.APPROVED, Status.DENIED)
@@ -172,7 +172,7 @@ class _Trace:
         self._last = 0
         self._executed: set[str] = set()
 
-    def tell(self, event: AuditEvent, record: Record) -> Iterator[JsonObject]:
+    def tell(self, event: AuditEvent, record: StoredRequest) -> Iterator[JsonObject]:
         """Yield the lines of an event, none for most."""
         self._last = max(self._last, event.at)
         if event.type in ENDINGS and record.decision is not None:
@@ -186,7 +186,7 @@ class _Trace:
             yield self._line("session_end", self._last, reason="the end of this export")
 
     def _tell_end(
-        self, event: AuditEvent, record: Record, decision: Decision
+        self, event: AuditEvent, record: StoredRequest, decision: Decision
     ) -> Iterator[JsonObject]:
         if decision.arguments is not None:
             yield from self._tell_block(event, record, record.id, "the arguments were changed")
@@ -201,14 +201,14 @@ class _Trace:
         )  # fmt: skip
 
     def _tell_block(
-        self, event: AuditEvent, record: Record, told_id: str, why: str
+        self, event: AuditEvent, record: StoredRequest, told_id: str, why: str
     ) -> Iterator[JsonObject]:
         yield from self._tell_proposal(event, record, told_id, None)
         yield self._line("approval_decision", event.at, told_id, decision="deny")
         yield self._line("action_blocked", event.at, told_id, reason=why)
 
     def _tell_proposal(
-        self, event: AuditEvent, record: Record, told_id: str, edited: JsonObject | None
+        self, event: AuditEvent, record: StoredRequest, told_id: str, edited: JsonObject | None
     ) -> Iterator[JsonObject]:
         action = _operation(record, edited)
         asked = record.created if edited is None else event.at
@@ -218,7 +218,7 @@ class _Trace:
         yield self._line("approval_requested", asked, told_id, action=action)
 
     def _tell_report(
-        self, event: AuditEvent, record: Record, decision: Decision
+        self, event: AuditEvent, record: StoredRequest, decision: Decision
     ) -> Iterator[JsonObject]:
         execution, told_id = event.data.get("execution"), _final_id(record, decision)
         if decision.status is not Status.APPROVED or told_id in self._executed:
@@ -242,11 +242,11 @@ class _Trace:
         }
 
 
-def _final_id(record: Record, decision: Decision) -> str:
+def _final_id(record: StoredRequest, decision: Decision) -> str:
     return record.id if decision.arguments is None else f"{record.id}.2"
 
 
-def _action(record: Record, arguments: JsonObject) -> JsonObject:
+def _action(record: StoredRequest, arguments: JsonObject) -> JsonObject:
     """Return what would run as an action of the specification; what is masked says so, and the hint
     names the digest of the real bytes."""
     request = record.request
@@ -255,7 +255,7 @@ def _action(record: Record, arguments: JsonObject) -> JsonObject:
     action: JsonObject = {
         "kind": _identifier(str(request.kind)),
         "name": _identifier(mask(request.tool)),
-        "summary": _text(plain_head(head_of(shown))),
+        "summary": _text(plain_summary(summarize(shown))),
         "arguments": told,
         "presentation": {
             "redacted": told != arguments,
@@ -267,7 +267,7 @@ def _action(record: Record, arguments: JsonObject) -> JsonObject:
     return action
 
 
-def _operation(record: Record, edited: JsonObject | None) -> JsonObject:
+def _operation(record: StoredRequest, edited: JsonObject | None) -> JsonObject:
     """Return what would run as an action of the trace."""
     request = record.request
     parameters = {

@@ -191,8 +191,8 @@ def _format_backing(grant: dict[str, Any]) -> str:
 
 def _why_suspended(grant: dict[str, Any]) -> str:
     """Return why a grant is suspended; empty when it is in force."""
-    if rests := grant.get("rests"):
-        why = make_visible(rests["why"]).text
+    if outdated := grant.get("outdated"):
+        why = make_visible(outdated["why"]).text
         return f"  suspended: {why}; let the agent ask again, and remember that"
     if grant.get("suspended"):
         return "  suspended: too few of those who remembered it may still approve here"

@@ -176,7 +176,7 @@ def _print_answer(answer: dict[str, Any]) -> None:
     for one in answer["arguments"]:
         address = make_visible(one["address"]).text
         print(f"argument {address}: {one['role']} (said by {one['said_by']}), {one['varies']}")
-    for one in answer["doubts"]:
+    for one in answer["uncertainties"]:
         print(f"not understood: {make_visible(one).text}")
     for one in answer["findings"]:
         print(f"finding at {make_visible(one['place']).text}: {make_visible(one['words']).text}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from gateway.domain.records import AuditEvent, Record
+from gateway.domain.records import AuditEvent, StoredRequest
 from gateway.domain.store import Store
 from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.errors import Unreachable
@@ -108,6 +108,6 @@ class HookEvents:
         }
         await self._host.intercept("after_tool", params)
 
-    async def _record(self, request_id: str) -> Record | None:
+    async def _record(self, request_id: str) -> StoredRequest | None:
         """Return a request that hooks hear of; None when it is gone."""
         return await self._store.load(request_id) if request_id else None

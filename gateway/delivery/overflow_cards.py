@@ -9,15 +9,15 @@ from gateway.approvals.duplicates_and_overflow import Overflow
 from gateway.approvals.services import Core
 from gateway.cards.blocks import Block, headline, quote_name, warnings
 from gateway.cards.card import Card, CardState, Fact
-from gateway.cards.summary import our_head
+from gateway.cards.summary import own_summary
 from gateway.delivery.posting_and_editing import CardCopies, CardSource
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import render_safe, start_of
 from gateway.domain.risk import finding_sign
 from gateway.domain.safe_text import Segment, Visible
 from gateway.domain.time_and_tasks import Clock
 from gateway.models import Kind, RiskLevel, Status
-from gateway.ports import Adapter, Desk
+from gateway.ports import Adapter, AdapterApi
 from gateway.ports.outgoing import Copy, CopyState
 
 _LISTED = 5
@@ -30,10 +30,10 @@ class OverflowCards:
     """Looks at one agent's overflow at a time, for one adapter that posts."""
 
     def __init__(
-        self, adapter: Adapter, desk: Desk, core: Core, clock: Clock, copies: CardCopies
+        self, adapter: Adapter, api: AdapterApi, core: Core, clock: Clock, copies: CardCopies
     ) -> None:
         self._adapter = adapter
-        self._inbox = desk.inbox
+        self._inbox = api.inbox
         self._core = core
         self._clock = clock
         self._copies = copies
@@ -122,8 +122,8 @@ def build_overflow_card(overflow: Overflow, inbox: str, command: str) -> Card:
         inbox="" if overflow.final else inbox,
         state=_state(overflow),
         tool=agent,
-        head=our_head(said),
-        summary=said,
+        summary=own_summary(said),
+        notification=said,
         headline=render_safe(said),
         facts=(Fact("Agent", agent),),
         risk=_risk(overflow),
@@ -218,7 +218,7 @@ def _list_oldest(overflow: Overflow) -> Block | None:
     return Block("The oldest of them", "text", text, len(lines), len(text.text))
 
 
-def _line(record: Record) -> list[Segment]:
+def _line(record: StoredRequest) -> list[Segment]:
     tool, first = (
         quote_name(start_of(record.request.tool, _LINE_CHARS)),
         headline(record, _LINE_CHARS),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gateway.approvals.request_writer import queues_of
 from gateway.approvals.services import Core
 from gateway.domain.policy_document import Route, adapters_of
-from gateway.domain.records import OVERFLOW_MARK, Record
+from gateway.domain.records import OVERFLOW_MARK, StoredRequest
 from gateway.domain.time_and_tasks import Clock
 from gateway.errors import NotFound
 from gateway.ports.outgoing import Copy, CopyState
@@ -44,7 +44,7 @@ class Reminders:
                 return again
         return None if record.final or record.behind else await self._step(record)
 
-    async def _step(self, record: Record) -> float | None:
+    async def _step(self, record: StoredRequest) -> float | None:
         """Take the next step of a request that people have before them."""
         route = (await self._writer.policy()).route_for(record.request.agent, record.request.tool)
         copies = await self._outbox.copies(record.id)
@@ -76,7 +76,7 @@ class Reminders:
 
 
 def _is_unreached(
-    record: Record, route: Route, copies: Mapping[str, Copy], *, missing: bool = False
+    record: StoredRequest, route: Route, copies: Mapping[str, Copy], *, missing: bool = False
 ) -> bool:
     """Whether every place of the request was tried, and none of them shows it.
 

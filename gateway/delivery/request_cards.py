@@ -10,31 +10,36 @@ from dataclasses import replace
 
 from gateway.approvals.grant_lifecycle import GrantView
 from gateway.approvals.services import Core
-from gateway.cards.card import Card, discreet_summary, leads_to_inbox
+from gateway.cards.card import Card, discreet_notification, leads_to_inbox
 from gateway.cards.grant_cards import GrantCard
 from gateway.delivery.outbox_worker import TIMINGS, OrderedLock, Timings
 from gateway.delivery.overflow_cards import OverflowCards
 from gateway.delivery.posting_and_editing import CardCopies, CardSource
 from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route
-from gateway.domain.records import OVERFLOW_MARK, Record
+from gateway.domain.records import OVERFLOW_MARK, StoredRequest
 from gateway.domain.time_and_tasks import Clock
 from gateway.errors import NotFound
-from gateway.ports import Adapter, Desk
+from gateway.ports import Adapter, AdapterApi
 from gateway.ports.outgoing import GRANT, Copy, Notice, NoticeKind, is_grant
 
 
 class CardKeeper:
-    """Looks at one subject at a time for one adapter that posts, from its desk."""
+    """Looks at one subject at a time for one adapter that posts, from its API."""
 
     def __init__(
-        self, adapter: Adapter, desk: Desk, core: Core, clock: Clock, timings: Timings = TIMINGS
+        self,
+        adapter: Adapter,
+        api: AdapterApi,
+        core: Core,
+        clock: Clock,
+        timings: Timings = TIMINGS,
     ) -> None:
         self._adapter = adapter
-        self._desk = desk
+        self._api = api
         self._core = core
-        self._copies = CardCopies(adapter, desk.notes, core, clock, timings)
+        self._copies = CardCopies(adapter, api.notes, core, clock, timings)
         self._order = OrderedLock(timings.line)
-        self._overflows = OverflowCards(adapter, desk, core, clock, self._copies)
+        self._overflows = OverflowCards(adapter, api, core, clock, self._copies)
 
     async def look(self, subject_id: str) -> float | None:
         """Make the copies of a subject true; return in how many seconds to look again, or None."""
@@ -58,7 +63,7 @@ class CardKeeper:
         policy = await self._core.writer.policy()
         route = policy.ruling_on(record.request).route_at(record)
         copies = await self._core.outbox.copies(request_id)
-        subject = RequestSource(record, policy, route, self._adapter, self._desk)
+        subject = RequestSource(record, policy, route, self._adapter, self._api)
         places = () if record.behind else route.places(record.tier)
         await passed()
         waits = await self._copies.look(subject, places, copies)
@@ -69,7 +74,9 @@ class CardKeeper:
             )
         return waits
 
-    def _list_informed(self, record: Record, policy: PolicyDocument, route: Route) -> Iterable[str]:
+    def _list_informed(
+        self, record: StoredRequest, policy: PolicyDocument, route: Route
+    ) -> Iterable[str]:
         """Return where the outcome is told on this platform."""
         owner = next((one for one in policy.people if one.name == record.owner), None)
         targets = [target for target in route.notify if target != REQUESTER]
@@ -90,11 +97,11 @@ class RequestSource(CardSource):
 
     def __init__(
         self,
-        record: Record,
+        record: StoredRequest,
         policy: PolicyDocument,
         route: Route,
         adapter: Adapter,
-        desk: Desk,
+        api: AdapterApi,
     ) -> None:
         self.id = record.id
         self.agent = record.request.agent
@@ -108,18 +115,18 @@ class RequestSource(CardSource):
         self._called = mentions(policy, route, adapter.name)
         self._calls = self._called if route.mention and not record.final else ()
         self._adapter = adapter
-        self._desk = desk
+        self._api = api
 
     async def draw(self, copy: Copy | None = None) -> Card:
         """Return the card. An edit that takes buttons away says so."""
         record, adapter = self._record, self._adapter
-        card = await self._desk.requests.draw(
+        card = await self._api.requests.draw(
             record, adapter.name, lines=adapter.card_lines, chars=adapter.card_chars
         )
         return replace(
             card,
-            summary=discreet_summary(record) if self.discreet else card.summary,
-            inbox=self._desk.address_of(record.id) if leads_to_inbox(card) else "",
+            notification=discreet_notification(record) if self.discreet else card.notification,
+            inbox=self._api.address_of(record.id) if leads_to_inbox(card) else "",
             calls=self._calls,
             disarms=copy is not None and record.final and not copy.disarmed,
         )

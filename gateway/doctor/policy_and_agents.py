@@ -108,7 +108,7 @@ async def _paused_agents(backend: Backend) -> Finding:
 
 async def _grants(backend: Backend) -> Finding:
     grants = await every(RedisGrants(backend.store))
-    suspended = sum(grant.rests is not None for grant in grants)
+    suspended = sum(grant.outdated is not None for grant in grants)
     if suspended:
         says = f"{suspended} of {len(grants)} remembered answers suspended by changed declarations"
         remedy = "gateway grant list --suspended; let the agent ask again and remember that anew"

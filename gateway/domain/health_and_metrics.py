@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Status
 
 DISK_FULL = "the disk of the gateway's own Redis is full: nothing can be recorded"
@@ -105,7 +105,7 @@ class Tally:
         self.webhook_failures = 0
         self.webhooks_lost = 0
 
-    def end(self, before: Record, after: Record) -> None:
+    def end(self, before: StoredRequest, after: StoredRequest) -> None:
         """Count a request that this process ended; one that had ended already, or goes on, is
         none."""
         if after.decision is not None and not before.final:

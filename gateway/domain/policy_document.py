@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from gateway.domain.records import Identity, Person, Record, ScopeQuorum
+from gateway.domain.records import Identity, Person, ScopeQuorum, StoredRequest
 from gateway.domain.risk import RiskRule, RulesByRisk, StepUp, assess_by_rules, is_named
 from gateway.models import ApprovalRequest, Kind, Risk, RiskLevel
 from gateway.wire.codec import JsonObject, Wire
@@ -223,17 +223,17 @@ class Ruling(NamedTuple):
     policy: PolicyDocument
     route: Route
 
-    def route_at(self, record: Record) -> Route:
+    def route_at(self, record: StoredRequest) -> Route:
         """Return the route as it holds at a record's risk."""
         return self.route.at(record.risk.level)
 
-    def step_up(self, record: Record) -> StepUps:
+    def step_up(self, record: StoredRequest) -> StepUps:
         """Return which ways of a step-up an approval is asked for, and which can be done."""
         asked = self.route.step_up(record.risk.level)
         able = (one for one in asked if one is not StepUp.NUMBER or record.numbered)
         return StepUps(asked, tuple(able))
 
-    def quorum(self, record: Record) -> int:
+    def quorum(self, record: StoredRequest) -> int:
         """Return how many people a record takes at its risk: two where that is the only
         step-up."""
         quorum = self.route_at(record).quorum
@@ -320,7 +320,7 @@ class PolicyDocument(Rulebook):
         """Return what this policy says of a request, to be passed on: its route is found once."""
         return Ruling(self, self.route_for(request.agent, request.tool))
 
-    def declare(self, record: Record) -> Record:
+    def declare(self, record: StoredRequest) -> StoredRequest:
         """Return a record with what is declared about its tool, whatever was declared before.
 
         A row of the operator's speaks before the author: a tool in it is as harmless as it says.

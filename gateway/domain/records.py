@@ -1,5 +1,6 @@
 """What the gateway keeps: requests as they stand, people, clicks, events, and how a request ends.
-Values only, no I/O. `likeness` tells which waiting requests are the same to whoever reads a card.
+Values only, no I/O. `duplicate_key` tells which waiting requests are the same to whoever reads a
+card.
 
 Times are milliseconds since the Unix epoch unless a name says otherwise.
 """
@@ -159,7 +160,7 @@ REVIEWS = "reviews"
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for `revised`
-class Record(Wire):
+class StoredRequest(Wire):
     """One request as it stands.
 
     `revision` rises with every visible change; `shown_since` is the revision at which what would
@@ -229,10 +230,10 @@ class Record(Wire):
     alike: int = field(default=0, compare=False)
     approvers: Approvers | None = field(default=None, compare=False)
 
-    def copy_with(self, **members: Any) -> Record:
+    def copy_with(self, **members: Any) -> StoredRequest:
         """Return a copy with these members instead: `dataclasses.replace` in a fifth of the time,
         where nothing is checked at birth."""
-        twin = object.__new__(Record)
+        twin = object.__new__(StoredRequest)
         twin.__dict__.update(self.__dict__, **members)
         return twin
 
@@ -251,7 +252,7 @@ class Record(Wire):
         """Who changed the arguments that would run now."""
         return () if self.edited is None else self.edits
 
-    def edited_as(self, arguments: JsonObject, by: DecidedBy, why: str = "") -> Record:
+    def edited_as(self, arguments: JsonObject, by: DecidedBy, why: str = "") -> StoredRequest:
         """Return the record with these arguments to run instead, and by whom; that replaces an
         earlier edit by the same."""
         edit = Edit(by=by, digest=digest_of(self.request, arguments), why=why)
@@ -308,7 +309,7 @@ class Record(Wire):
         return any(one.decider == GUARDRAILS for one in self.raised)
 
     @property
-    def signs(self) -> tuple[str, ...]:
+    def located_findings(self) -> tuple[str, ...]:
         """What the guardrails found, each with its place, where that is known."""
         places = (*self.finding_places, *("" for _ in self.findings))
         return tuple(map(locate_finding, self.findings, places))
@@ -445,7 +446,7 @@ class Query(Wire):
 class Page(Wire):
     """One page of a listing and the cursor of the next, None at the end."""
 
-    items: tuple[Record, ...]
+    items: tuple[StoredRequest, ...]
     next: str | None = None
 
 
@@ -494,7 +495,7 @@ class RequestOutcome(NamedTuple):
     host_rule: HostRule | None = None
 
 
-def told_outcome(record: Record) -> str:
+def told_outcome(record: StoredRequest) -> str:
     """Return in one sentence how a final request ended, with all who approved it. What a person, a
     hook or the agent said stands quoted: it cannot pass for ours."""
     decision = record.decision
@@ -510,20 +511,20 @@ def told_outcome(record: Record) -> str:
     )
 
 
-def told_step_up(record: Record) -> tuple[str, ...]:
+def told_step_up(record: StoredRequest) -> tuple[str, ...]:
     """Say how an approval was confirmed; nothing where a tap was enough."""
     words = dict.fromkeys(one.words for one in record.stepped)
     return (join_names(tuple(words), "and"),) if words else ()
 
 
-def approved_by(record: Record) -> tuple[str, ...]:
+def approved_by(record: StoredRequest) -> tuple[str, ...]:
     """Return the people who approved it together; nobody's name where one alone did."""
     if record.status is not Status.APPROVED:
         return ()
     return tuple(vote.person for vote in record.votes)
 
 
-def deciders_of(record: Record) -> tuple[str, ...]:
+def deciders_of(record: StoredRequest) -> tuple[str, ...]:
     """Return the people who decided a request, by name; nobody where none did."""
     decision = record.decision
     if decision is None or decision.decided_by.kind is not DeciderKind.PERSON:
@@ -543,7 +544,7 @@ def outcome_of(decision: Decision) -> RequestOutcome:
     )
 
 
-def summary(decision: JsonObject, record: Record) -> JsonObject:
+def summary(decision: JsonObject, record: StoredRequest) -> JsonObject:
     """Return what the event of an ending says: the decision without arguments, answers or
     result, who changed what ran, and all who approved. Secrets in what people, hooks or agents
     wrote are masked."""
@@ -562,14 +563,14 @@ def summary(decision: JsonObject, record: Record) -> JsonObject:
     return values | _told_edits(record)
 
 
-def told_changes(record: Record) -> JsonObject:
+def told_changes(record: StoredRequest) -> JsonObject:
     """Return what events say of who raised the risk, and who changed what would run, with secrets
     masked; nothing where nobody did."""
     raised = {"raised": record.hide_in(plain(record.raised))} if record.raised else {}
     return raised | _told_edits(record)
 
 
-def told_submission(record: Record) -> JsonObject:
+def told_submission(record: StoredRequest) -> JsonObject:
     """Return what the event of a submission says, and where the agent says that it came from."""
     request = record.request
     said = {name: getattr(request, name) for name in ("turn", "call_id", "part", "group")}
@@ -583,7 +584,7 @@ def told_submission(record: Record) -> JsonObject:
     return told
 
 
-def _told_edits(record: Record) -> JsonObject:
+def _told_edits(record: StoredRequest) -> JsonObject:
     return {"edits": record.hide_in(plain(record.edits))} if record.edits else {}
 
 
@@ -613,7 +614,7 @@ def locate_finding(words: str, place: str) -> str:
     return f"{words} (in {json.dumps(begun)}{'' if begun == place else '…'})"
 
 
-def likeness(record: Record) -> str:
+def duplicate_key(record: StoredRequest) -> str:
     """Return what equal requests of one agent share: 16 hex digits.
 
     It covers everything that would run and that the card shows, who may decide, and the session;
@@ -638,7 +639,7 @@ def likeness(record: Record) -> str:
     return sha256_hex(json.dumps(shared).encode())[:_LIKENESS_LENGTH]
 
 
-def company(record: Record) -> tuple[str, ...]:
+def company(record: StoredRequest) -> tuple[str, ...]:
     """Say on a card who waits behind it, or that it has none of its own in chats."""
     if record.final:
         return ()

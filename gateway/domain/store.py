@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from gateway.domain.policy_document import Budget, PolicyDocument
-from gateway.domain.records import AuditEvent, Page, Query, Record, Session
+from gateway.domain.records import AuditEvent, Page, Query, Session, StoredRequest
 from gateway.models import Status
 from gateway.wire.codec import JsonObject
 
@@ -93,8 +93,8 @@ class Transition(NamedTuple):
     what the decision says.
     """
 
-    before: Record
-    after: Record
+    before: StoredRequest
+    after: StoredRequest
     event: str
     kind: ChangeKind = ChangeKind.DECISION
     data: JsonObject | None = None
@@ -140,14 +140,14 @@ class Store(Protocol):
     None of these methods sets the status of a request: see `WritableStore`.
     """
 
-    async def load(self, request_id: str) -> Record | None:
+    async def load(self, request_id: str) -> StoredRequest | None:
         """Return the record as it stands, or None."""
 
-    def recent(self, request_id: str) -> Record | None:
+    def recent(self, request_id: str) -> StoredRequest | None:
         """Return a pending record as this process last saw it, or None. Perhaps out of date:
         it may begin a transition, whose guards have the last word, and is told to nobody."""
 
-    async def load_many(self, request_ids: Sequence[str]) -> list[Record | None]:
+    async def load_many(self, request_ids: Sequence[str]) -> list[StoredRequest | None]:
         """Return the records in the order asked for, None where there is none, or one that cannot
         be read: it is logged, and does not hide the others."""
 
@@ -259,7 +259,7 @@ class WritableStore(Store, Protocol):
 
     async def create(
         self,
-        record: Record,
+        record: StoredRequest,
         origin: MessageContext,
         *,
         generation: int,
@@ -268,7 +268,7 @@ class WritableStore(Store, Protocol):
         budget: Budget,
         posts: bool,
         number: str = "",
-    ) -> tuple[WriteResult, Record]:
+    ) -> tuple[WriteResult, StoredRequest]:
         """Create a record, pending or already decided, and answer the message.
 
         A `number` is kept beside the record, and told to who waits.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gateway.domain.policy_document import PolicyDocument, Route, Ruling
-from gateway.domain.records import Approvers, Identity, Record, ScopeQuorum
+from gateway.domain.records import Approvers, Identity, ScopeQuorum, StoredRequest
 from gateway.domain.risk import StepUp, is_named
 from gateway.errors import Unauthorized
 from gateway.models import RiskLevel
@@ -32,7 +32,7 @@ class Approver(NamedTuple):
     route: Route
 
 
-def approver(ruling: Ruling, record: Record, identity: Identity) -> Approver:
+def approver(ruling: Ruling, record: StoredRequest, identity: Identity) -> Approver:
     """Return the person behind an identity, if they may decide this request; raises
     Unauthorized.
 
@@ -56,18 +56,18 @@ def approver(ruling: Ruling, record: Record, identity: Identity) -> Approver:
     return Approver(names[0], via, route)
 
 
-def may_approve(ruling: Ruling, record: Record, identity: Identity) -> bool:
+def may_approve(ruling: Ruling, record: StoredRequest, identity: Identity) -> bool:
     """Whether the route of a request names an identity as approver, at the request's risk."""
     names = ruling.policy.names_of(identity)
     return matching_approver(ruling.route_at(record), names) is not None
 
 
-def _bars_requesters(route: Route, record: Record) -> bool:
+def _bars_requesters(route: Route, record: StoredRequest) -> bool:
     return not route.self_approval or record.risk.level is RiskLevel.HIGH
 
 
 def refuse_requester(
-    policy: PolicyDocument, record: Record, identity: Identity, instead: str
+    policy: PolicyDocument, record: StoredRequest, identity: Identity, instead: str
 ) -> None:
     """Raise Unauthorized for who asked, and for who could be the same human in another account."""
     asked = requesters(policy, record)
@@ -86,7 +86,7 @@ def refuse_unknown(policy: PolicyDocument, identity: Identity) -> None:
         )
 
 
-def requesters(policy: PolicyDocument, record: Record) -> set[str]:
+def requesters(policy: PolicyDocument, record: StoredRequest) -> set[str]:
     """Return the people behind a request: the credential's owner, and whom the agent names."""
     origin = record.request.origin
     names = {record.owner} if record.owner else set()
@@ -95,7 +95,7 @@ def requesters(policy: PolicyDocument, record: Record) -> set[str]:
     return names
 
 
-def with_valid_votes(ruling: Ruling, record: Record) -> Record:
+def with_valid_votes(ruling: Ruling, record: StoredRequest) -> StoredRequest:
     """Return the record with the votes of those who may still decide.
 
     A removed one's is void, and one of a name that is nobody's now: a person who was renamed could
@@ -120,7 +120,7 @@ def with_valid_votes(ruling: Ruling, record: Record) -> Record:
     return replace(record, votes=votes, quorum=quorum)
 
 
-def who_may_approve(ruling: Ruling, record: Record) -> Approvers:
+def who_may_approve(ruling: Ruling, record: StoredRequest) -> Approvers:
     """Return who may approve a request as it stands. It is for what people see: at the click
     `approver` has the last word."""
     policy, route = ruling.policy, ruling.route_at(record)
@@ -173,7 +173,9 @@ def is_backed(policy: PolicyDocument, grant: Grant) -> bool:
     )
 
 
-def holds_at_risk(policy: PolicyDocument, grant: Grant, record: Record, route: Route) -> bool:
+def holds_at_risk(
+    policy: PolicyDocument, grant: Grant, record: StoredRequest, route: Route
+) -> bool:
     """Whether a grant may decide a request of this risk: who made it may approve there, as many as
     it takes, and no step-up is asked for. A denial always may, and an admin's own."""
     if grant.effect is Effect.DENY or _by_admin(policy, grant.backers):
@@ -188,7 +190,7 @@ def _routes_of(policy: PolicyDocument, agent: str) -> list[Route]:
     return [route for route in policy.routes if is_named(route.agents, agent)]
 
 
-def lets_through(policy: PolicyDocument, grant: Grant, record: Record, route: Route) -> bool:
+def lets_through(policy: PolicyDocument, grant: Grant, record: StoredRequest, route: Route) -> bool:
     """Whether a pass speaks for those who may decide this very request, which nobody has seen.
 
     On a route without self-approval that is none of those who asked.

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from gateway.domain.parsing import check_schema
 from gateway.domain.policy_document import Mode, Route, Ruling
-from gateway.domain.records import REVIEWS, Record, RequestOutcome
+from gateway.domain.records import REVIEWS, RequestOutcome, StoredRequest
 from gateway.domain.redaction import start_of
 from gateway.domain.risk import RaisedRisk, is_lower, lift
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.models import Action, DecidedBy, DeciderKind, Reason, RiskLevel, Status
 from gateway.policy.authorization import NO_STEP_UP
-from gateway.policy.guardrails import assess, weigh
+from gateway.policy.guardrails import assess, calculate_risk
 from gateway.policy.verdict import Decider, Verdict
 from gateway.wire.codec import Wire
 
@@ -42,7 +42,7 @@ class ChainResult(NamedTuple):
     """A record, with what deciders raised its risk to, and what they want done; None asks
     people."""
 
-    record: Record
+    record: StoredRequest
     verdict: Verdict | None
 
 
@@ -77,7 +77,9 @@ class Chain:
         self._shadowing: list[Any] = [one for one in self._deciders if hasattr(one, "shadows")]
         self._reasoning: list[Any] = [one for one in self._deciders if hasattr(one, "asks_because")]
 
-    async def decide(self, record: Record, route: Route, *, stored: bool = True) -> ChainResult:
+    async def decide(
+        self, record: StoredRequest, route: Route, *, stored: bool = True
+    ) -> ChainResult:
         """Return the first answer, and the record with its risk as high as deciders raised it.
 
         Before the request is `stored`, a decider with `after_storing` is not asked, and neither is
@@ -114,7 +116,7 @@ class Chain:
             people = True
         return ChainResult(record, None)
 
-    async def shadows(self, record: Record) -> list[Shadow]:
+    async def shadows(self, record: StoredRequest) -> list[Shadow]:
         """Return what rules in shadow would have done; one that fails says so."""
         found: list[Shadow] = []
         for decider in self._shadowing:
@@ -128,7 +130,7 @@ class Chain:
                 )
         return found
 
-    async def asks_because(self, record: Record) -> str:
+    async def asks_because(self, record: StoredRequest) -> str:
         """Return why people are asked though something like it was remembered; "" without."""
         for decider in self._reasoning:
             try:
@@ -140,7 +142,7 @@ class Chain:
                 log.exception("a decider gave no reason", extra={"event": "reason_failed"})
         return ""
 
-    async def explain(self, record: Record, route: Route) -> list[Opinion]:
+    async def explain(self, record: StoredRequest, route: Route) -> list[Opinion]:
         """Return what each decider answers, in the order they are asked."""
         found: list[Opinion] = []
         for decider in self._deciders:
@@ -149,8 +151,8 @@ class Chain:
         return found
 
     async def _opinion(
-        self, decider: Decider, record: Record, route: Route
-    ) -> tuple[Record, Opinion]:
+        self, decider: Decider, record: StoredRequest, route: Route
+    ) -> tuple[StoredRequest, Opinion]:
         raised: tuple[RaisedRisk, ...] = ()
         try:
             record, verdict = await _answer(decider, record, route, self._seconds)
@@ -170,7 +172,7 @@ class Chain:
         )
 
 
-async def _in_shadow(decider: Decider, record: Record) -> str:
+async def _in_shadow(decider: Decider, record: StoredRequest) -> str:
     """Say what a decider without an opinion would have done, were it not in shadow."""
     found: list[Shadow] = await decider.shadows(record) if hasattr(decider, "shadows") else []
     said = dict.fromkeys(f"{one.effect}: {one.why or one.rule}" for one in found)
@@ -193,7 +195,9 @@ def _decides(effect: str, people: bool) -> bool:
     return effect in (DENY, MODIFY) or (effect != ASK and not people)
 
 
-async def _answer(decider: Decider, record: Record, route: Route, limit: float) -> ChainResult:
+async def _answer(
+    decider: Decider, record: StoredRequest, route: Route, limit: float
+) -> ChainResult:
     """Return a decider's answer, and the record as it left its risk; raises for one that comes too
     late, or that nobody can act on.
 
@@ -233,7 +237,7 @@ def _raised_by(decider: Decider, verdict: Verdict) -> Iterator[RaisedRisk]:
         yield RaisedRisk(decider=decider.name, by=by, level=risk.level, reasons=reasons)
 
 
-def _hear(record: Record, decider: Decider, raised: Iterable[RaisedRisk]) -> Record:
+def _hear(record: StoredRequest, decider: Decider, raised: Iterable[RaisedRisk]) -> StoredRequest:
     """Return the record with its risk raised by a decider that answered.
 
     Asked anew about a whole call, it takes back what it raised before. Asked only about what was
@@ -262,7 +266,7 @@ class ModeDecider:
     priority = 0
     seconds = None
 
-    async def decide(self, record: Record, route: Route) -> Verdict | None:
+    async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Allow or deny as the route's mode says; no opinion when it asks, or would approve what
         takes a step-up. The chain asks people about high risk all the same."""
         if route.mode is Mode.ASK or record.request.questions:
@@ -278,8 +282,8 @@ class ModeDecider:
 
 
 async def judge(
-    chain: Chain, record: Record, ruling: Ruling, *, stored: bool = True
-) -> tuple[Record, RequestOutcome | None]:
+    chain: Chain, record: StoredRequest, ruling: Ruling, *, stored: bool = True
+) -> tuple[StoredRequest, RequestOutcome | None]:
     """Return the record, changed where a hook wants that, and how it ends; None asks people.
 
     Before it is `stored`, what slow deciders say first is left to `approvals.agent_service`.
@@ -302,7 +306,7 @@ async def judge(
     return record, outcome
 
 
-def _refuse_at_once(record: Record, ruling: Ruling) -> RequestOutcome | None:
+def _refuse_at_once(record: StoredRequest, ruling: Ruling) -> RequestOutcome | None:
     """Return the denial of what people would be asked about, and nobody could approve."""
     asked, able = ruling.step_up(record)
     if not asked or able:
@@ -318,15 +322,15 @@ def _refuse_at_once(record: Record, ruling: Ruling) -> RequestOutcome | None:
 
 
 async def _judge_weighed(
-    chain: Chain, record: Record, ruling: Ruling, *, stored: bool = True
+    chain: Chain, record: StoredRequest, ruling: Ruling, *, stored: bool = True
 ) -> ChainResult:
     judged = await chain.decide(record, ruling.route, stored=stored)
     if judged.record.raised == record.raised:
         return judged
-    return ChainResult(weigh(judged.record, ruling), judged.verdict)
+    return ChainResult(calculate_risk(judged.record, ruling), judged.verdict)
 
 
-def _modify(record: Record, verdict: Verdict, ruling: Ruling) -> Record:
+def _modify(record: StoredRequest, verdict: Verdict, ruling: Ruling) -> StoredRequest:
     """Return the record as a hook changed it: another digest, other risk, and people see it."""
     request, arguments = record.request, verdict.arguments or {}
     if Action.EDIT not in request.allowed:
@@ -336,7 +340,7 @@ def _modify(record: Record, verdict: Verdict, ruling: Ruling) -> Record:
     return assess(record.edited_as(arguments, verdict.by, why), ruling)
 
 
-def _outcome_of(record: Record, verdict: Verdict) -> RequestOutcome | None:
+def _outcome_of(record: StoredRequest, verdict: Verdict) -> RequestOutcome | None:
     """Return how a verdict of the policy ends a waiting request, None when people decide."""
     if verdict.effect in (ASK, MODIFY):
         return None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from gateway.domain.policy_document import PolicyDocument, ToolRow
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.risk import is_named
 from gateway.errors import InvalidRequest
 from gateway.models import Kind
@@ -31,7 +31,7 @@ from gateway.policy.calls.argument_roles import (
     role_of_name,
 )
 from gateway.policy.calls.call_arguments import Leaf
-from gateway.policy.calls.call_effects import touches_of
+from gateway.policy.calls.call_effects import effects_of
 from gateway.wire.roles import LONGEST_ADDRESS, MOST_ROLES, Role, role_mistakes
 from gateway.wire.schema import TOOL_NAME
 
@@ -87,11 +87,11 @@ class ToolWord:
     agents: tuple[str, ...] | None = None
 
 
-def open_values(record: Record) -> tuple[OpenValue, ...]:
+def open_values(record: StoredRequest) -> tuple[OpenValue, ...]:
     """Return what somebody could declare about a record's call, each address once."""
     if record.erased or record.request.kind in (Kind.PLAN, Kind.QUESTION):
         return ()
-    leaves = touches_of(record)[0].leaves
+    leaves = effects_of(record)[0].leaves
     found: dict[str, OpenValue] = {}
     for leaf in filter(_is_open, leaves):
         known = found.get(leaf.address)
@@ -160,7 +160,7 @@ def _join_agents(known: tuple[str, ...], new: tuple[str, ...] | None) -> tuple[s
 
 
 def dangers_of(
-    policy: PolicyDocument, word: ToolWord, record: Record | None = None
+    policy: PolicyDocument, word: ToolWord, record: StoredRequest | None = None
 ) -> tuple[str, ...]:
     """Say what has to be confirmed about a word: what it frees that a name holds, and for whom.
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Protocol
 
 from gateway.domain.policy_document import PolicyDocument, Route
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.time_and_tasks import Clock
 from gateway.models import DecidedBy, DeciderKind, Reason
 from gateway.policy.authorization import holds_at_risk, is_backed, lets_through
 from gateway.policy.chain import ALLOW, ASK, DENY
 from gateway.policy.grants.coverage import covers, why_asked
-from gateway.policy.grants.grant import PASSES, Effect, Grant, MatchResult, Suspension
+from gateway.policy.grants.grant import PASSES, Effect, Grant, MatchResult, Outdated
 from gateway.policy.guardrails import findings
 from gateway.policy.verdict import Decider, Verdict
 
@@ -53,7 +53,7 @@ class GrantStore(Protocol):
     ) -> bool:
         """Note something about a live grant, if it stood as `before`; return whether it did."""
 
-    async def rest(self, grant: Grant, rests: Suspension) -> bool:
+    async def mark_outdated(self, grant: Grant, outdated: Outdated) -> bool:
         """Suspend a live grant; return False when it changed meanwhile. No request finds it any
         more."""
 
@@ -130,7 +130,7 @@ class GrantBook:
         """Whether a grant that was seen here may be used so many times only."""
         return grant_id in self._limited
 
-    async def about(self, record: Record) -> tuple[Grant, ...]:
+    async def about(self, record: StoredRequest) -> tuple[Grant, ...]:
         """Return the grants that may cover a record, the session's first."""
         if await self._empty():
             return ()
@@ -148,11 +148,11 @@ class GrantBook:
         now = self._clock.now_ms()
         return tuple(one for one in found[1] if one.live(now) and one.id not in self._spent)
 
-    def redeclare(self, record: Record) -> Record:
+    def redeclare(self, record: StoredRequest) -> StoredRequest:
         """Return the record as this policy declares its tool, whatever was declared before."""
         return self._policy.declare(record)
 
-    def fit(self, grant: Grant, record: Record, route: Route) -> bool:
+    def fit(self, grant: Grant, record: StoredRequest, route: Route) -> bool:
         """Whether a grant may decide a request of this risk, and a pass, whose requests nobody
         sees, one like this."""
         if not holds_at_risk(self._policy, grant, record, route):
@@ -178,7 +178,7 @@ class _Link:
         self.priority = priority
         self.seconds = None
 
-    async def decide(self, record: Record, route: Route) -> Verdict | None:
+    async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Answer with the first grant that covers the request."""
         record = self._book.redeclare(record)
         mine = [one for one in await self._book.about(record) if one.effect is self._effect]
@@ -197,7 +197,7 @@ class _Link:
 class _Allows(_Link):
     """The remembered approvals, which can tell what kept them from covering a request."""
 
-    async def asks_because(self, record: Record) -> str:
+    async def asks_because(self, record: StoredRequest) -> str:
         """Return what kept the nearest remembered approval of the tool from covering it."""
         record = self._book.redeclare(record)
         near = [one for one in await self._book.about(record) if one.effect is Effect.ALLOW]

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 from gateway.domain.policy_document import Guardrails, Ruling
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import start_of
 from gateway.domain.risk import GUARDRAILS, RaisedRisk, lift
 from gateway.models import RiskLevel
 from gateway.policy.calls.argument_roles import destroys, is_on
-from gateway.policy.calls.call_effects import CallEffects, Leaf, PathEffect, texts_of, touches_of
+from gateway.policy.calls.call_effects import CallEffects, Leaf, PathEffect, effects_of, texts_of
 from gateway.policy.calls.command_effects import find_changed_paths
 from gateway.policy.calls.danger_patterns import find_destructive, find_in_script, words_that_act
 from gateway.policy.calls.paths import (
@@ -53,7 +53,7 @@ _SET = re.compile(r"(?:^|[\s;])([A-Za-z_]\w*)=")
 _WORDS = re.compile(r"[^\s\"'`;|&<>()=,\[\]{}]+")
 
 
-def assess(record: Record, ruling: Ruling) -> Record:
+def assess(record: StoredRequest, ruling: Ruling) -> StoredRequest:
     """Return a record with the risk and the findings of what it would run now, under a policy.
 
     Whatever makes a record, or changes what it would run, has it assessed anew. What deciders
@@ -62,7 +62,7 @@ def assess(record: Record, ruling: Ruling) -> Record:
     """
     policy = ruling.policy
     watched = policy.guardrails is not Guardrails.OFF
-    found = find_signs(record) if watched else ()
+    found = find_dangers(record) if watched else ()
     in_force = policy.guardrails in (Guardrails.ASK, Guardrails.DENY)
     others = tuple(one for one in record.raised if one.decider != GUARDRAILS)
     assessed = record.copy_with(
@@ -70,10 +70,10 @@ def assess(record: Record, ruling: Ruling) -> Record:
         finding_places=tuple(one.place for one in found),
         raised=(_ALARM, *others) if found and in_force else others,
     )
-    return weigh(assessed, ruling)
+    return calculate_risk(assessed, ruling)
 
 
-def weigh(record: Record, ruling: Ruling) -> Record:
+def calculate_risk(record: StoredRequest, ruling: Ruling) -> StoredRequest:
     """Return a record with the risk of what it would run now, by a policy and by who raised it, and
     with the quorum of that risk; one that was higher stays."""
     edited = record.edited
@@ -85,7 +85,7 @@ def weigh(record: Record, ruling: Ruling) -> Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
+class GuardrailFinding:
     """One sign in a few words, and the place of the value that shows it."""
 
     words: str
@@ -93,15 +93,15 @@ class Sign:
     destroys: bool = True  # or reaches for secrets; else it is only worth a look
 
 
-def findings(record: Record) -> tuple[str, ...]:
+def findings(record: StoredRequest) -> tuple[str, ...]:
     """Return what a request shows signs of, each in a few words."""
-    return tuple(one.words for one in find_signs(record))
+    return tuple(one.words for one in find_dangers(record))
 
 
-def find_signs(record: Record) -> tuple[Sign, ...]:
+def find_dangers(record: StoredRequest) -> tuple[GuardrailFinding, ...]:
     """Return each sign that a request shows, with the place of the first value that shows it."""
-    found: dict[str, Sign] = {}
-    for call in chain.from_iterable(one.everything() for one in touches_of(record)):
+    found: dict[str, GuardrailFinding] = {}
+    for call in chain.from_iterable(one.everything() for one in effects_of(record)):
         looks = (_in_texts, _in_joined, _in_paths, _in_commands, _in_arguments, _in_surroundings)
         for shown in chain.from_iterable(look(call) for look in looks):
             sign = _hide_secrets(record, shown)
@@ -113,24 +113,24 @@ def find_signs(record: Record) -> tuple[Sign, ...]:
     return tuple(found.values())
 
 
-def _in_texts(call: CallEffects) -> Iterator[Sign]:
+def _in_texts(call: CallEffects) -> Iterator[GuardrailFinding]:
     """Look through all that runs, is typed, handed on or unknown; never data or remarks."""
     commands = {one.text for one in call.programs if one.proven and not call.foreign_shell}
     for place, text in call.texts_to_look_through():
         if len(text) > _MOST_TEXT:
-            yield Sign("is too long to be looked through", place)
+            yield GuardrailFinding("is too long to be looked through", place)
         shown = text[:_MOST_TEXT]
         script = read_script(shown)
         sure = script.whole and text in commands
         for says in chain(find_in_script(shown), () if sure else find_destructive(shown)):
-            yield Sign(says, place)
+            yield GuardrailFinding(says, place)
         acting = (words_that_act(script, at, names=False) for at in range(len(script.steps)))
         parts = chain(() if sure else (shown,), chain.from_iterable(acting))
         for word in dict.fromkeys(chain.from_iterable(map(_WORDS.findall, parts))):
             yield from _secret(word, place)
 
 
-def _in_joined(call: CallEffects) -> Iterator[Sign]:
+def _in_joined(call: CallEffects) -> Iterator[GuardrailFinding]:
     """Look through the commands whose words stand in several values."""
     seen = {text for _, text in call.texts_to_look_through()}
     ways = (way for one in call.readings for way in one.ways)
@@ -138,10 +138,12 @@ def _in_joined(call: CallEffects) -> Iterator[Sign]:
         if one.text not in seen:
             words = one.words or ()
             text = shlex.join(word.text for word in words) if words else one.text
-            yield from (Sign(says, one.place) for says in find_in_script(text[:_MOST_TEXT]))
+            yield from (
+                GuardrailFinding(says, one.place) for says in find_in_script(text[:_MOST_TEXT])
+            )
 
 
-def _in_paths(call: CallEffects) -> Iterator[Sign]:
+def _in_paths(call: CallEffects) -> Iterator[GuardrailFinding]:
     folder = call.call.context.cwd
     home = components(folder) if folder is not None else None
     ways = (way for one in call.readings for way in one.ways)
@@ -154,24 +156,28 @@ def _in_paths(call: CallEffects) -> Iterator[Sign]:
         if path.effect in _SEEING or secret:
             continue
         if changes and path.delicate is not None:
-            yield Sign(f"changes {_quote_path(path.text)}: {path.delicate}", path.place, False)
+            yield GuardrailFinding(
+                f"changes {_quote_path(path.text)}: {path.delicate}", path.place, False
+            )
         elif lies_with_system(path.text, home, call.base):
             verb = "changes" if changes else "touches"
-            yield Sign(f"{verb} {_quote_path(path.text)}: {_SYSTEMS}", path.place, False)
+            yield GuardrailFinding(
+                f"{verb} {_quote_path(path.text)}: {_SYSTEMS}", path.place, False
+            )
         elif not changes:
             continue
         elif home and path.parts is not None and path.parts[: len(home)] != home:
-            yield Sign(_OUTSIDE, path.place, False)
+            yield GuardrailFinding(_OUTSIDE, path.place, False)
 
 
-def _in_commands(call: CallEffects) -> Iterator[Sign]:
+def _in_commands(call: CallEffects) -> Iterator[GuardrailFinding]:
     """Look at every word of every command, also of those that are several or not understood."""
     folder = call.call.context.cwd
     home = components(folder) if folder is not None else None
     for program in call.all_programs():
         for text in find_changed_paths(program.text):
             for why in _say_why_outside(text, home, program.base):
-                yield Sign(why, program.place, False)
+                yield GuardrailFinding(why, program.place, False)
 
 
 def _say_why_outside(text: str, home: tuple[str, ...] | None, base: str | None) -> Iterator[str]:
@@ -188,27 +194,31 @@ def _say_why_outside(text: str, home: tuple[str, ...] | None, base: str | None) 
         yield _OUTSIDE
 
 
-def _in_arguments(call: CallEffects) -> Iterator[Sign]:
+def _in_arguments(call: CallEffects) -> Iterator[GuardrailFinding]:
     for leaf in call.leaves:
         if destroys(leaf.name) and is_on(leaf.value):
-            yield Sign(f"turns {_quote_path(leaf.name)} on", leaf.place, False)
+            yield GuardrailFinding(f"turns {_quote_path(leaf.name)} on", leaf.place, False)
 
 
-def _in_surroundings(call: CallEffects) -> Iterator[Sign]:
+def _in_surroundings(call: CallEffects) -> Iterator[GuardrailFinding]:
     changes = any(path.effect in _CHANGING for path in call.all_paths())
     if call.base and is_everything(call.base) and (changes or any(call.all_programs())):
         place = "" if call.base_source == "context" else call.base_source
-        yield Sign(f"works in {_quote_path(call.base)}, which holds everything", place, False)
+        yield GuardrailFinding(
+            f"works in {_quote_path(call.base)}, which holds everything", place, False
+        )
     for leaf in call.rights:
-        yield Sign("asks for more rights", leaf.place, False)
+        yield GuardrailFinding("asks for more rights", leaf.place, False)
     named = [(name, "") for name in call.call.context.env]
     named += [(name, leaf.place) for leaf in call.environment for name in _list_variables(leaf)]
     for name, place in named:
         if steers(name):
-            yield Sign(f"sets {_quote_path(name)}, by which other code may run", place, False)
+            yield GuardrailFinding(
+                f"sets {_quote_path(name)}, by which other code may run", place, False
+            )
     for leaf in call.users:
         if str(leaf.value).strip().lower() in _ROOT:
-            yield Sign("runs as root", leaf.place, False)
+            yield GuardrailFinding("runs as root", leaf.place, False)
 
 
 def _list_variables(leaf: Leaf) -> Iterator[str]:
@@ -219,15 +229,15 @@ def _list_variables(leaf: Leaf) -> Iterator[str]:
         yield from _SET.findall(text)
 
 
-def _secret(path: str, place: str) -> Iterator[Sign]:
+def _secret(path: str, place: str) -> Iterator[GuardrailFinding]:
     why = delicate_word(path, written=False)
     if why is None and stands_for_secret(path):
         why = "it may hold secrets"
     if why is not None:
-        yield Sign(f"{_NAMES}{_quote_path(path)}: {why}", place)
+        yield GuardrailFinding(f"{_NAMES}{_quote_path(path)}: {why}", place)
 
 
-def _hide_secrets(record: Record, sign: Sign) -> Sign | None:
+def _hide_secrets(record: StoredRequest, sign: GuardrailFinding) -> GuardrailFinding | None:
     """Return a sign without the secrets of the request in what it quotes; None where it says of a
     secret alone that it may hold secrets: that is no path."""
     if '"' not in sign.words:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from gateway.domain.parsing import parse_message
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import start_of
 from gateway.domain.risk import RaisedRisk
 from gateway.domain.time_and_tasks import cancel_and_wait
@@ -626,7 +626,7 @@ class HookLink:
         self._host = host
         self.seconds = host.slowest
 
-    async def decide(self, record: Record, route: Route) -> Verdict | None:
+    async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Return what the hooks want, and to what they raise the risk; None for a question."""
         request = record.request
         if request.questions:

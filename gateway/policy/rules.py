@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 
 from gateway.domain.policy_document import Guardrails, PolicyDocument, PolicyRule, Route, RuleEffect
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.risk import is_named, searchable_text
 from gateway.domain.safe_text import fold
 from gateway.models import DecidedBy, DeciderKind, Kind, Reason
@@ -20,10 +20,10 @@ from gateway.policy.calls.argument_roles import (
 from gateway.policy.calls.call_arguments import Call, Declaration
 from gateway.policy.calls.call_effects import (
     CallEffects,
-    DoubtKind,
+    UncertaintyKind,
+    effects_of,
     fits_text,
     touch,
-    touches_of,
     values_named,
 )
 from gateway.policy.calls.paths import delicate, is_root, within
@@ -45,12 +45,12 @@ from gateway.policy.grants.variations import (
     legible,
     may_write,
 )
-from gateway.policy.guardrails import find_signs
+from gateway.policy.guardrails import find_dangers
 from gateway.policy.verdict import Verdict
 from gateway.wire.roles import Role
 
 _RUNNING = (Role.ACTION, Role.INPUT, Role.NESTED, *COMMANDS)
-_UNCLEAR = frozenset(DoubtKind) - {DoubtKind.CONTAINER, DoubtKind.URL}
+_UNCLEAR = frozenset(UncertaintyKind) - {UncertaintyKind.CONTAINER, UncertaintyKind.URL}
 GUARDRAILS_PRIORITY = 1000
 PRIORITIES = {RuleEffect.DENY: 950, RuleEffect.ASK: 700, RuleEffect.ALLOW: 300}
 
@@ -72,7 +72,7 @@ class Rules:
         self.name = f"{effect} rules"
         self.priority = PRIORITIES[effect]
 
-    async def decide(self, record: Record, route: Route) -> Verdict | None:
+    async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Answer with the first rule that fits and is in force."""
         found = [one for one in await self._find_fitting(record) if not one[0].shadow]
         certain = (_verdict(rule) for rule, cover in found if cover is MatchResult.YES)
@@ -83,12 +83,12 @@ class Rules:
         )
         return next(certain, None) or next(unsure, None)
 
-    async def shadows(self, record: Record) -> list[Shadow]:
+    async def shadows(self, record: StoredRequest) -> list[Shadow]:
         """Return what the rules in shadow would have done."""
         found = await self._find_fitting(record)
         return [Shadow(rule=one.name, effect=one.effect.value) for one, _ in found if one.shadow]
 
-    async def _find_fitting(self, record: Record) -> list[tuple[PolicyRule, MatchResult]]:
+    async def _find_fitting(self, record: StoredRequest) -> list[tuple[PolicyRule, MatchResult]]:
         rules = [one for one in (await self._policy()).rules if one.effect is self._effect]
         found = [(rule, fits(rule, record)) for rule in rules]
         return [one for one in found if one[1] is not MatchResult.NO]
@@ -104,12 +104,12 @@ class GuardrailLink:
     def __init__(self, policy: ReadPolicy) -> None:
         self._policy = policy
 
-    async def decide(self, record: Record, route: Route) -> Verdict | None:
+    async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Ask or deny where something was found, and the policy says so."""
         mode = (await self._policy()).guardrails
         if mode not in (Guardrails.ASK, Guardrails.DENY):
             return None
-        found = find_signs(record)
+        found = find_dangers(record)
         if not found:
             return None
         by = DecidedBy(kind=DeciderKind.RULE, name=self.name)
@@ -122,14 +122,14 @@ class GuardrailLink:
             message="; ".join(one.words for one in found),
         )
 
-    async def shadows(self, record: Record) -> list[Shadow]:
+    async def shadows(self, record: StoredRequest) -> list[Shadow]:
         """Return what would have been stopped."""
         if (await self._policy()).guardrails is not Guardrails.SHADOW:
             return []
-        return [Shadow(rule=self.name, effect=DENY, why=why) for why in record.signs]
+        return [Shadow(rule=self.name, effect=DENY, why=why) for why in record.located_findings]
 
 
-def fits(rule: PolicyRule, record: Record) -> MatchResult:
+def fits(rule: PolicyRule, record: StoredRequest) -> MatchResult:
     """Return whether a rule fits a request: an allow must be certain, others miss nothing."""
     request = record.request
     if not (is_named(rule.agents, request.agent) and _is_for_tool(rule, record)):
@@ -146,13 +146,13 @@ def fits(rule: PolicyRule, record: Record) -> MatchResult:
     return MatchResult.UNSURE if MatchResult.UNSURE in found else MatchResult.YES
 
 
-def _is_for_tool(rule: PolicyRule, record: Record) -> bool:
+def _is_for_tool(rule: PolicyRule, record: StoredRequest) -> bool:
     """Whether a rule names the tool; a deny or ask also by other names, and within a call."""
     if is_named(rule.tools, record.request.tool):
         return True
     if rule.effect is RuleEffect.ALLOW:
         return False
-    calls = (one for part in touches_of(record) for one in part.everything())
+    calls = (one for part in effects_of(record) for one in part.everything())
     return any(is_named(rule.tools, name) for one in calls for name in one.names)
 
 
@@ -180,30 +180,30 @@ def _verdict(rule: PolicyRule) -> Verdict:
     return Verdict(effect=effect, by=by, reason=Reason.RULE, message=rule.message)
 
 
-def _may_allow(rule: PolicyRule, record: Record) -> bool:
+def _may_allow(rule: PolicyRule, record: StoredRequest) -> bool:
     request = record.request
     if record.for_people or request.questions or rule.contains or not legible(record.arguments):
         return False
     if request.context.env or request.payload is not None:
         return False
-    touches = _read(rule, record)
+    effects = _read(rule, record)
     if not all(
-        [*values_named(touches, address)] != []
-        and all(fits_text(wanted, one) for one in values_named(touches, address))
+        [*values_named(effects, address)] != []
+        and all(fits_text(wanted, one) for one in values_named(effects, address))
         for address, wanted in rule.arguments.items()
     ):
         return False
     if rule.commands:
-        return _runs_plainly(rule, touches) and _runs_one_of(rule, record, touches)
+        return _runs_plainly(rule, effects) and _runs_one_of(rule, record, effects)
     if rule.folders:
-        return request.kind is not Kind.COMMAND and _stays_in(rule, record, touches)
-    return bool(rule.tools) and request.kind is Kind.TOOL and _is_ordinary(rule, touches)
+        return request.kind is not Kind.COMMAND and _stays_in(rule, record, effects)
+    return bool(rule.tools) and request.kind is Kind.TOOL and _is_ordinary(rule, effects)
 
 
-def _read(rule: PolicyRule, record: Record) -> CallEffects:
+def _read(rule: PolicyRule, record: StoredRequest) -> CallEffects:
     """Return what a call touches. A rule that names tools beside commands says that they run them,
     as a declaration would."""
-    (found,) = touches_of(record)
+    (found,) = effects_of(record)
     if not (rule.tools and rule.commands):
         return found
     call: Call = found.call
@@ -220,43 +220,43 @@ def _role_of_command(name: str) -> Role | None:
     return {"commands": Role.COMMANDS, "argv": Role.ARGV}.get(plain)
 
 
-def _runs_plainly(rule: PolicyRule, touches: CallEffects) -> bool:
+def _runs_plainly(rule: PolicyRule, effects: CallEffects) -> bool:
     """Whether a call runs where its context says, or in the rule's folders, as nobody else and
     with no other rights, under every reading."""
-    if touches.rights or touches.users or touches.environment or touches.foreign_shell:
+    if effects.rights or effects.users or effects.environment or effects.foreign_shell:
         return False
-    if any(one is not touches for one in touches.everything()) or touches.with_role(
+    if any(one is not effects for one in effects.everything()) or effects.with_role(
         Role.INPUT, Role.HOST
     ):
         return False
-    if touches.base_source == "context":
+    if effects.base_source == "context":
         return True
-    return touches.base is not None and any(within(touches.base, one) for one in rule.folders)
+    return effects.base is not None and any(within(effects.base, one) for one in rule.folders)
 
 
-def _adds_nothing(touches: CallEffects, rule: PolicyRule) -> bool:
+def _adds_nothing(effects: CallEffects, rule: PolicyRule) -> bool:
     """Whether a call changes no environment, asks for no rights and hands on no other call, but for
     what the rule names with its value."""
-    inner = any(one is not touches for one in touches.everything())
-    more = (*touches.rights, *touches.users, *touches.environment)
+    inner = any(one is not effects for one in effects.everything())
+    more = (*effects.rights, *effects.users, *effects.environment)
     named = set(map(plain_name, rule.arguments))
     return not inner and all(plain_name(one.address) in named for one in more)
 
 
-def _stays_in(rule: PolicyRule, record: Record, touches: CallEffects) -> bool:
+def _stays_in(rule: PolicyRule, record: StoredRequest, effects: CallEffects) -> bool:
     """Whether a call names paths, each in one of the folders under every reading and not delicate,
     and nothing runs."""
-    if not _adds_nothing(touches, rule) or any(touches.all_programs()):
+    if not _adds_nothing(effects, rule) or any(effects.all_programs()):
         return False
-    if touches.urls or touches.with_role(*_RUNNING, Role.HOST, Role.URL):
+    if effects.urls or effects.with_role(*_RUNNING, Role.HOST, Role.URL):
         return False
-    paths = list(touches.all_paths())
-    written = any(may_write(touches, path) for path in paths)
+    paths = list(effects.all_paths())
+    written = any(may_write(effects, path) for path in paths)
     # What the agent's side resolved must lie there too, and nothing there may be delicate.
     bound = record.request.context.files
     return (
         any(not path.looks for path in paths)
-        and all(_lies_in(rule, path.absolute) and not is_delicate(touches, path) for path in paths)
+        and all(_lies_in(rule, path.absolute) and not is_delicate(effects, path) for path in paths)
         and all(_lies_in(rule, one) and not delicate(one, written=written) for one in bound)
     )
 
@@ -265,32 +265,32 @@ def _lies_in(rule: PolicyRule, path: str | None) -> bool:
     return path is not None and any(within(path, one) for one in rule.folders)
 
 
-def _is_ordinary(rule: PolicyRule, touches: CallEffects) -> bool:
+def _is_ordinary(rule: PolicyRule, effects: CallEffects) -> bool:
     """Whether a call may be allowed whatever its arguments are: nothing runs, nothing is delicate,
     and each path is one to all readers."""
-    if may_run_anything(touches.call.tool) or not _adds_nothing(touches, rule):
+    if may_run_anything(effects.call.tool) or not _adds_nothing(effects, rule):
         return False
-    if touches.with_role(*_RUNNING) or any(one.kind in _UNCLEAR for one in touches.doubts):
+    if effects.with_role(*_RUNNING) or any(one.kind in _UNCLEAR for one in effects.uncertainties):
         return False
-    return not any(is_delicate(touches, path) for path in touches.all_paths())
+    return not any(is_delicate(effects, path) for path in effects.all_paths())
 
 
-def _runs_one_of(rule: PolicyRule, record: Record, touches: CallEffects) -> bool:
+def _runs_one_of(rule: PolicyRule, record: StoredRequest, effects: CallEffects) -> bool:
     cwd = record.request.context.cwd
-    leaf = command_leaf(touches)
-    if leaf is None or touches.readings:
+    leaf = command_leaf(effects)
+    if leaf is None or effects.readings:
         return False
     # Beside the command stand words about it, and where it runs, which was looked at.
-    beside = {one.role for one in touches.leaves if one is not leaf}
+    beside = {one.role for one in effects.leaves if one is not leaf}
     if not beside <= {Role.REMARK, Role.WORKING_FOLDER}:
         return False
     # An agent says where it works: that must not be everywhere.
     folders = rule.folders or (() if is_root(cwd) else (cwd,))
     patterns = (derive_allow_pattern(text, folder) for text in rule.commands for folder in folders)
-    return any(one is not None and runs_only(one, touches.programs, record) for one in patterns)
+    return any(one is not None and runs_only(one, effects.programs, record) for one in patterns)
 
 
-def _hits(rule: PolicyRule, record: Record) -> Iterator[MatchResult]:
+def _hits(rule: PolicyRule, record: StoredRequest) -> Iterator[MatchResult]:
     if rule.contains:
         text = searchable_text(record.parts)
         yield (
@@ -306,15 +306,15 @@ def _hits(rule: PolicyRule, record: Record) -> Iterator[MatchResult]:
         yield most([_has_argument(part, address, wanted) for part in parts])
 
 
-def _has_argument(touches: CallEffects, address: str, wanted: str) -> MatchResult:
+def _has_argument(effects: CallEffects, address: str, wanted: str) -> MatchResult:
     """Whether a call, or one within it, has a value that a condition on its arguments means."""
-    return over_readings(touches, lambda one: _has_value(one, address, wanted))
+    return over_readings(effects, lambda one: _has_value(one, address, wanted))
 
 
-def _has_value(touches: CallEffects, address: str, wanted: str) -> MatchResult:
-    values = list(values_named(touches, address))
+def _has_value(effects: CallEffects, address: str, wanted: str) -> MatchResult:
+    values = list(values_named(effects, address))
     if any(fits_text(wanted, one) for one in values):
         return MatchResult.YES
-    hidden = any(one.kind is DoubtKind.LIMIT for one in touches.doubts)
+    hidden = any(one.kind is UncertaintyKind.LIMIT for one in effects.uncertainties)
     plain = all(isinstance(one, str | int | float) or one is None for one in values)
     return MatchResult.NO if plain and not hidden else MatchResult.UNSURE

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.risk import RaisedRisk
 from gateway.models import DecidedBy, Reason, Risk
 from gateway.wire.codec import JsonObject
@@ -52,5 +52,5 @@ class Decider(Protocol):
     def priority(self) -> int:
         """Higher is asked earlier."""
 
-    async def decide(self, record: Record, route: Route) -> Verdict | None:
+    async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Allow, deny, or have no opinion. Raising never allows: the chain asks people."""

@@ -1,8 +1,8 @@
 """Ports: what the core offers adapters, and what it asks of them and of its surroundings.
 
-An adapter, ours or somebody else's, extends `Adapter` and works at a `Desk`. It imports from here,
-from `gateway.cards`, `gateway.chat`, `gateway.models` and `gateway.errors`, and from nowhere else
-in the gateway.
+An adapter, ours or somebody else's, extends `Adapter` and calls the gateway by an `AdapterApi`. It
+imports from here, from `gateway.cards`, `gateway.chat`, `gateway.models` and `gateway.errors`, and
+from nowhere else in the gateway.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from gateway.domain.records import (
     Paused,
     Person,
     Query,
-    Record,
     Remember,
     Session,
+    StoredRequest,
 )
 from gateway.domain.redaction import bug, mask, render_safe, start_of
 from gateway.domain.risk import MOST_GUESSES
@@ -35,7 +35,7 @@ from gateway.policy.declared_tools import ToolWord
 from gateway.policy.grants.grant import Effect, Grant
 from gateway.policy.verdict import Decider, Verdict
 from gateway.ports.adapter_api import (
-    Desk,
+    AdapterApi,
     Feed,
     Found,
     FoundEvents,
@@ -103,6 +103,7 @@ __all__ = [
     "MOST_PASSKEYS",
     "REQUEST_ID",
     "Adapter",
+    "AdapterApi",
     "AdapterStorage",
     "Approvers",
     "AuditEvent",
@@ -117,7 +118,6 @@ __all__ = [
     "Decider",
     "DeliveryFailed",
     "DeliveryUncertain",
-    "Desk",
     "Device",
     "DeviceCalls",
     "Effect",
@@ -157,7 +157,6 @@ __all__ = [
     "QuietHours",
     "Rate",
     "RateLimiter",
-    "Record",
     "Remember",
     "RequestCalls",
     "RetryLater",
@@ -165,6 +164,7 @@ __all__ = [
     "Segment",
     "Session",
     "Shown",
+    "StoredRequest",
     "Subscription",
     "SystemClock",
     "ToolWord",

@@ -28,8 +28,8 @@ from gateway.domain.records import (
     Paused,
     Person,
     Query,
-    Record,
     Session,
+    StoredRequest,
 )
 from gateway.domain.redaction import mask
 from gateway.domain.statistics import PeriodReport
@@ -93,7 +93,7 @@ class Search:
 class Found:
     """The requests that a search found among the newest `looked`; `next` is where one looks on."""
 
-    items: tuple[Record, ...]
+    items: tuple[StoredRequest, ...]
     looked: int
     next: str | None = None
 
@@ -207,7 +207,7 @@ adapter raises where the platform does not say."""
 class RequestCalls(Protocol):
     """Requests, and the answers of people. What policy hooks are still asked about is not found."""
 
-    async def get(self, request_id: str, *, revision: int | None = None) -> Record:
+    async def get(self, request_id: str, *, revision: int | None = None) -> StoredRequest:
         """Return a request; raises NotFound.
 
         With the `revision` that a card shows, it may have changed since: `decide` has the last
@@ -233,13 +233,13 @@ class RequestCalls(Protocol):
     async def search_events(self, identity: Identity, search: Search) -> FoundEvents:
         """Return which of the newest events fit. Raises Unauthorized for all but admins."""
 
-    async def draw(self, record: Record, platform: str, *, lines: int, chars: int) -> Card:
+    async def draw(self, record: StoredRequest, platform: str, *, lines: int, chars: int) -> Card:
         """Return the card of a request as it is posted on a platform, of so many lines and
         characters of what would run. `Card.deciders` are accounts there."""
 
     async def decide(
         self, click: Click, *, groups: Groups | None = None, prove: Prove | None = None
-    ) -> Record:
+    ) -> StoredRequest:
         """Apply a click; return the request as it then stands.
 
         Rights are asked here and nowhere else. `groups` is called for who may not decide without
@@ -251,7 +251,7 @@ class RequestCalls(Protocol):
         allowed, bad arguments).
         """
 
-    async def decide_all(self, clicks: Sequence[Click]) -> list[Record]:
+    async def decide_all(self, clicks: Sequence[Click]) -> list[StoredRequest]:
         """Apply the clicks of one person, all of them or none: one answer to requests of one agent.
 
         Raises BatchRefused, which says for each request why not, and InvalidRequest.
@@ -264,13 +264,13 @@ class RequestCalls(Protocol):
         *,
         on: bool = True,
         groups: Groups | None = None,
-    ) -> Record:
+    ) -> StoredRequest:
         """Say that this person is looking at a request, or is not any more.
 
         Raises as `decide` does.
         """
 
-    async def reveal(self, request_id: str, identity: Identity) -> Record:
+    async def reveal(self, request_id: str, identity: Identity) -> StoredRequest:
         """Return a request whose masked secrets this person is about to see; that is audited.
 
         Raises NotFound, and Unauthorized unless they may decide it, or are an admin.
@@ -283,13 +283,13 @@ class RequestCalls(Protocol):
     async def person(self, identity: Identity) -> Person | None:
         """Return the person whom an identity belongs to."""
 
-    async def may_pass(self, identity: Identity, record: Record) -> bool:
+    async def may_pass(self, identity: Identity, record: StoredRequest) -> bool:
         """Whether this identity may give the request's session a pass.
 
         It is for what people see: `decide` asks again.
         """
 
-    async def may_decide(self, identity: Identity, record: Record) -> str | None:
+    async def may_decide(self, identity: Identity, record: StoredRequest) -> str | None:
         """Return None when this identity may decide the request, else the reason as a sentence.
 
         It is for what people see: `decide` asks again.
@@ -396,7 +396,7 @@ class OperatorCalls(Protocol):
         word: ToolWord,
         *,
         confirmed: bool = False,
-        about: Record | None = None,
+        about: StoredRequest | None = None,
     ) -> None:
         """Write into the policy what an argument is, or that a tool is harmless. Saying the same
         again changes nothing.
@@ -414,7 +414,7 @@ class OperatorCalls(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class AdapterApi:
     """What an adapter works at. `notes` are what it keeps for itself, shared by its replicas;
     `feed` tells what happens, from all replicas of the gateway. `sizes` knows which cards show all
     that would run. `links` sign people in to the inbox; `inbox` is its address as people open it,

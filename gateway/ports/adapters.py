@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.domain.records import MessageRef
-from gateway.ports.adapter_api import Desk
+from gateway.ports.adapter_api import AdapterApi
 from gateway.ports.outgoing import AdapterStorage, DeliveryFailed, Notice, Shown
 
 # What a check finds.
@@ -60,7 +60,7 @@ class Adapter:
     name: str = ""
     """The adapter's name, as in settings, targets and message references."""
     posts: bool = True
-    """Whether it posts cards. One that does not reads `desk.requests`, as a web page does."""
+    """Whether it posts cards. One that does not reads `api.requests`, as a web page does."""
     repeatable: bool = False
     """Whether delivering again with the same nonce makes no second message."""
     card_lines: int = 60
@@ -78,7 +78,7 @@ class Adapter:
         ready."""
         return ()
 
-    def run(self, desk: Desk) -> AbstractAsyncContextManager[WebPages | None]:
+    def run(self, api: AdapterApi) -> AbstractAsyncContextManager[WebPages | None]:
         """Serve until left. Entering means connected and healthy, and yields the pages to serve;
         leaving lets running work finish."""
         raise NotImplementedError

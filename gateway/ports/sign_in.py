@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from gateway.domain.records import Click, Identity, Record
+from gateway.domain.records import Click, Identity, StoredRequest
 from gateway.models import Action, digest_of
 from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.codec import JsonObject, plain
@@ -41,7 +41,7 @@ Prove = Callable[[str], Awaitable[Proof]]
 """Checks that the person who clicks agreed to this subject with a passkey; raises Unauthorized."""
 
 
-def subject_of(record: Record, click: Click) -> str:
+def subject_of(record: StoredRequest, click: Click) -> str:
     """Return what a passkey agrees to: this answer to this request, as it was seen, exactly what
     would run then, and all that is said and remembered with it. Whatever else is made of it needs
     another assertion."""

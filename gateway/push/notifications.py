@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 from gateway.approvals.services import Core
 from gateway.cards.blocks import draw, weight_of
-from gateway.cards.card import Card, card_of, discreet_summary
+from gateway.cards.card import Card, card_of, discreet_notification
 from gateway.cards.masks import MaskProofs
 from gateway.cards.summary import NOTICE_CHARS, discreet_notice, notice_of
 from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.delivery.posting_and_editing import PostedMessages
-from gateway.domain.records import OVERFLOW_MARK, Identity, Record
+from gateway.domain.records import OVERFLOW_MARK, Identity, StoredRequest
 from gateway.domain.redaction import mask, render_safe
 from gateway.domain.store import Store
 from gateway.domain.time_and_tasks import Clock
@@ -59,11 +59,11 @@ class Notification:
 
 
 def notification_of(
-    record: Record, reader: str, *, discreet: bool = False, proofs: MaskProofs | None = None
+    record: StoredRequest, reader: str, *, discreet: bool = False, proofs: MaskProofs | None = None
 ) -> Notification:
     """Return what a device of this reader shows of a request that waits."""
     if discreet:
-        return Notification(title=_ASKS, text=discreet_summary(record))
+        return Notification(title=_ASKS, text=discreet_notification(record))
     request = record.request
     said = notice_of(record)
     whole = f"{said}\n{_whole_call(record) or ''}"
@@ -76,7 +76,7 @@ def notification_of(
     return Notification(title=title, text=whole if may else said, approvable=may)
 
 
-def end_of_notification(record: Record, *, discreet: bool = False) -> Notification:
+def end_of_notification(record: StoredRequest, *, discreet: bool = False) -> Notification:
     """Return what replaces a notification: how the request ended, or that others answer it."""
     over = _say_end(record) if record.final else _NOT_YOURS
     agent, risk = record.request.agent, record.risk.level
@@ -84,20 +84,20 @@ def end_of_notification(record: Record, *, discreet: bool = False) -> Notificati
     return Notification(title=_OVER, text=said)
 
 
-def _say_end(record: Record) -> str:
+def _say_end(record: StoredRequest) -> str:
     """Return how a request ended, with the person who decided."""
     word = card_of(record, lines=0, chars=0).word
     by = record.decision.decided_by if record.decision else None
     return f"{word} by {by.name}" if by and by.kind is DeciderKind.PERSON and by.name else word
 
 
-def _offers_approval(card: Card, record: Record) -> bool:
+def _offers_approval(card: Card, record: StoredRequest) -> bool:
     """Whether the card offers its reader an approval that one tap gives, and that is enough."""
     offered = any(one.action is Action.APPROVE and one.confirm is None for one in card.controls)
     return offered and not card.hides and record.quorum <= 1
 
 
-def _whole_call(record: Record) -> str | None:
+def _whole_call(record: StoredRequest) -> str | None:
     """Return all that would run, on one line, None where one line cannot say it: when there is more
     than a tool, its arguments, a folder and a host, or a character or a secret would not show."""
     context = record.request.context
@@ -196,7 +196,7 @@ class Notifications:
 
     # ---------------------------------------------------------------- who
 
-    async def _list_told(self, record: Record) -> list[PushDevice]:
+    async def _list_told(self, record: StoredRequest) -> list[PushDevice]:
         """Return the devices of those who may answer now, and have not."""
         if record.final or record.behind:
             return []
@@ -215,7 +215,7 @@ class Notifications:
                     found.append(device)
         return found
 
-    async def _may_answer(self, record: Record, device: PushDevice) -> bool:
+    async def _may_answer(self, record: StoredRequest, device: PushDevice) -> bool:
         """Whether the device's person is signed in on it, and may decide. Who is not signed in any
         more is forgotten with it."""
         identity = await self._holder(device.session)
@@ -226,7 +226,9 @@ class Notifications:
 
     # ---------------------------------------------------------------- what
 
-    async def _ring(self, record: Record, device: PushDevice, known: Copy | None) -> float | None:
+    async def _ring(
+        self, record: StoredRequest, device: PushDevice, known: Copy | None
+    ) -> float | None:
         """Tell a device of a request, unless it was told, or must not be rung now."""
         if known is not None:
             if _shows(record, known):
@@ -263,7 +265,7 @@ class Notifications:
         }
         return await self._send(record, device, push, due, known, shown)
 
-    async def _end(self, record: Record, known: Copy) -> float | None:
+    async def _end(self, record: StoredRequest, known: Copy) -> float | None:
         """Tell the end to a device that may show the request."""
         device = await self._devices.get(known.target.partition(":")[2])
         hidden = known.revision == 0 and known.state is not CopyState.INTENDED
@@ -289,7 +291,7 @@ class Notifications:
 
     async def _send(
         self,
-        record: Record,
+        record: StoredRequest,
         device: PushDevice,
         push: Push,
         due: Copy,
@@ -323,7 +325,7 @@ class Notifications:
         await self._note_failure(device, "")
         return None if after.disarmed else self._find_end(record)
 
-    async def _keep(self, record: Record, intent: Copy, state: CopyState, why: str) -> None:
+    async def _keep(self, record: StoredRequest, intent: Copy, state: CopyState, why: str) -> None:
         await self._copies.keep(record.id, replace(intent, state=state, why=why), intent)
 
     async def _forget(self, device: PushDevice, why: str) -> None:
@@ -357,7 +359,7 @@ class Notifications:
         budget = _budget_of(device)
         await self._notes.leave_line(budget, name, most=_MOST, seconds=_WITHIN_SECONDS)
 
-    async def _find_quiet_seconds(self, record: Record, device: PushDevice) -> float:
+    async def _find_quiet_seconds(self, record: StoredRequest, device: PushDevice) -> float:
         hours = await self._devices.quiet(device.person)
         if hours is None or (hours.high and record.risk.level is RiskLevel.HIGH):
             return 0.0
@@ -369,7 +371,7 @@ class Notifications:
         until = {CopyState.DUE: 0.0, CopyState.INTENDED: _SENDING_SECONDS}.get(copy.state)
         return 0.0 if until is None else (copy.at - self._clock.now_ms()) / 1000 + until
 
-    def _find_end(self, record: Record) -> float:
+    def _find_end(self, record: StoredRequest) -> float:
         """Return when to look again: a notification stands, and its request must stay queued."""
         return max((record.deadline - self._writer.now()) / 1000, 0.0) + _AFTER_SECONDS
 
@@ -390,20 +392,20 @@ def target_of(device: PushDevice) -> str:
     return f"{PUSH}:{device.id}"
 
 
-def was_told(copy: Copy, record: Record) -> bool:
+def was_told(copy: Copy, record: StoredRequest) -> bool:
     """Whether a device was told of a request as it would run now, or is being told."""
     sent = copy.state is CopyState.POSTED and copy.revision >= record.shown_since
     sending = copy.state is CopyState.INTENDED and copy.tried >= record.shown_since
     return (sent or sending) and not copy.disarmed
 
 
-def _shows(record: Record, copy: Copy) -> bool:
+def _shows(record: StoredRequest, copy: Copy) -> bool:
     """Whether a device shows the request as it stands, and was reminded as often as was due."""
     told = copy.state is CopyState.POSTED and was_told(copy, record)
     return told and copy.reminders >= record.reminders
 
 
-def _content(record: Record, said: Notification, *, ended: bool = False) -> JsonObject:
+def _content(record: StoredRequest, said: Notification, *, ended: bool = False) -> JsonObject:
     """Return what the service worker gets."""
     offered = ["approve", "deny"] if said.approvable else ["deny", "open"]
     return {

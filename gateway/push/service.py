@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gateway.approvals.services import Core
 from gateway.delivery.egress_guard import Forbidden
-from gateway.domain.records import Identity, Record
+from gateway.domain.records import Identity, StoredRequest
 from gateway.domain.store import Store
 from gateway.domain.time_and_tasks import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound
@@ -30,7 +30,7 @@ _ID_CHARS = 32
 _STALE = "this changed, or ended, since you were told: open it"
 
 
-class PushDesk:
+class PushService:
     """A `gateway.ports.devices.DeviceCalls` of one adapter. Without a sender, `missing` says why
     nothing can be pushed; what is kept can still be seen and removed."""
 
@@ -147,7 +147,7 @@ class PushDesk:
         if action is not Action.DENY and not await self._offers(identity, session, record):
             raise Conflict("this cannot be approved from a notification: open it")
 
-    async def _offers(self, identity: Identity, session: str, record: Record) -> bool:
+    async def _offers(self, identity: Identity, session: str, record: StoredRequest) -> bool:
         """Whether a device of this session was told of the request with an approval beside it."""
         copies = await self._core.outbox.copies(record.id)
         policy = await self._core.writer.policy()

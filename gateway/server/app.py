@@ -17,7 +17,7 @@ from aiohttp import web
 
 from gateway.api.agent_verbs import Intake
 from gateway.api.api_call import Enrolment
-from gateway.api.app import RoutesOf, Site, build_api, build_pages, runner
+from gateway.api.app import PublicAddress, RoutesOf, build_api, build_pages, runner
 from gateway.approval_protocol.instances import RedisInstances, RedisNotices, RedisProtocolNotes
 from gateway.approval_protocol.provisioning import Provisioning, ReceiverRegistration
 from gateway.approval_protocol.requests import ProtocolRequests
@@ -36,12 +36,12 @@ from gateway.errors import Conflict, GatewayError
 from gateway.integrations.coding_agents.claude_code import HTTP_HOOKS
 from gateway.policy.calls.danger_patterns import load_tables
 from gateway.policy.hooks import HookHost, host_hooks
-from gateway.ports import Adapter, Desk, Feed, WebPages
+from gateway.ports import Adapter, AdapterApi, Feed, WebPages
 from gateway.ports.devices import PUSH
 from gateway.ports.outgoing import OutboxFigures
 from gateway.push.notifications import Notifications
 from gateway.push.sending import MISSING, PushKey, PushQueue, PushSender, is_installed
-from gateway.push.service import PushDesk
+from gateway.push.service import PushService
 from gateway.server.background import (
     NOT_FOLLOWING,
     NOT_TAKING_IN,
@@ -77,7 +77,7 @@ from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.local_discovery import announce, name_data, write_private
 from gateway.wire.signatures import Signer
 
-# Puts web push together: the key, what sends, what works through the queue, and the desks of
+# Puts web push together: the key, what sends, what works through the queue, and the push devices of
 # adapters whose people have devices.
 
 KEY_FILE = "push.key"
@@ -121,9 +121,9 @@ class PushParts:
             self._clock,
         )
 
-    def desk_for(self, place: str) -> PushDesk:
-        """Return the desk of an adapter's people's devices."""
-        return PushDesk(
+    def desk_for(self, place: str) -> PushService:
+        """Return the push devices of an adapter's people."""
+        return PushService(
             place,
             self._core,
             self._store,
@@ -313,9 +313,9 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         await stack.enter_async_context(_upkeep(settings, core, store))
         await stack.enter_async_context(run_in_background("old tokens", backend.credentials.run))
         push = PushParts(settings, core, backend)
-        desks = {name: _desk(name, settings, core, backend, push) for name in settings.adapters}
-        adapters = {name: adapter_class(name)() for name in desks}
-        pages = await stack.enter_async_context(_running_adapters(adapters, desks, core))
+        apis = {name: _api(name, settings, core, backend, push) for name in settings.adapters}
+        adapters = {name: adapter_class(name)() for name in apis}
+        pages = await stack.enter_async_context(_running_adapters(adapters, apis, core))
         work = partial(_work_for_all, settings, core, store, feed, hooks, push)
         await stack.enter_async_context(hold_duty(ingress.duty, work))
         watching = _watch_health(settings, core, store, ingress, feed, tuple(adapters.values()))
@@ -350,7 +350,9 @@ def _announce(
     )
 
 
-def _desk(name: str, settings: Settings, core: Core, backend: Backend, push: PushParts) -> Desk:
+def _api(
+    name: str, settings: Settings, core: Core, backend: Backend, push: PushParts
+) -> AdapterApi:
     return desk_of(
         name,
         core,
@@ -364,17 +366,21 @@ def _desk(name: str, settings: Settings, core: Core, backend: Backend, push: Pus
 
 @asynccontextmanager
 async def _running_adapters(
-    adapters: Mapping[str, Adapter], desks: Mapping[str, Desk], core: Core
+    adapters: Mapping[str, Adapter], apis: Mapping[str, AdapterApi], core: Core
 ) -> AsyncIterator[list[WebPages]]:
     async with AsyncExitStack() as stack:
         yield [
-            await stack.enter_async_context(serve_adapters(adapter, desks[name], core))
+            await stack.enter_async_context(serve_adapters(adapter, apis[name], core))
             for name, adapter in adapters.items()
         ]
 
 
 def _api_of(
-    backend: Backend, core: Core, site: Site, watch: HealthWatch, enrolling: Enrolment | None
+    backend: Backend,
+    core: Core,
+    site: PublicAddress,
+    watch: HealthWatch,
+    enrolling: Enrolment | None,
 ) -> web.Application:
     return build_api(
         core=core,
@@ -388,8 +394,8 @@ def _api_of(
 
 
 def _with_figures(
-    site: Site, store: RedisStore, core: Core, adapters: Mapping[str, Adapter]
-) -> Site:
+    site: PublicAddress, store: RedisStore, core: Core, adapters: Mapping[str, Adapter]
+) -> PublicAddress:
     """Return the site with what its metrics are read from."""
     return replace(
         site,
@@ -545,10 +551,10 @@ def _webhooks(settings: Settings, feed: Feed, store: RedisStore, tally: Tally) -
     )
 
 
-def _site_of(settings: Settings, pages: Sequence[WebPages]) -> Site:
+def _site_of(settings: Settings, pages: Sequence[WebPages]) -> PublicAddress:
     """Return the host names and TLS of the site, and what adapters serve on it."""
     host = urlsplit(settings.public_url).hostname if settings.public_url else None
-    return Site(
+    return PublicAddress(
         hosts=frozenset({host} if host else ()),
         secure=settings.secure,
         proxied=settings.trusted_proxy,
@@ -607,9 +613,9 @@ async def run_adapter(settings: Settings, name: str) -> AsyncIterator[str]:
         await stack.enter_async_context(
             run_in_background("policy", partial(follow_policy, core, backend.store))
         )
-        desk = _desk(name, settings, core, backend, PushParts(settings, core, backend))
+        api = _api(name, settings, core, backend, PushParts(settings, core, backend))
         adapter = adapter_class(name)()
-        pages = await stack.enter_async_context(serve_adapters(adapter, desk, core))
+        pages = await stack.enter_async_context(serve_adapters(adapter, api, core))
         if not (adapter.posts or pages.routes):  # the terminal has no health endpoint
             yield ""
             return

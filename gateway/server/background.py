@@ -19,7 +19,7 @@ from gateway.domain.records import REVIEWS
 from gateway.domain.store import REROUTING
 from gateway.domain.time_and_tasks import SystemClock, cancel_and_wait
 from gateway.errors import Unreachable
-from gateway.ports import Adapter, Desk, Feed, WebPages
+from gateway.ports import Adapter, AdapterApi, Feed, WebPages
 from gateway.ports.devices import DeviceCalls
 from gateway.sign_in.logins import ChatLinks, Ways
 from gateway.stores.connect import AWAY
@@ -47,11 +47,11 @@ def desk_of(
     devices: DeviceCalls | None = None,
     logins: Ways | None = None,
     secure: bool = False,
-) -> Desk:
-    """Return the desk of an adapter, with its own notes. `inbox` is where cards may lead to,
+) -> AdapterApi:
+    """Return the API of an adapter, with its own notes. `inbox` is where cards may lead to,
     `logins` are the ways in as they are set, and `secure` says that browsers come over TLS."""
     logins = logins or Ways(store, SystemClock())
-    return Desk(
+    return AdapterApi(
         requests=core.requests,
         grants=core.grant_service,
         operator=core.operator,
@@ -68,13 +68,13 @@ def desk_of(
 
 @asynccontextmanager
 async def serve_adapters(
-    adapter: Adapter, desk: Desk, core: Core, *, timings: Timings = TIMINGS
+    adapter: Adapter, api: AdapterApi, core: Core, *, timings: Timings = TIMINGS
 ) -> AsyncIterator[WebPages]:
     """Run an adapter, and yield its pages; when it posts cards, keep them true."""
     async with AsyncExitStack() as stack:
-        pages = await stack.enter_async_context(adapter.run(desk))
+        pages = await stack.enter_async_context(adapter.run(api))
         if adapter.posts:
-            look = CardKeeper(adapter, desk, core, SystemClock(), timings).look
+            look = CardKeeper(adapter, api, core, SystemClock(), timings).look
             await stack.enter_async_context(run_worker(adapter.name, look, core, timings))
         yield pages or WebPages()
 

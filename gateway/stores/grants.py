@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.domain.redaction import mask
 from gateway.policy.grants.denials import denial_of
-from gateway.policy.grants.grant import ANY_TOOL, Effect, End, Grant, Shape, Suspension
+from gateway.policy.grants.grant import ANY_TOOL, Effect, End, Grant, Outdated, Shape
 from gateway.ports.outgoing import GRANT
 from gateway.stores.record_codec import dumps
 from gateway.stores.requests import RedisStore
@@ -37,7 +37,7 @@ class RedisGrants:
         self._add = Script("grant_add", store.at)
         self._drop = Script("grant_drop", store.at)
         self._say = Script("grant_announce", store.at)
-        self._rest = Script("grant_suspend", store.at)
+        self._mark_outdated = Script("mark_grant_outdated", store.at)
 
     async def add(self, grant: Grant) -> str:
         """Write a grant and its event, durably, before it decides anything."""
@@ -117,13 +117,13 @@ class RedisGrants:
             )
         )
 
-    async def rest(self, grant: Grant, rests: Suspension) -> bool:
+    async def mark_outdated(self, grant: Grant, outdated: Outdated) -> bool:
         """Suspend a live grant, unless it has changed since; return whether that was done now."""
         keys, was = self._keys, await self._redis.hget(self._keys.grant(grant.id), "body")
         if was is None or _grant(was) != replace(grant, **_OVERLAID):
             return False
         return bool(
-            await self._rest.run(
+            await self._mark_outdated.run(
                 self._redis,
                 [
                     keys.grant(grant.id),
@@ -137,9 +137,9 @@ class RedisGrants:
                     grant.id,
                     grant.agent,
                     was,
-                    _body(replace(grant, rests=rests)),
-                    dumps({"grant": grant.id, "why": rests.why, "used": grant.used}),
-                    "1" if rests.announced else "",
+                    _body(replace(grant, outdated=outdated)),
+                    dumps({"grant": grant.id, "why": outdated.why, "used": grant.used}),
+                    "1" if outdated.announced else "",
                     GRANT + grant.id,
                 ],
             )

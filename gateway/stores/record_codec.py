@@ -1,7 +1,7 @@
 """How a record lies in its Redis hash: each member is a field, which is absent at its default.
 
-The defaults of `Record` are part of what is stored: never change one. `Recent` keeps what this
-process last saw of the requests that wait, so that a click need not read them first.
+The defaults of `StoredRequest` are part of what is stored: never change one. `Recent` keeps what
+this process last saw of the requests that wait, so that a click need not read them first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from pydantic_core import to_json
 
 from gateway.domain.policy_document import PolicyDocument
-from gateway.domain.records import AuditEvent, Record, summary
+from gateway.domain.records import AuditEvent, StoredRequest, summary
 from gateway.domain.redaction import bug
 from gateway.models import Action, ApprovalRequest, DeciderKind, Decision, Reason
 from gateway.wire.codec import JsonObject, build, default_of, fitters_of, plain
@@ -69,8 +69,8 @@ def _read_json(fit: Callable[[Any], Any] | None) -> Callable[[str], Any]:
 
 
 def _members() -> tuple[_Member, ...]:
-    fitters, found = fitters_of(Record), []
-    for member in members_of(Record):
+    fitters, found = fitters_of(StoredRequest), []
+    for member in members_of(StoredRequest):
         name, fit = member.name, fitters[member.name]
         write: Callable[[Any], str] = _write_json
         read = _read_json(fit)
@@ -90,14 +90,14 @@ def _members() -> tuple[_Member, ...]:
 _MEMBERS = _members()
 
 
-def fields_of(record: Record) -> dict[str, str]:
+def fields_of(record: StoredRequest) -> dict[str, str]:
     """Return the fields of a record but its decision, absent ones left out."""
     values = vars(record)
     written = [(one.field, one.text(values[one.name])) for one in _MEMBERS]
     return {field: text for field, text in (*written, ("asked", _asked(record))) if text}
 
 
-def changed_fields(before: Record, after: Record) -> dict[str, str]:
+def changed_fields(before: StoredRequest, after: StoredRequest) -> dict[str, str]:
     """Return the fields in which two records differ, as `after` has them: "" for one to delete.
     What the scripts write themselves is none of them."""
     was, now = vars(before), vars(after)
@@ -113,13 +113,13 @@ def changed_fields(before: Record, after: Record) -> dict[str, str]:
     return changed
 
 
-def _asked(record: Record) -> str:
+def _asked(record: StoredRequest) -> str:
     """Return the digest of what was asked, "" where that would run: an edit changes it."""
     asked = record.request.digest
     return "" if asked == record.digest else asked
 
 
-def ending_of(record: Record) -> tuple[str, str]:
+def ending_of(record: StoredRequest) -> tuple[str, str]:
     """Return a record's decision as it is stored, and what the event of its ending says, both as
     JSON or ""."""
     if record.decision is None:
@@ -128,7 +128,7 @@ def ending_of(record: Record) -> tuple[str, str]:
     return dumps(_short(values, record) or values), dumps(summary(values, record))
 
 
-def _short(values: JsonObject, record: Record) -> list[Any] | None:
+def _short(values: JsonObject, record: StoredRequest) -> list[Any] | None:
     """Return what the record does not say of an approval by one person, as most decisions are, or
     None for any other. `whole` in shared_functions.lua reads it as well."""
     if values["decided_by"]["kind"] != DeciderKind.PERSON or "signature" not in values:
@@ -158,7 +158,7 @@ def _whole(
     }
 
 
-def record_from(request_id: str, fields: dict[str, str]) -> Record:
+def record_from(request_id: str, fields: dict[str, str]) -> StoredRequest:
     """Return the record that `fields` hold. Fields of newer versions are ignored, and kept."""
     values = {one.name: one.read(fields[one.field]) for one in _MEMBERS if fields.get(one.field)}
     own = {"id": request_id, "agent": fields["agent"]}
@@ -166,7 +166,7 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
     values["request"] = build(ApprovalRequest, values["request"] | own)
     if fields.get("decision"):
         values["decision"] = _decision_from(request_id, fields)
-    return Record(**values, numbered=NUMBER_FIELD in fields)
+    return StoredRequest(**values, numbered=NUMBER_FIELD in fields)
 
 
 def _decision_from(request_id: str, fields: dict[str, str]) -> Decision:
@@ -206,14 +206,14 @@ class Recent:
     def __init__(self, most_bytes: int = _MOST_RECENT_BYTES) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
-        self._records: dict[str, tuple[Record, int]] = {}
+        self._records: dict[str, tuple[StoredRequest, int]] = {}
 
-    def get(self, request_id: str) -> Record | None:
+    def get(self, request_id: str) -> StoredRequest | None:
         """Return what was seen last."""
         found = self._records.get(request_id)
         return found[0] if found else None
 
-    def read(self, request_id: str, fields: dict[str, str]) -> Record | None:
+    def read(self, request_id: str, fields: dict[str, str]) -> StoredRequest | None:
         """Return the record that these fields hold, None when there are none; keep it."""
         if not fields:
             return None
@@ -221,7 +221,7 @@ class Recent:
         self.keep(record, sum(map(len, fields.values())))
         return record
 
-    def read_if_legible(self, request_id: str, fields: dict[str, str]) -> Record | None:
+    def read_if_legible(self, request_id: str, fields: dict[str, str]) -> StoredRequest | None:
         """As `read`, for one of many: None, and logged, when it cannot be read."""
         try:
             return self.read(request_id, fields)
@@ -235,7 +235,7 @@ class Recent:
             )
             return None
 
-    def keep(self, record: Record, letters: int) -> None:
+    def keep(self, record: StoredRequest, letters: int) -> None:
         """Keep a record that waits, which holds about so many letters; forget a final one."""
         self.forget(record.id)
         if record.final:

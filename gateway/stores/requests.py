@@ -19,9 +19,9 @@ from gateway.domain.records import (
     Page,
     Paused,
     Query,
-    Record,
     Session,
-    likeness,
+    StoredRequest,
+    duplicate_key,
     overflow_of,
 )
 from gateway.domain.redaction import mask
@@ -55,7 +55,7 @@ def _cursor(request_id: str, score: float) -> str:
     return f"{score:.0f}-{request_id}"
 
 
-def _fits(record: Record, query: Query) -> bool:
+def _fits(record: StoredRequest, query: Query) -> bool:
     return (
         (query.followers or not record.follows)
         # Among the deadlines stand approvals, too, that nobody has taken yet.
@@ -116,16 +116,16 @@ class RedisStore:
             pipeline.execute_command(*command)
         return list(await pipeline.execute())
 
-    async def load(self, request_id: str) -> Record | None:
+    async def load(self, request_id: str) -> StoredRequest | None:
         """Return the record as it stands, or None."""
         fields = await self.redis.hgetall(self.keys.record(request_id))
         return self._recent.read(request_id, fields)
 
-    def recent(self, request_id: str) -> Record | None:
+    def recent(self, request_id: str) -> StoredRequest | None:
         """Return a pending record as this process last saw it. See `domain.store.Store`."""
         return self._recent.get(request_id)
 
-    async def load_many(self, request_ids: Sequence[str]) -> list[Record | None]:
+    async def load_many(self, request_ids: Sequence[str]) -> list[StoredRequest | None]:
         """Return the records in the order asked for, in one round trip. See `domain.store`."""
         pipeline = self.redis.pipeline(transaction=False)
         for request_id in request_ids:
@@ -138,7 +138,7 @@ class RedisStore:
 
     async def create(
         self,
-        record: Record,
+        record: StoredRequest,
         origin: MessageContext,
         *,
         generation: int,
@@ -147,7 +147,7 @@ class RedisStore:
         budget: Budget,
         posts: bool,
         number: str = "",
-    ) -> tuple[WriteResult, Record]:
+    ) -> tuple[WriteResult, StoredRequest]:
         """Create a record; the server's clock sets its deadline. See `domain.store`."""
         call = submission(
             self.keys,
@@ -308,7 +308,7 @@ class RedisStore:
         """Return one page of requests, newest first or by deadline, which neither skips nor repeats
         while requests end. Scans a bounded stretch of the index."""
         index, newest_first = self._index_of(query)
-        found: list[Record] = []
+        found: list[StoredRequest] = []
         rank = await self._rank_after(index, query.after, newest_first=newest_first)
         for _ in range(_SCAN_PAGES):
             rows = await self.redis.zrange(
@@ -621,7 +621,7 @@ class RedisGroups:
         ids: list[str] = await self._redis.zrange(self._keys.behind(what), 0, -1)
         return ids
 
-    async def promote_next(self, record: Record, budget: Budget, *, posts: bool) -> None:
+    async def promote_next(self, record: StoredRequest, budget: Budget, *, posts: bool) -> None:
         """Have those behind a request that leads no more wait behind their next."""
         keys, agent = self._keys, record.request.agent
         await self._promote_next.run(
@@ -635,10 +635,18 @@ class RedisGroups:
                 keys.record(""),
                 keys.behind(""),
             ],
-            [record.id, agent, likeness(record), budget.card_ms if posts else "", budget.cards],
+            [
+                record.id,
+                agent,
+                duplicate_key(record),
+                budget.card_ms if posts else "",
+                budget.cards,
+            ],
         )
 
-    async def place(self, record: Record, budget: Budget, *, posts: bool, alone: bool) -> None:
+    async def place(
+        self, record: StoredRequest, budget: Budget, *, posts: bool, alone: bool
+    ) -> None:
         """Find the place of a request that was reviewed. See `grouping.GroupStore`."""
         keys, agent = self._keys, record.request.agent
         alone = alone or record.risk.level is RiskLevel.HIGH
@@ -654,7 +662,7 @@ class RedisGroups:
             [
                 record.id,
                 agent,
-                "" if alone else likeness(record),
+                "" if alone else duplicate_key(record),
                 budget.card_ms if posts else "",
                 budget.cards,
                 " ".join(record.queues),

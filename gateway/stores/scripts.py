@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError, ResponseError
 
 from gateway.domain.policy_document import Budget
-from gateway.domain.records import Record, likeness
+from gateway.domain.records import StoredRequest, duplicate_key
 from gateway.domain.store import MessageContext, Transition
 from gateway.errors import Unreachable
 from gateway.models import DeciderKind, RiskLevel, Status
@@ -146,7 +146,7 @@ def lease_of(origin: MessageContext) -> int:
 
 def submission(
     keys: Keys,
-    record: Record,
+    record: StoredRequest,
     origin: MessageContext,
     *,
     generation: int,
@@ -276,7 +276,9 @@ def _seldom(
     return values
 
 
-def _keys_at_birth(keys: Keys, record: Record, origin: MessageContext) -> list[tuple[str, str]]:
+def _keys_at_birth(
+    keys: Keys, record: StoredRequest, origin: MessageContext
+) -> list[tuple[str, str]]:
     agent = record.request.agent
     named = [
         *_keys_of_all(keys, record),
@@ -295,12 +297,12 @@ def _keys_at_birth(keys: Keys, record: Record, origin: MessageContext) -> list[t
     return named
 
 
-def _same(keys: Keys, record: Record) -> str:
+def _same(keys: Keys, record: StoredRequest) -> str:
     request = record.request
     return keys.same(request.agent, request.session, request.digest)
 
 
-def _keys_of_change(keys: Keys, before: Record) -> list[tuple[str, str]]:
+def _keys_of_change(keys: Keys, before: StoredRequest) -> list[tuple[str, str]]:
     agent, named = before.request.agent, _keys_of_all(keys, before)
     for process in before.attached:
         named.append(("waiting+", keys.waiting(agent, process)))
@@ -308,7 +310,7 @@ def _keys_of_change(keys: Keys, before: Record) -> list[tuple[str, str]]:
     return named
 
 
-def _keys_of_all(keys: Keys, record: Record) -> list[tuple[str, str]]:
+def _keys_of_all(keys: Keys, record: StoredRequest) -> list[tuple[str, str]]:
     agent = record.request.agent
     outboxes, records, behind = keys.prefixes
     return [
@@ -326,14 +328,14 @@ def _keys_of_all(keys: Keys, record: Record) -> list[tuple[str, str]]:
     ]
 
 
-def _likeness_at_birth(record: Record) -> str | None:
+def _likeness_at_birth(record: StoredRequest) -> str | None:
     """Return what a new request has in common with others, None when it needs a card of its own
     or, decided or not reviewed yet, none."""
     cardless = record.final or record.unreviewed
-    return None if cardless or record.risk.level is RiskLevel.HIGH else likeness(record)
+    return None if cardless or record.risk.level is RiskLevel.HIGH else duplicate_key(record)
 
 
-def _grant_of(record: Record) -> str | None:
+def _grant_of(record: StoredRequest) -> str | None:
     """Return the id of the grant that a record's decision cites."""
     decision = record.decision
     if decision is None or decision.decided_by.kind is not DeciderKind.GRANT:

@@ -14,13 +14,13 @@ from aiohttp import ClientResponse, ClientSession, TCPConnector, web
 from redis.exceptions import RedisError
 
 from gateway.api.api_call import Enrolment, Limits
-from gateway.api.app import SERVICES, Site, build_api, runner
+from gateway.api.app import SERVICES, PublicAddress, build_api, runner
 from gateway.approval_protocol.webhooks import ProtocolReceivers
 from gateway.approvals.agent_service import Approvals
 from gateway.approvals.services import Core
 from gateway.domain.health_and_metrics import Readiness
 from gateway.domain.policy_document import PolicyDocument, Route
-from gateway.domain.records import Person, Query, Record
+from gateway.domain.records import Person, Query, StoredRequest
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Unauthorized
 from gateway.integrations.coding_agents.claude_code import HTTP_HOOKS
@@ -133,15 +133,15 @@ class Replica:
         await self.store.apply(replace(await self.store.policy(), **members), by="test")
         self.core.writer.forget_policy()
 
-    async def waiting(self, count: int = 1) -> tuple[Record, ...]:
+    async def waiting(self, count: int = 1) -> tuple[StoredRequest, ...]:
         """Return the requests that wait, once there are so many."""
         return await self._listed(Query(), count)
 
-    async def ended(self, count: int = 1) -> tuple[Record, ...]:
+    async def ended(self, count: int = 1) -> tuple[StoredRequest, ...]:
         """Return the requests that ended, once there are so many."""
         return await self._listed(Query(final=True), count)
 
-    async def _listed(self, query: Query, count: int) -> tuple[Record, ...]:
+    async def _listed(self, query: Query, count: int) -> tuple[StoredRequest, ...]:
         while len(items := (await self.core.requests.page(query)).items) < count:
             await moment()
         return items
@@ -268,7 +268,7 @@ async def replica(
             credentials=registry if registered else credentials,
             ready=ready,
             store_errors=(RedisError, OSError),
-            site=Site(
+            site=PublicAddress(
                 hosts=frozenset({"gateway.example"}),
                 secure=secure,
                 pages=tuple(pages),

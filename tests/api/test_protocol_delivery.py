@@ -193,7 +193,7 @@ async def desk_on(
 
 
 @pytest_asyncio.fixture
-async def desk(
+async def api(
     server_url: str, namespace: str, place: Place, other: Place
 ) -> AsyncIterator[ProtocolDesk]:
     """A replica that may call both receivers."""
@@ -202,42 +202,42 @@ async def desk(
 
 
 def telling_of(
-    desk: ProtocolDesk, *places: Place, clock: Any = None, **more: Any
+    api: ProtocolDesk, *places: Place, clock: Any = None, **more: Any
 ) -> ProtocolNotices:
     """Return what makes and sends the notices."""
     rhythm = PollInterval(nap=0.02, jitter=lambda: 1.0)
     receivers = calling(*places, **more)
-    return notices_of(desk.gate.core, desk.gate.store, receivers, clock=clock, rhythm=rhythm)
+    return notices_of(api.gate.core, api.gate.store, receivers, clock=clock, rhythm=rhythm)
 
 
 @asynccontextmanager
 async def telling(
-    desk: ProtocolDesk, *places: Place, clock: Any = None, **more: Any
+    api: ProtocolDesk, *places: Place, clock: Any = None, **more: Any
 ) -> AsyncIterator[None]:
     """Make and send notices beside the test."""
-    task = asyncio.create_task(telling_of(desk, *places, clock=clock, **more).run())
+    task = asyncio.create_task(telling_of(api, *places, clock=clock, **more).run())
     try:
         yield
     finally:
         await cancel_and_wait(task)
 
 
-async def settled(desk: ProtocolDesk, *, left: int = 0) -> None:
+async def settled(api: ProtocolDesk, *, left: int = 0) -> None:
     """Wait until all events were looked at and only so many notices are queued."""
-    keys, redis = desk.gate.store.keys, desk.gate.store.redis
-    notices = RedisNotices(desk.gate.store)
+    keys, redis = api.gate.store.keys, api.gate.store.redis
+    notices = RedisNotices(api.gate.store)
     while not (
-        await notices.load_cursor() == (await desk.gate.store.latest(1))[-1].id
+        await notices.load_cursor() == (await api.gate.store.latest(1))[-1].id
         and await redis.zcard(keys.of("aap", "due")) == left
     ):
         await moment()
 
 
 async def test_events_are_followed_once_there_is_a_receiver(
-    desk: ProtocolDesk, place: Place, monkeypatch: pytest.MonkeyPatch
+    api: ProtocolDesk, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where nobody uses the protocol, nothing that happens wakes it."""
-    notices, begun, looks = telling_of(desk, place), asyncio.Event(), list[bool]()
+    notices, begun, looks = telling_of(api, place), asyncio.Event(), list[bool]()
     is_used = notices._is_used
 
     async def look() -> bool:
@@ -255,7 +255,7 @@ async def test_events_are_followed_once_there_is_a_receiver(
         while len(looks) < 3:
             await moment()
         assert not any(looks) and not begun.is_set()
-        made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
+        made = await provision(api.gate, api.admin, {"delivery": place.delivery()})
         assert made.status == 201, made.text
         async with asyncio.timeout(10):
             await begun.wait()
@@ -263,26 +263,26 @@ async def test_events_are_followed_once_there_is_a_receiver(
         await cancel_and_wait(task)
 
 
-async def test_a_verified_receiver_hears_of_each_end(desk: ProtocolDesk, place: Place) -> None:
+async def test_a_verified_receiver_hears_of_each_end(api: ProtocolDesk, place: Place) -> None:
     """Before the credential is given out it answers a signed challenge; then one notice of each
     request, whose moment is the decision's, and nothing of what was asked."""
-    gate = desk.gate
-    made = await provision(gate, desk.admin, {"delivery": place.delivery()})
+    gate = api.gate
+    made = await provision(gate, api.admin, {"delivery": place.delivery()})
     assert made.status == 201, made.text
     (asked,) = place.told("webhook.verification")
     instance = made.json["instance"]
     assert (asked["registration_id"], asked["instance_id"]) == (REGISTRATION, instance["id"])
     told = {"type": "webhook", "url": place.url, "registration_id": REGISTRATION}
     assert instance["delivery"] == told
-    assert (await desk.look(made))["delivery"] == told
-    again = await provision(gate, desk.admin, {"delivery": place.delivery()})
+    assert (await api.look(made))["delivery"] == told
+    again = await provision(gate, api.admin, {"delivery": place.delivery()})
     assert (again.status, again.json, len(place.got)) == (200, made.json, 1)
     assert SECRET not in made.text + again.text
-    async with telling(desk, place):
-        requests = [await desk.ask(made, key) for key in ("one", "two")]
+    async with telling(api, place):
+        requests = [await api.ask(made, key) for key in ("one", "two")]
         for one in requests:
-            await desk.end(one, made)
-        await settled(desk)
+            await api.end(one, made)
+        await settled(api)
     assert sorted(one["request_id"] for one in place.notices) == sorted(
         one.json["id"] for one in requests
     )
@@ -313,25 +313,25 @@ WRONG: dict[str, Reply] = {
 
 @pytest.mark.parametrize("answer", WRONG.values(), ids=WRONG)
 async def test_an_unproven_receiver_changes_nothing(
-    desk: ProtocolDesk, place: Place, other: Place, answer: Reply
+    api: ProtocolDesk, place: Place, other: Place, answer: Reply
 ) -> None:
     """No instance, no credential, and an update leaves name and receiver; one attempt each, and
     the same key may be tried again."""
-    gate = desk.gate
+    gate = api.gate
     place.verifying = answer
     body = {"delivery": place.delivery()}
-    failed = await provision(gate, desk.admin, body)
+    failed = await provision(gate, api.admin, body)
     assert refusal(failed) == (422, "invalid_request", "webhook_verification_failed")
     assert await gate.store.redis.hlen(gate.store.keys.of("aap", "instances")) == 0
     assert len(place.got) == 1
-    made = await provision(gate, desk.admin, {"delivery": other.delivery()}, "other")
-    before = await desk.look(made)
-    update = await desk.patch(made, {"instance_name": "new", "delivery": place.delivery()})
+    made = await provision(gate, api.admin, {"delivery": other.delivery()}, "other")
+    before = await api.look(made)
+    update = await api.patch(made, {"instance_name": "new", "delivery": place.delivery()})
     assert refusal(update) == (422, "invalid_request", "webhook_verification_failed")
-    assert await desk.look(made) == before
+    assert await api.look(made) == before
     place.verifying = None
-    assert (await provision(gate, desk.admin, body)).status == 201
-    update = await desk.patch(made, {"instance_name": "new", "delivery": place.delivery()})
+    assert (await provision(gate, api.admin, body)).status == 201
+    update = await api.patch(made, {"instance_name": "new", "delivery": place.delivery()})
     assert (update.status, update.json["name"]) == (200, "new")
     challenges = [one["challenge"] for one in place.told("webhook.verification")]
     assert len(set(challenges)) == 4
@@ -342,23 +342,23 @@ async def test_a_slow_receiver_is_not_waited_for(
 ) -> None:
     """An answer after the time has passed proves nothing."""
     place.held = asyncio.Event()
-    async with desk_on(server_url, namespace, calling(place, seconds=0.05)) as desk:
-        slow = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
+    async with desk_on(server_url, namespace, calling(place, seconds=0.05)) as api:
+        slow = await provision(api.gate, api.admin, {"delivery": place.delivery()})
         place.held.set()
         assert refusal(slow) == (422, "invalid_request", "webhook_verification_failed")
 
 
-async def test_one_verification_at_a_time(desk: ProtocolDesk, place: Place) -> None:
+async def test_one_verification_at_a_time(api: ProtocolDesk, place: Place) -> None:
     """Calls with the same key verify once between them, and make one instance."""
     place.held = asyncio.Event()
     body = {"delivery": place.delivery()}
-    first = asyncio.create_task(provision(desk.gate, desk.admin, body))
+    first = asyncio.create_task(provision(api.gate, api.admin, body))
     await until(lambda: place.got)
-    second = await provision(desk.gate, desk.admin, body)
+    second = await provision(api.gate, api.admin, body)
     assert refusal(second)[:2] == (429, "rate_limit")
     place.held.set()
     assert (await first).status == 201
-    assert (await provision(desk.gate, desk.admin, body)).json == (await first).json
+    assert (await provision(api.gate, api.admin, body)).json == (await first).json
     assert len(place.got) == 1
 
 
@@ -380,10 +380,10 @@ async def test_one_verification_at_a_time(desk: ProtocolDesk, place: Place) -> N
     ],
 )
 async def test_a_bad_delivery_is_refused_uncalled(
-    desk: ProtocolDesk, place: Place, change: Any, code: str
+    api: ProtocolDesk, place: Place, change: Any, code: str
 ) -> None:
     """With the protocol's code, and nobody is called."""
-    answer = await provision(desk.gate, desk.admin, {"delivery": place.delivery(**change)})
+    answer = await provision(api.gate, api.admin, {"delivery": place.delivery(**change)})
     assert refusal(answer) == (400, "invalid_request", code)
     assert SECRET not in answer.text
     assert place.got == []
@@ -394,19 +394,19 @@ async def test_a_private_address_is_never_called(
 ) -> None:
     """A public name that leads into the own network is no receiver's."""
     hosts = (f"hooks.example:{place.port}",)
-    async with desk_on(server_url, namespace, calling(place, hosts=hosts)) as desk:
+    async with desk_on(server_url, namespace, calling(place, hosts=hosts)) as api:
         delivery = place.delivery(url=f"https://hooks.example:{place.port}/")
-        answer = await provision(desk.gate, desk.admin, {"delivery": delivery})
+        answer = await provision(api.gate, api.admin, {"delivery": delivery})
         assert refusal(answer) == (400, "invalid_request", "invalid_webhook_url")
     assert place.got == []
 
 
-async def test_registrations_are_bounded(desk: ProtocolDesk, place: Place) -> None:
+async def test_registrations_are_bounded(api: ProtocolDesk, place: Place) -> None:
     """More than thirty at once are refused before anybody is called, whatever their paths."""
     place.verifying = _answering({}, 403)
     answers = [
         await provision(
-            desk.gate, desk.admin, {"delivery": place.delivery(url=f"{place.url}/{n}")}, str(n)
+            api.gate, api.admin, {"delivery": place.delivery(url=f"{place.url}/{n}")}, str(n)
         )
         for n in range(40)
     ]
@@ -415,54 +415,54 @@ async def test_registrations_are_bounded(desk: ProtocolDesk, place: Place) -> No
     assert len(place.got) < 40
 
 
-async def test_an_update_is_applied_once(desk: ProtocolDesk, place: Place, other: Place) -> None:
+async def test_an_update_is_applied_once(api: ProtocolDesk, place: Place, other: Place) -> None:
     """Its repetition is answered as the first call and undoes no later one; other input with its
     key is a conflict; null removes; others' and deleted instances are not there."""
-    made = await provision(desk.gate, desk.admin, {})
+    made = await provision(api.gate, api.admin, {})
     first = {"instance_name": "a", "delivery": place.delivery()}
-    one = await desk.patch(made, first, "1")
-    two = await desk.patch(made, {"instance_name": "b", "delivery": None}, "2")
+    one = await api.patch(made, first, "1")
+    two = await api.patch(made, {"instance_name": "b", "delivery": None}, "2")
     assert (one.json["name"], one.json["delivery"]["url"]) == ("a", place.url)
     assert two.json == {"id": made.json["instance"]["id"], "name": "b"}
-    again = await desk.patch(made, first, "1")
+    again = await api.patch(made, first, "1")
     assert (again.status, again.json, len(place.got)) == (200, one.json, 1)
-    assert await desk.look(made) == two.json
+    assert await api.look(made) == two.json
     for body in ({"instance_name": "c"}, {"delivery": place.delivery(url=other.url)}):
-        changed = await desk.patch(made, body, "1")
+        changed = await api.patch(made, body, "1")
         assert refusal(changed) == (409, "conflict", "idempotency_conflict")
     bad: list[Any] = [{}, {"instance_name": ""}, {"delivery": {}}, {"more": 1}]
     for wrong in bad:
-        assert (await desk.patch(made, wrong, "3")).status == 400, wrong
-    foreign = await desk.patch(made, {"instance_name": "c"}, "4", token=desk.second)
+        assert (await api.patch(made, wrong, "3")).status == 400, wrong
+    foreign = await api.patch(made, {"instance_name": "c"}, "4", token=api.second)
     assert refusal(foreign) == (404, "not_found", "not_found")
-    agent = await desk.patch(
+    agent = await api.patch(
         made, {"instance_name": "c"}, "4", token=made.json["credential"]["token"]
     )
     assert refusal(agent)[0] == 403
     path = f"{INSTANCES}/{made.json['instance']['id']}"
-    await desk.gate.call("DELETE", path, token=desk.admin)
+    await api.gate.call("DELETE", path, token=api.admin)
     for key in ("1", "5"):
-        gone = await desk.patch(made, first, key)
+        gone = await api.patch(made, first, key)
         assert refusal(gone) == (404, "not_found", "not_found")
 
 
-async def test_a_deletion_during_verification_wins(desk: ProtocolDesk, place: Place) -> None:
+async def test_a_deletion_during_verification_wins(api: ProtocolDesk, place: Place) -> None:
     """The update finds no instance any more, and restores none."""
-    made = await provision(desk.gate, desk.admin, {})
+    made = await provision(api.gate, api.admin, {})
     place.held = asyncio.Event()
-    update = asyncio.create_task(desk.patch(made, {"delivery": place.delivery()}))
+    update = asyncio.create_task(api.patch(made, {"delivery": place.delivery()}))
     await until(lambda: place.got)
     path = f"{INSTANCES}/{made.json['instance']['id']}"
-    assert (await desk.gate.call("DELETE", path, token=desk.admin)).status == 204
+    assert (await api.gate.call("DELETE", path, token=api.admin)).status == 204
     place.held.set()
     assert refusal(await update)[0] == 404
-    assert refusal(await desk.gate.call("GET", path, token=desk.admin))[0] == 404
-    kept = await desk.gate.store.redis.hgetall(desk.gate.store.keys.of("aap", "instances"))
+    assert refusal(await api.gate.call("GET", path, token=api.admin))[0] == 404
+    kept = await api.gate.store.redis.hgetall(api.gate.store.keys.of("aap", "instances"))
     assert SECRET not in str(kept)
 
 
 async def test_a_failure_is_tried_again_with_the_same_words(
-    desk: ProtocolDesk, place: Place
+    api: ProtocolDesk, place: Place
 ) -> None:
     """A refusal, a redirect that nobody follows, then an answer: the same id and body, each time
     signed anew; pauses grow, and nothing comes after it was taken."""
@@ -471,34 +471,34 @@ async def test_a_failure_is_tried_again_with_the_same_words(
         web.Response(status=500),
         web.Response(status=307, headers={"Location": place.url}),
     ]
-    made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
-    asked = await desk.ask(made, "one")
-    await desk.end(asked, made)
-    notices = RedisNotices(desk.gate.store)
-    async with telling(desk, place, clock=clock):
+    made = await provision(api.gate, api.admin, {"delivery": place.delivery()})
+    asked = await api.ask(made, "one")
+    await api.end(asked, made)
+    notices = RedisNotices(api.gate.store)
+    async with telling(api, place, clock=clock):
         for attempts, pause in ((1, 5), (2, 10)):
             while len(place.notices) != attempts:
                 await moment()
-            await settled(desk, left=1)
-            await put_off(desk, attempts)
+            await settled(api, left=1)
+            await put_off(api, attempts)
             clock.ahead += pause - 4.5
             assert not await notices.find_due(clock.now_ms(), 9), "not before its time"
             clock.ahead += 4.6
         await until(lambda: len(place.notices) == 3)
-        await settled(desk)
+        await settled(api)
     bodies = [body for _, body in place.got if b"request.resolved" in body]
     assert len(set(bodies)) == 1
 
 
-async def put_off(desk: ProtocolDesk, attempts: int) -> None:
+async def put_off(api: ProtocolDesk, attempts: int) -> None:
     """Wait until the only notice is known to have been tried so often."""
     (name,) = [
         one
-        async for one in desk.gate.store.redis.scan_iter(
-            match=desk.gate.store.keys.of("aap", "notice", "*")
+        async for one in api.gate.store.redis.scan_iter(
+            match=api.gate.store.keys.of("aap", "notice", "*")
         )
     ]
-    notices = RedisNotices(desk.gate.store)
+    notices = RedisNotices(api.gate.store)
     while (await loaded(notices, name)).attempts != attempts:
         await moment()
 
@@ -510,113 +510,111 @@ async def loaded(notices: RedisNotices, name: str) -> ProtocolNotice:
     return found
 
 
-async def test_a_receiver_may_ask_for_time(desk: ProtocolDesk, place: Place) -> None:
+async def test_a_receiver_may_ask_for_time(api: ProtocolDesk, place: Place) -> None:
     """Retry-After of 429 and 503 is respected; of another answer it is not looked at."""
     clock = ShiftedClock()
     place.answers = [web.Response(status=429, headers={"Retry-After": "600"})]
-    made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
-    await desk.end(await desk.ask(made, "one"), made)
-    async with telling(desk, place, clock=clock):
+    made = await provision(api.gate, api.admin, {"delivery": place.delivery()})
+    await api.end(await api.ask(made, "one"), made)
+    async with telling(api, place, clock=clock):
         await until(lambda: len(place.notices) == 1)
-        await put_off(desk, 1)
-        (due,) = await dues(desk)
+        await put_off(api, 1)
+        (due,) = await dues(api)
         assert 590_000 < due - SystemClock().now_ms() <= 600_000
         clock.ahead = 601
         await until(lambda: len(place.notices) == 2)
-        await settled(desk)
+        await settled(api)
 
 
-async def dues(desk: ProtocolDesk) -> list[int]:
+async def dues(api: ProtocolDesk) -> list[int]:
     """Return when the notices are due."""
-    rows = await desk.gate.store.redis.zrange(
-        desk.gate.store.keys.of("aap", "due"), 0, -1, withscores=True
+    rows = await api.gate.store.redis.zrange(
+        api.gate.store.keys.of("aap", "due"), 0, -1, withscores=True
     )
     return [int(score) for _, score in rows]
 
 
 @pytest.mark.parametrize("asked", ["9999999", "9" * 400], ids=["long", "endless"])
-async def test_after_seven_days_it_is_given_up(
-    desk: ProtocolDesk, place: Place, asked: str
-) -> None:
+async def test_after_seven_days_it_is_given_up(api: ProtocolDesk, place: Place, asked: str) -> None:
     """However long its receiver asked to wait: no attempt is made any more, and the loss is
     counted."""
     clock = ShiftedClock()
     place.answers = [web.Response(status=503, headers={"Retry-After": asked})]
-    made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
-    await desk.end(await desk.ask(made, "one"), made)
-    async with telling(desk, place, clock=clock):
+    made = await provision(api.gate, api.admin, {"delivery": place.delivery()})
+    await api.end(await api.ask(made, "one"), made)
+    async with telling(api, place, clock=clock):
         await until(lambda: len(place.notices) == 1)
-        await put_off(desk, 1)
+        await put_off(api, 1)
         clock.ahead = WINDOW_MS / 1000 + 1
-        await settled(desk)
+        await settled(api)
     assert len(place.notices) == 1
-    assert desk.gate.core.tally.webhooks_lost == 1
+    assert api.gate.core.tally.webhooks_lost == 1
 
 
 async def test_a_new_receiver_gets_what_is_queued(
-    desk: ProtocolDesk, place: Place, other: Place
+    api: ProtocolDesk, place: Place, other: Place
 ) -> None:
     """With its own secret and the old id and body; what was taken does not come again."""
     clock = ShiftedClock()
-    made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
-    done, asked = await desk.ask(made, "one"), await desk.ask(made, "two")
-    await desk.end(done, made)
-    async with telling(desk, place, other, clock=clock):
-        await settled(desk)
+    made = await provision(api.gate, api.admin, {"delivery": place.delivery()})
+    done, asked = await api.ask(made, "one"), await api.ask(made, "two")
+    await api.end(done, made)
+    async with telling(api, place, other, clock=clock):
+        await settled(api)
         place.answers = [web.Response(status=500)]
-        await desk.end(asked, made)
+        await api.end(asked, made)
         await until(lambda: len(place.notices) == 2)
-        await settled(desk, left=1)
+        await settled(api, left=1)
         other.secret = OTHER_SECRET
-        moved = await desk.patch(made, {"delivery": other.delivery(registration_id=str(uuid4()))})
+        moved = await api.patch(made, {"delivery": other.delivery(registration_id=str(uuid4()))})
         assert moved.status == 200, moved.text
         clock.ahead = 60
         await until(lambda: other.notices)
-        await settled(desk)
+        await settled(api)
     assert other.notices == place.notices[1:]
     assert len(place.notices) == 2
 
 
 @pytest.mark.parametrize("way", ["removed", "deleted", "removed and added"])
 async def test_a_removed_receiver_hears_nothing_more(
-    desk: ProtocolDesk, place: Place, way: str
+    api: ProtocolDesk, place: Place, way: str
 ) -> None:
     """Nor of what a deletion cancels, nor, when it is added again, of what ended before."""
     clock = ShiftedClock()
     place.answers = [web.Response(status=500)]
-    made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
-    await desk.end(await desk.ask(made, "one"), made)
-    waiting = await desk.ask(made, "two")
-    async with telling(desk, place, clock=clock):
+    made = await provision(api.gate, api.admin, {"delivery": place.delivery()})
+    await api.end(await api.ask(made, "one"), made)
+    waiting = await api.ask(made, "two")
+    async with telling(api, place, clock=clock):
         await until(lambda: len(place.notices) == 1)
-        await put_off(desk, 1)
+        await put_off(api, 1)
         if way == "deleted":
             path = f"{INSTANCES}/{made.json['instance']['id']}"
-            await desk.gate.call("DELETE", path, token=desk.admin)
+            await api.gate.call("DELETE", path, token=api.admin)
         else:
-            await desk.patch(made, {"delivery": None}, "remove")
-            await desk.end(waiting, made)
+            await api.patch(made, {"delivery": None}, "remove")
+            await api.end(waiting, made)
         if way == "removed and added":
-            added = await desk.patch(made, {"delivery": place.delivery()}, "add")
+            added = await api.patch(made, {"delivery": place.delivery()}, "add")
             assert added.status == 200
         clock.ahead = 60
-        await settled(desk)
+        await settled(api)
     assert len(place.notices) == 1
-    record = await desk.gate.store.load(UUID(waiting.json["id"]).hex)
+    record = await api.gate.store.load(UUID(waiting.json["id"]).hex)
     assert record is not None and record.status == "cancelled"
 
 
-async def test_other_requests_are_not_told_of(desk: ProtocolDesk, place: Place) -> None:
+async def test_other_requests_are_not_told_of(api: ProtocolDesk, place: Place) -> None:
     """Those that ended before there was a receiver, and those of an instance without one."""
-    made = await provision(desk.gate, desk.admin, {})
-    quiet = await provision(desk.gate, desk.admin, {}, "quiet")
-    await desk.end(await desk.ask(made, "old"), made)
-    await desk.patch(made, {"delivery": place.delivery()})
-    await desk.end(await desk.ask(quiet, "one"), quiet)
-    new = await desk.ask(made, "new")
-    await desk.end(new, made)
-    async with telling(desk, place):
-        await settled(desk)
+    made = await provision(api.gate, api.admin, {})
+    quiet = await provision(api.gate, api.admin, {}, "quiet")
+    await api.end(await api.ask(made, "old"), made)
+    await api.patch(made, {"delivery": place.delivery()})
+    await api.end(await api.ask(quiet, "one"), quiet)
+    new = await api.ask(made, "new")
+    await api.end(new, made)
+    async with telling(api, place):
+        await settled(api)
     assert [one["request_id"] for one in place.notices] == [new.json["id"]]
 
 
@@ -627,8 +625,8 @@ class Died(Exception):
 class Dying(RedisNotices):
     """Dies at a step, before or after it was done."""
 
-    def __init__(self, desk: ProtocolDesk, step: str, *, done: bool) -> None:
-        super().__init__(desk.gate.store)
+    def __init__(self, api: ProtocolDesk, step: str, *, done: bool) -> None:
+        super().__init__(api.gate.store)
         self._step, self._done = step, done
 
     def __getattribute__(self, name: str) -> Any:
@@ -649,77 +647,77 @@ class Dying(RedisNotices):
     [("add", False), ("add", True), ("save_cursor", False), ("save_cursor", True)],
 )
 async def test_a_kill_while_writing_loses_and_doubles_nothing(
-    desk: ProtocolDesk, place: Place, step: str, done: bool
+    api: ProtocolDesk, place: Place, step: str, done: bool
 ) -> None:
     """Between event, notice and cursor, with what was sent before the death and after it."""
-    made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
-    asked = await desk.ask(made, "one")
-    await desk.end(asked, made)
-    dying = telling_of(desk, place)
-    dying._notices = Dying(desk, step, done=done)
+    made = await provision(api.gate, api.admin, {"delivery": place.delivery()})
+    asked = await api.ask(made, "one")
+    await api.end(asked, made)
+    dying = telling_of(api, place)
+    dying._notices = Dying(api, step, done=done)
     with pytest.raises(Died):
         await dying.catch_up()
     for _ in range(2):
-        async with telling(desk, place):
-            await settled(desk)
+        async with telling(api, place):
+            await settled(api)
     assert [one["request_id"] for one in place.notices] == [asked.json["id"]]
 
 
 async def test_a_notice_that_cannot_be_read_keeps_no_other(
-    desk: ProtocolDesk, place: Place, caplog: pytest.LogCaptureFixture
+    api: ProtocolDesk, place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is given up, counted and logged; the next one is sent."""
-    redis, keys = desk.gate.store.redis, desk.gate.store.keys
+    redis, keys = api.gate.store.redis, api.gate.store.keys
     await redis.set(keys.of("aap", "notice", "broken"), '{"id": 7}')
     await redis.zadd(keys.of("aap", "due"), {"broken": 1})
-    made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
-    await desk.end(await desk.ask(made, "one"), made)
-    async with telling(desk, place):
+    made = await provision(api.gate, api.admin, {"delivery": place.delivery()})
+    await api.end(await api.ask(made, "one"), made)
+    async with telling(api, place):
         await until(lambda: len(place.notices) == 1)
-        await settled(desk)
-    assert desk.gate.core.tally.webhooks_lost == 1
+        await settled(api)
+    assert api.gate.core.tally.webhooks_lost == 1
     assert "a notice was given up" in caplog.text
 
 
-async def test_a_taken_notice_is_not_queued_again(desk: ProtocolDesk, place: Place) -> None:
+async def test_a_taken_notice_is_not_queued_again(api: ProtocolDesk, place: Place) -> None:
     """By whoever looks at its event once more, since the cursor was lost."""
-    made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
-    await desk.end(await desk.ask(made, "one"), made)
-    async with telling(desk, place):
-        await settled(desk)
-    await desk.gate.store.redis.delete(desk.gate.store.keys.of("aap", "cursor"))
-    await telling_of(desk, place).catch_up()
-    assert await dues(desk) == []
+    made = await provision(api.gate, api.admin, {"delivery": place.delivery()})
+    await api.end(await api.ask(made, "one"), made)
+    async with telling(api, place):
+        await settled(api)
+    await api.gate.store.redis.delete(api.gate.store.keys.of("aap", "cursor"))
+    await telling_of(api, place).catch_up()
+    assert await dues(api) == []
     assert len(place.notices) == 1
 
 
-async def test_two_replicas_send_one_attempt_at_a_time(desk: ProtocolDesk, place: Place) -> None:
+async def test_two_replicas_send_one_attempt_at_a_time(api: ProtocolDesk, place: Place) -> None:
     """While the duty moves two may be at it: each notice is sent once, by one of them."""
-    made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
-    requests = [await desk.ask(made, str(number)) for number in range(4)]
+    made = await provision(api.gate, api.admin, {"delivery": place.delivery()})
+    requests = [await api.ask(made, str(number)) for number in range(4)]
     for one in requests:
-        await desk.end(one, made)
+        await api.end(one, made)
     place.held = asyncio.Event()
-    async with telling(desk, place), telling(desk, place):
+    async with telling(api, place), telling(api, place):
         await until(lambda: place.open_calls >= 4)
         for _ in range(10):
             await moment()
         told = [one["request_id"] for one in place.notices]
         assert len(told) == len(set(told)), "nobody is told of a request twice at once"
         place.held.set()
-        await settled(desk)
+        await settled(api)
     assert sorted(one["request_id"] for one in place.notices) == sorted(
         one.json["id"] for one in requests
     )
 
 
-async def test_a_host_is_called_a_few_times_at_once(desk: ProtocolDesk, place: Place) -> None:
+async def test_a_host_is_called_a_few_times_at_once(api: ProtocolDesk, place: Place) -> None:
     """A receiver that hangs has four calls open, whatever waits for it."""
-    made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
+    made = await provision(api.gate, api.admin, {"delivery": place.delivery()})
     for number in range(7):
-        await desk.end(await desk.ask(made, str(number)), made)
+        await api.end(await api.ask(made, str(number)), made)
     place.held, clock = asyncio.Event(), ShiftedClock()
-    async with telling(desk, place, clock=clock):
+    async with telling(api, place, clock=clock):
         await until(lambda: place.open_calls == 4)
         clock.ahead = 6
         for _ in range(10):
@@ -729,19 +727,19 @@ async def test_a_host_is_called_a_few_times_at_once(desk: ProtocolDesk, place: P
         while len({one["id"] for one in place.notices}) != 7:
             clock.ahead += 6
             await moment()
-        await settled(desk)
+        await settled(api)
 
 
 async def test_the_secret_is_shown_nowhere(
-    desk: ProtocolDesk, place: Place, caplog: pytest.LogCaptureFixture
+    api: ProtocolDesk, place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Not in answers, errors, logs or what a traceback prints."""
     caplog.set_level("DEBUG")
     place.verifying = _answering({}, 500)
-    failed = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
+    failed = await provision(api.gate, api.admin, {"delivery": place.delivery()})
     place.verifying = None
-    made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
-    kept = await RedisNotices(desk.gate.store).instance(UUID(made.json["instance"]["id"]).hex)
+    made = await provision(api.gate, api.admin, {"delivery": place.delivery()})
+    kept = await RedisNotices(api.gate.store).instance(UUID(made.json["instance"]["id"]).hex)
     assert isinstance(kept, Instance) and kept.receiver is not None
     assert kept.receiver.secret == SECRET
     said = failed.text + made.text + caplog.text + repr(kept)

@@ -11,7 +11,7 @@ import pytest
 from gateway.delivery.reminders_and_escalation import Rerouting
 from gateway.domain.policy_document import ToolRow
 from gateway.errors import Conflict
-from gateway.policy.calls.call_effects import touches_of
+from gateway.policy.calls.call_effects import effects_of
 from gateway.wire.roles import MOST_ROLES
 from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, EVE_TOKEN, POLICY, Answer, Replica, made
 
@@ -70,11 +70,11 @@ async def test_a_waiting_request_is_read_anew_at_once(admin: Replica) -> None:
     request = made(**NOTE)
     await admin.submitted(request)
     before = await admin.core.requests.get(request.id)
-    assert not touches_of(before)[0].leaves[0].free
+    assert not effects_of(before)[0].leaves[0].free
     await declare(admin)
     await Rerouting(admin.core).look(request.id)
     after = await admin.core.requests.get(request.id)
-    assert touches_of(after)[0].leaves[0].free
+    assert effects_of(after)[0].leaves[0].free
     assert (after.revision, after.shown_since) == (before.revision + 1, before.shown_since)
     assert len(await events(admin, "redeclared")) == 1
     await Rerouting(admin.core).look(request.id)

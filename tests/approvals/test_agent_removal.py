@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.approvals.deadlines import dismiss
-from gateway.domain.records import Record, Remember
+from gateway.domain.records import Remember, StoredRequest
 from gateway.domain.store import MessageContext
 from gateway.errors import NotFound, Unauthorized
 from gateway.models import Action, Execution, Reason, Report, Status, new_id
@@ -123,7 +123,7 @@ async def test_what_was_remembered_is_not_left_to_a_later_holder(world: World) -
     mine = await successor(world)
     assert [one.effect for one in await world.core.grants.all(AGENT)] == [Effect.DENY]
 
-    async def asked(command: str) -> Record:
+    async def asked(command: str) -> StoredRequest:
         draft = request(id=new_id(), arguments={"command": command})
         return (await world.approvals.submit(draft, mine))[0]
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Click, Record, Remember
+from gateway.domain.records import Click, Remember, StoredRequest
 from gateway.errors import BatchRefused, InvalidRequest
 from gateway.models import Action, Reason, Risk, RiskLevel, Status, new_id
 from gateway.wire.codec import plain
@@ -27,7 +27,9 @@ async def replica(world: World, server_url: str) -> AsyncIterator[World]:
         yield other
 
 
-def ticked(records: list[Record], action: Action = Action.APPROVE, **more: object) -> list[Click]:
+def ticked(
+    records: list[StoredRequest], action: Action = Action.APPROVE, **more: object
+) -> list[Click]:
     """Return ann's one answer to these requests."""
     nonce = new_id()
     return [click(record, action, nonce=nonce, **more) for record in records]
@@ -68,42 +70,42 @@ async def test_each_decision_of_a_batch_is_an_ordinary_one(world: World) -> None
     assert not (await world.core.requests.get(third.id)).final
 
 
-Spoil = Callable[[World, Record], Awaitable[Record]]
+Spoil = Callable[[World, StoredRequest], Awaitable[StoredRequest]]
 
 
-async def _edited(world: World, record: Record) -> Record:
+async def _edited(world: World, record: StoredRequest) -> StoredRequest:
     edit = click(record, Action.EDIT, identity=identity("bob"), arguments={"command": "pwd"})
     await world.core.requests.decide(edit)
     return record
 
 
-async def _ended(world: World, record: Record) -> Record:
+async def _ended(world: World, record: StoredRequest) -> StoredRequest:
     await world.approvals.cancel(record.id, over_http(), reason=Reason.CANCELLED_BY_AGENT)
     return record
 
 
-async def _unknown(world: World, record: Record) -> Record:
+async def _unknown(world: World, record: StoredRequest) -> StoredRequest:
     return replace(record, request=replace(record.request, id=new_id()))
 
 
-async def _voted(world: World, record: Record) -> Record:
+async def _voted(world: World, record: StoredRequest) -> StoredRequest:
     return await world.core.requests.decide(click(record))
 
 
-async def _late(world: World, record: Record) -> Record:
+async def _late(world: World, record: StoredRequest) -> StoredRequest:
     await world.store.redis.hset(world.store.keys.record(record.id), "deadline", record.created)
     return await world.core.requests.get(record.id)
 
 
-async def _high(world: World, record: Record) -> Record:
+async def _high(world: World, record: StoredRequest) -> StoredRequest:
     return await world.submit(risk=HIGH)
 
 
-async def _not_hers(world: World, record: Record) -> Record:
+async def _not_hers(world: World, record: StoredRequest) -> StoredRequest:
     return await world.submit(tool="deploy")
 
 
-async def _own(world: World, record: Record) -> Record:
+async def _own(world: World, record: StoredRequest) -> StoredRequest:
     made, _ = await world.approvals.submit(request(tool="own"), replace(over_http(), owner="ann"))
     return made
 

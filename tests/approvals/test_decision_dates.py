@@ -12,7 +12,7 @@ from gateway.approval_protocol.requests import resource
 from gateway.approvals.duplicates_and_overflow import Grouping
 from gateway.cli.audit import write_form
 from gateway.domain.policy_document import Mode, Route
-from gateway.domain.records import Record, Remember
+from gateway.domain.records import Remember, StoredRequest
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import Action, DecidedBy, DeciderKind, Reason, Status
 from gateway.policy.chain import ALLOW
@@ -40,7 +40,7 @@ class Late:
 
     name, priority, seconds, after_storing = "late", 600, None, True
 
-    async def decide(self, record: Record, _route: Route) -> Verdict | None:
+    async def decide(self, record: StoredRequest, _route: Route) -> Verdict | None:
         """Allow it."""
         by = DecidedBy(kind=DeciderKind.RULE, name=self.name)
         return Verdict(effect=ALLOW, by=by, reason=Reason.RULE)
@@ -51,11 +51,11 @@ async def ask(world: World, mode: Mode) -> None:
     await world.route(Route(approvers=("ann", "bob"), mode=mode))
 
 
-async def decide_each_way(world: World) -> dict[str, Record]:
+async def decide_each_way(world: World) -> dict[str, StoredRequest]:
     """Return a request for each way to decide."""
-    found: dict[str, Record] = {}
+    found: dict[str, StoredRequest] = {}
 
-    async def submit(name: str) -> Record:
+    async def submit(name: str) -> StoredRequest:
         return await world.submit(arguments={"command": name})
 
     for mode in (Mode.AUTO_APPROVE, Mode.AUTO_DENY):
@@ -87,7 +87,7 @@ async def decide_each_way(world: World) -> dict[str, Record]:
     return found
 
 
-def check(name: str, record: Record | None) -> None:
+def check(name: str, record: StoredRequest | None) -> None:
     """Fail where a decision is dated before its request."""
     assert record is not None, name
     assert record.decision is not None, name

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Action, Status
 from gateway.server.background import desk_of
@@ -21,7 +21,7 @@ async def replica(world: World, server_url: str) -> AsyncIterator[World]:
         yield other
 
 
-async def edited_elsewhere(world: World, replica: World) -> tuple[Record, Record]:
+async def edited_elsewhere(world: World, replica: World) -> tuple[StoredRequest, StoredRequest]:
     """Return a request as one process remembers it, and as another has edited it since."""
     await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
     for one in (world, replica):
@@ -73,11 +73,11 @@ async def test_what_a_card_shows_is_read_again_only_for_a_card_of_another_revisi
 ) -> None:
     """An old card is judged by what it shows, and its click refused; a new one by what is new."""
     record, edited = await edited_elsewhere(world, replica)
-    desk = desk_of("web", world.core, world.store)
-    assert await desk.requests.get(record.id, revision=record.revision) == record
-    assert await desk.requests.get(record.id, revision=edited.revision) == edited
+    api = desk_of("web", world.core, world.store)
+    assert await api.requests.get(record.id, revision=record.revision) == record
+    assert await api.requests.get(record.id, revision=edited.revision) == edited
     with pytest.raises(NotFound):
-        await desk.requests.get("0" * 32, revision=1)
+        await api.requests.get("0" * 32, revision=1)
 
 
 async def test_a_refusal_is_audited_once(world: World) -> None:

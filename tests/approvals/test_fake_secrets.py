@@ -28,7 +28,7 @@ from gateway.cli.requests import format_line, format_request
 from gateway.cli.serve import JsonFormatter, LineFormatter
 from gateway.delivery.webhooks import body_of
 from gateway.domain.audit import event_line
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Action, Context, Execution, Preview, Reason, Report, new_id
 from tests.fake_secrets import FakeSecret, fake_secrets
 from tests.sweeps import sweep
@@ -61,7 +61,7 @@ PATHS: dict[str, Callable[[str], dict[str, Any]]] = {
 }
 
 
-def shown_in_slack(one: Record) -> str:
+def shown_in_slack(one: StoredRequest) -> str:
     """Return the blocks of a card and of its details."""
     card, full = card_of(one, lines=25, chars=1500), full_view(one)
     form = ModalMetadata(one.id, one.revision, copy="0" * 22, page=0)
@@ -69,7 +69,7 @@ def shown_in_slack(one: Record) -> str:
     return json.dumps([cards.build_message(card, "0" * 22), details], default=str)
 
 
-def shown_in_discord(one: Record) -> str:
+def shown_in_discord(one: StoredRequest) -> str:
     """Return the components of a card and of its first page."""
     card, full = card_of(one, lines=25, chars=1500), full_view(one, fits=page_fits)
     button = DiscordButton(verb="read", request_id=one.id, revision=one.revision)
@@ -83,7 +83,7 @@ def pressed_or_read(view: Any) -> Any:
     return view.to_components()
 
 
-def shown_in_terminal(one: Record) -> str:
+def shown_in_terminal(one: StoredRequest) -> str:
     """Return a card and a line as text."""
     card = card_of(one, lines=10**6, chars=10**6)
     console = Console(file=io.StringIO(), width=2_000)
@@ -92,13 +92,13 @@ def shown_in_terminal(one: Record) -> str:
     return text
 
 
-def logged(one: Record) -> str:
+def logged(one: StoredRequest) -> str:
     """Return what the log would hold of it, should anything log it."""
     said = logging.LogRecord("x", logging.INFO, "", 0, f"{one.request.arguments}", (), None)
     return LineFormatter().format(said) + JsonFormatter().format(said)
 
 
-PLACES: dict[str, Callable[[Record], str]] = {
+PLACES: dict[str, Callable[[StoredRequest], str]] = {
     "approvers' HTTP": lambda one: json.dumps(masked_view(one), ensure_ascii=False),
     "command line, one": lambda one: format_request(masked_view(one)),
     "command line, list": lambda one: format_line(masked_view(one)),

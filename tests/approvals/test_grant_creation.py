@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.policy_document import Mode, Route
-from gateway.domain.records import Record, Remember
+from gateway.domain.records import Remember, StoredRequest
 from gateway.domain.risk import RiskRule
 from gateway.domain.store import MessageContext
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
@@ -34,14 +34,14 @@ async def replica(world: World, server_url: str) -> AsyncIterator[World]:
 
 
 async def remember(
-    world: World, record: Record, action: Action = Action.APPROVE, **how: Any
+    world: World, record: StoredRequest, action: Action = Action.APPROVE, **how: Any
 ) -> Grant:
     """Decide a request as ann and have it remembered; return the grant."""
     await world.core.requests.decide(click(record, action, remember=Remember(**how)))
     return (await world.core.grants.all())[0]
 
 
-def widest(record: Record) -> str:
+def widest(record: StoredRequest) -> str:
     """Return the id of the widest offer."""
     return offers(record)[-1].id
 
@@ -172,7 +172,7 @@ class Meanwhile:
     name: str = "meanwhile"
     priority: int = 600
 
-    async def decide(self, record: Record, route: Route) -> Verdict | None:
+    async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Revoke, and have no opinion."""
         if self.world is not None:
             world, self.world = self.world, None
@@ -200,7 +200,7 @@ class Denies:
     name: str = "denies"
     priority: int = 600
 
-    async def decide(self, record: Record, route: Route) -> Verdict | None:
+    async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Make the grant, and have no opinion."""
         if self.world is not None:
             world, self.world = self.world, None
@@ -293,7 +293,7 @@ async def test_settling_passes_through_the_whole_policy(server_url: str, namespa
     class Rude:
         name, priority = "rude", 1000
 
-        async def decide(self, record: Record, route: Route) -> Verdict | None:
+        async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
             """Ask for people in session s2."""
             if record.request.session != "s2":
                 return None

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.delivery.overflow_cards import build_overflow_card
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
-from gateway.domain.records import Record, Remember
+from gateway.domain.records import Remember, StoredRequest
 from gateway.errors import OverBudget
 from gateway.models import Action, DeciderKind, Origin, Reason, Risk, RiskLevel, Status
 from gateway.wire.codec import plain
@@ -37,7 +37,7 @@ async def govern(world: World, *budgets: Budget, **route: Any) -> None:
     world.core.writer.forget_policy()
 
 
-async def distinct(office: Office, count: int, **more: Any) -> list[Record]:
+async def distinct(office: Office, count: int, **more: Any) -> list[StoredRequest]:
     """Submit so many requests that differ."""
     return [
         await office.world.submit(arguments={"command": f"make {number}"}, **more)
@@ -45,9 +45,9 @@ async def distinct(office: Office, count: int, **more: Any) -> list[Record]:
     ]
 
 
-async def now(office: Office, record: Record) -> Record:
+async def now(office: Office, record: StoredRequest) -> StoredRequest:
     """Return a request as it stands."""
-    return await office.desk.requests.get(record.id)
+    return await office.api.requests.get(record.id)
 
 
 async def load(office: Office) -> tuple[str, list[str]]:
@@ -117,7 +117,7 @@ async def test_a_denial_is_for_all_that_ask_the_same(office: Office) -> None:
     await govern(office.world, notify=("rec:log",))
     first, *others = [await office.world.submit() for _ in range(3)]
     await office.settle()
-    await office.desk.requests.decide(click(first, Action.DENY, message="no", feedback=True))
+    await office.api.requests.decide(click(first, Action.DENY, message="no", feedback=True))
     await office.settle()
     for one in others:
         end = (await now(office, one)).decision
@@ -136,7 +136,7 @@ async def test_an_approval_is_for_one_and_the_next_is_asked(office: Office) -> N
     first, *others = [await office.world.submit() for _ in range(3)]
     second, third = sorted(others, key=lambda one: (one.created, one.id))
     await office.settle()
-    await office.desk.requests.decide(click(first))
+    await office.api.requests.decide(click(first))
     await settled(office)
     assert [(await now(office, one)).status for one in (second, third)] == [Status.PENDING] * 2
     assert cards(office) == [first.id, second.id]
@@ -146,7 +146,7 @@ async def test_an_approval_is_for_one_and_the_next_is_asked(office: Office) -> N
     assert newest.behind == second.id
     for one in (second, third, newest):
         assert len((await load(office))[1]) == 1, "whoever is next takes the place"
-        await office.desk.requests.decide(click(one))
+        await office.api.requests.decide(click(one))
         await settled(office)
     assert await load(office) == ("0", [])
 
@@ -170,7 +170,7 @@ async def test_followers_that_go_are_not_counted_any_more(office: Office) -> Non
     """The card says how many really wait behind it."""
     first, second, third = [await office.world.submit() for _ in range(3)]
     await office.settle()
-    await office.desk.requests.decide(click(second, Action.DENY))
+    await office.api.requests.decide(click(second, Action.DENY))
     await office.world.approvals.cancel(third.id, over_http(), reason=Reason.ABANDONED)
     await settled(office)
     assert (await now(office, first)).alike == 0
@@ -182,10 +182,10 @@ async def test_an_edit_leaves_the_others_to_be_asked(office: Office) -> None:
     """What was edited is not what the others ask, so a denial of it is none of theirs."""
     await govern(office.world, quorum=2)
     first, second = [await office.world.submit() for _ in range(2)]
-    new = await office.desk.requests.decide(click(first, Action.EDIT, arguments={"command": "pwd"}))
+    new = await office.api.requests.decide(click(first, Action.EDIT, arguments={"command": "pwd"}))
     await settled(office)
     assert (await now(office, second)).behind == ""
-    await office.desk.requests.decide(click(new, Action.DENY, identity=identity("bob")))
+    await office.api.requests.decide(click(new, Action.DENY, identity=identity("bob")))
     await settled(office)
     assert (await now(office, second)).status is Status.PENDING
 
@@ -196,11 +196,11 @@ async def test_what_was_edited_takes_nobodys_place_when_it_ends(office: Office, 
     await govern(office.world, quorum=2)
     pair = [await office.world.submit() for _ in range(2)]
     edit = click(pair[place], Action.EDIT, arguments={"command": "pwd"})
-    edited = await office.desk.requests.decide(edit)
+    edited = await office.api.requests.decide(edit)
     await settled(office)
     leader, edited = [await now(office, one) for one in (pair[1 - place], edited)]
     assert (leader.behind, edited.behind) == ("", "")
-    await office.desk.requests.decide(click(edited, Action.DENY, identity=identity("bob")))
+    await office.api.requests.decide(click(edited, Action.DENY, identity=identity("bob")))
     await settled(office)
     assert (await office.world.submit()).behind == leader.id
 
@@ -214,7 +214,7 @@ async def test_one_that_is_not_alike_after_all_gives_its_place_up(office: Office
     await redis.hset(keys.load(AGENT), f"={like}", other.id)
     second, third = [await office.world.submit(arguments=first.arguments) for _ in range(2)]
     assert (second.behind, third.behind) == ("", second.id)
-    await office.desk.requests.decide(click(other))
+    await office.api.requests.decide(click(other))
     assert (await office.world.submit(arguments=first.arguments)).behind == second.id
 
 
@@ -222,7 +222,7 @@ async def test_remembering_settles_all_without_another_card(office: Office) -> N
     """A grant made with the approval decides those behind it; none of them is shown meanwhile."""
     first, *others = [await office.world.submit() for _ in range(3)]
     await office.settle()
-    await office.desk.requests.decide(click(first, remember=Remember()))
+    await office.api.requests.decide(click(first, remember=Remember()))
     await settled(office)
     ends = [(await now(office, one)).decision for one in others]
     assert [end and end.reason for end in ends] == [Reason.GRANT] * 2
@@ -245,7 +245,7 @@ async def test_a_denial_is_no_more_for_those_whose_requester_differs(office: Off
     first, second = [await office.world.submit() for _ in range(2)]
     key = office.world.store.keys.record(second.id)
     await office.world.store.redis.hset(key, "owner", "eve")
-    await office.desk.requests.decide(click(first, Action.DENY))
+    await office.api.requests.decide(click(first, Action.DENY))
     await settled(office)
     assert (await now(office, second)).status is Status.PENDING
     assert (await now(office, second)).behind == ""
@@ -261,7 +261,10 @@ async def test_what_exceeds_the_cards_waits_behind_one_overflow_card(office: Off
     await office.settle()
     assert sorted(cards(office)) == sorted(one.id for one in made[:2])
     (digest,) = [one.card for one in office.adapter.messages.values() if not one.card.asks]
-    assert digest.summary == f"3 more requests of {AGENT} wait; they get cards as its budget allows"
+    assert (
+        digest.notification
+        == f"3 more requests of {AGENT} wait; they get cards as its budget allows"
+    )
     assert "make 2" in digest.blocks[0].text.text
     assert digest.controls == ()
     assert {one.behind for one in made[2:]} == {f"~{AGENT}"}
@@ -297,10 +300,10 @@ async def test_one_behind_the_build_overflow_card_is_decided_in_the_inbox(office
     await govern(office.world, CARDS)
     made = await distinct(office, 4)
     await office.settle()
-    await office.desk.requests.decide(click(made[3]))
+    await office.api.requests.decide(click(made[3]))
     await settled(office)
     (digest,) = [one.card for one in office.adapter.messages.values() if not one.card.asks]
-    assert digest.summary.startswith("1 more request of")
+    assert digest.notification.startswith("1 more request of")
     assert (await now(office, made[3])).status is Status.APPROVED
 
 
@@ -338,7 +341,7 @@ async def test_too_much_is_refused_and_nobody_is_asked(world: World, budget: Bud
     """What exceeds the budget leaves no request; what ends makes room again."""
     await govern(world, budget)
     letters = "x" * (300 if budget.waiting > 2 else 1)
-    made: list[Record] = []
+    made: list[StoredRequest] = []
     with pytest.raises(OverBudget):
         for number in range(5):
             made.append(await world.submit(arguments={"command": f"{number}{letters}"}))

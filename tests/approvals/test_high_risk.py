@@ -11,7 +11,7 @@ from gateway.approvals.duplicates_and_overflow import Overflow
 from gateway.cards.card import card_of
 from gateway.delivery.overflow_cards import build_overflow_card
 from gateway.domain.policy_document import Guardrails, Mode, Route
-from gateway.domain.records import Record, Remember
+from gateway.domain.records import Remember, StoredRequest
 from gateway.domain.risk import RiskRule
 from gateway.models import Action, DecidedBy, DeciderKind, Kind, Risk, RiskLevel, Status
 from gateway.policy.chain import ALLOW, MODIFY, find_decisive
@@ -44,13 +44,13 @@ class Saying:
             arguments=arguments,
         )
 
-    async def decide(self, record: Record, route: Route) -> Verdict | None:
+    async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Say it; what was changed once is not changed again."""
         changed = self._verdict.effect == MODIFY and record.edited is not None
         return None if changed else self._verdict
 
 
-async def stored(world: World, record: Record) -> dict[str, str]:
+async def stored(world: World, record: StoredRequest) -> dict[str, str]:
     """Return a record as it lies in the store."""
     found: dict[str, str] = await world.store.redis.hgetall(world.store.keys.record(record.id))
     return found

@@ -11,7 +11,7 @@ from gateway.approvals.transitions import erase_content
 from gateway.cards.card import card_of
 from gateway.cards.remember_options import scopes_of
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Record, Remember, ScopeQuorum
+from gateway.domain.records import Remember, ScopeQuorum, StoredRequest
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import (
     MAX_HOST_RULES,
@@ -30,7 +30,7 @@ OTHER = HostRule(rule="Bash(npm run:*)", scope="in all projects")
 FIRST = Remember(offer="host:0")
 
 
-async def asked(world: World, **changes: Any) -> Record:
+async def asked(world: World, **changes: Any) -> StoredRequest:
     """Return a request whose host offers to keep two rules."""
     values = {
         "kind": Kind.COMMAND,
@@ -41,7 +41,7 @@ async def asked(world: World, **changes: Any) -> Record:
     return await world.submit(**{**values, **changes})
 
 
-def offered(record: Record, action: Action = Action.APPROVE) -> list[str]:
+def offered(record: StoredRequest, action: Action = Action.APPROVE) -> list[str]:
     """Return in words what the host would keep."""
     return [one.words.text for one in scopes_of(record, action) if one.by_host]
 

@@ -140,9 +140,9 @@ async def test_no_number_of_processes_bloats_a_request(world: World) -> None:
 
 async def test_what_is_cut_for_the_audit_was_masked_before(world: World) -> None:
     """Half a secret looks like none."""
-    desk = desk_of("web", world.core, world.store)
+    api = desk_of("web", world.core, world.store)
     why = "x" * 480 + " ghp_" + "a" * 36
-    await desk.requests.refuse("0" * 32, identity("eve"), why)
+    await api.requests.refuse("0" * 32, identity("eve"), why)
     assert "ghp_" not in (await world.events())[-1].data["why"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from gateway.cards.card import card_of
 from gateway.domain.parsing import parse_request
 from gateway.domain.policy_document import Mode, PolicyRule, RuleEffect
-from gateway.domain.records import Record, Remember, likeness, locate_finding
+from gateway.domain.records import Remember, StoredRequest, duplicate_key, locate_finding
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Action, ApprovalRequest, Reason, Risk, RiskLevel, Status
 from gateway.policy.chain import ALLOW, RESPOND
@@ -86,7 +86,7 @@ def test_each_link_that_allows_leaves_it_to_people(link: str, more: dict[str, An
     everything = Match(shape=Shape.WORK, tool=ANY_TOOL)
     session = granted(everything, session="default", expires_at=1000)
     rule = PolicyRule(name="yes", effect=RuleEffect.ALLOW, commands=("ls",))
-    allows: dict[str, Callable[[Record], bool]] = {
+    allows: dict[str, Callable[[StoredRequest], bool]] = {
         "exact": lambda one: allowed([exact], one),
         "pattern": lambda one: allowed([remembered(asked)], one),
         "pass": lambda one: allowed([session], one),
@@ -143,7 +143,7 @@ async def test_it_waits_behind_no_other(world: World) -> None:
     await in_force(world, Mode.ASK)
     record = await world.submit(human=True)
     plainly = replace(record, request=replace(record.request, human=False))
-    assert likeness(record) != likeness(plainly)
+    assert duplicate_key(record) != duplicate_key(plainly)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.policy_document import PolicyDocument, Route, ToolRow
-from gateway.domain.records import Identity, Person, Record, Remember, ScopeQuorum
+from gateway.domain.records import Identity, Person, Remember, ScopeQuorum, StoredRequest
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Risk, RiskLevel, Status
 from gateway.policy.grants.grant import Shape
@@ -38,7 +38,7 @@ async def in_force(world: World, *people: Person, **route: Any) -> None:
     world.core.writer.forget_policy()
 
 
-async def of_alice(world: World, **more: Any) -> Record:
+async def of_alice(world: World, **more: Any) -> StoredRequest:
     """Submit a request of alice's agent."""
     made, _ = await world.approvals.submit(request(**more), replace(over_http(), owner="alice"))
     return made

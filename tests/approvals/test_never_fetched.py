@@ -9,7 +9,7 @@ import pytest
 
 from gateway.cards.card import card_of
 from gateway.domain.policy_document import Mode, Route
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query, StoredRequest
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Execution, Report, Status
 from tests.api.replica import AGENT_TOKEN, Replica, made
@@ -17,7 +17,9 @@ from tests.waiting import moment
 from tests.world import AGENT, PROCESS, World, assembled, click, over_http, policy, request
 
 
-async def approved(world: World, process: str | None = PROCESS, *, gone: bool = False) -> Record:
+async def approved(
+    world: World, process: str | None = PROCESS, *, gone: bool = False
+) -> StoredRequest:
     """Return an approved request of a process, which may be gone, or of none."""
     record, _ = await world.approvals.submit(request(), over_http(process))
     if gone:
@@ -27,14 +29,14 @@ async def approved(world: World, process: str | None = PROCESS, *, gone: bool = 
     return await world.core.requests.decide(click(record))
 
 
-async def pass_deadline(world: World, record: Record) -> None:
+async def pass_deadline(world: World, record: StoredRequest) -> None:
     """Let the time of a request be over, for the clock only where it is still to be looked at."""
     past = world.clock.now_ms() - 1
     await world.store.redis.hset(world.store.keys.record(record.id), "deadline", past)
     await world.store.redis.zadd(world.store.keys.deadlines, {record.id: past}, xx=True)
 
 
-async def told(world: World, record: Record) -> list[str]:
+async def told(world: World, record: StoredRequest) -> list[str]:
     """Return the types of the events of a request, once two replicas have looked at the time."""
     await pass_deadline(world, record)
     await asyncio.gather(world.sweeper.sweep(), world.sweeper.sweep())

@@ -15,10 +15,10 @@ import pytest
 from adapters.web.cards import build_row, build_whole
 from gateway.api.messages import masked_view, view
 from gateway.approvals import decisions
-from gateway.cards.card import card_of, discreet_summary, full_view
+from gateway.cards.card import card_of, discreet_notification, full_view
 from gateway.cli.requests import format_line, format_request
 from gateway.delivery.webhooks import body_of
-from gateway.domain.records import AuditEvent, Record
+from gateway.domain.records import AuditEvent, StoredRequest
 from gateway.errors import GatewayError
 from gateway.models import Action
 from gateway.wire.codec import plain
@@ -27,12 +27,12 @@ from tests.world import World, click, identity, over_http
 
 # No clock and no digest happens to hold so many digits in a row.
 LONG = 8_0451_9326_7714_0582_9931
-SURFACES: dict[str, Callable[[Record], Any]] = {
+SURFACES: dict[str, Callable[[StoredRequest], Any]] = {
     "record": repr,
     "card": lambda record: card_of(record, lines=99, chars=9999),
     "card, revealed": lambda record: card_of(record, lines=99, chars=9999, reveal=True),
     "full view": lambda record: full_view(record, reveal=True),
-    "notification": discreet_summary,
+    "notification": discreet_notification,
     "api": lambda record: plain(view(record, whole=True)),
     "api, to the agent": lambda record: plain(view(record, whole=False)),
     "api, masked": masked_view,
@@ -56,7 +56,7 @@ def long_numbers(monkeypatch: pytest.MonkeyPatch) -> str:
     return str(LONG)
 
 
-def found(number: str, record: Record, events: list[AuditEvent], logs: str) -> Iterator[str]:
+def found(number: str, record: StoredRequest, events: list[AuditEvent], logs: str) -> Iterator[str]:
     """Yield each surface on which a number stands."""
     for name, shown in SURFACES.items():
         if number in str(shown(record)):

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.approvals.policy_changes import CHANGED
 from gateway.domain.policy_document import Route, ToolRow
-from gateway.domain.records import Record, RequestOutcome
+from gateway.domain.records import RequestOutcome, StoredRequest
 from gateway.domain.store import Transition, WriteResult
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Conflict
@@ -46,7 +46,7 @@ def call(program: str) -> dict[str, Any]:
     return {"kind": Kind.COMMAND, "arguments": {"command": f"{program} a.txt"}}
 
 
-def widest_pattern(record: Record) -> str:
+def widest_pattern(record: StoredRequest) -> str:
     """Return the id of the widest pattern that is offered."""
     return [one.id for one in offers(record) if one.match.shape is Shape.PATTERN][-1]
 
@@ -73,10 +73,10 @@ async def test_a_declaration_that_changes_suspends_what_rests_on_it(world: World
     for _ in range(2):
         await world.core.grants.suspend_outdated()
         (rested,) = await world.core.grants.all()
-        assert rested.rests is not None
-        assert rested.rests.why == CHANGED
+        assert rested.outdated is not None
+        assert rested.outdated.why == CHANGED
         assert (await world.submit(**again)).status is Status.PENDING
-    assert await told(world, "grant_rests") == [{"grant": grant.id, "why": CHANGED, "used": 2}]
+    assert await told(world, "grant_outdated") == [{"grant": grant.id, "why": CHANGED, "used": 2}]
     await declare(world, {"order": "data"})
     assert (await world.submit(**again)).status is Status.PENDING, "nothing lifts it"
 
@@ -139,7 +139,7 @@ async def test_neither_the_recount_nor_the_policy_lifts_it(world: World) -> None
         await world.core.grants.look_over()
         assert (await world.submit(**call("cat"))).status is Status.PENDING
     (rested,) = await world.core.grants.all()
-    assert rested.rests is not None
+    assert rested.outdated is not None
     assert await told(world, "grant_suspended", "grant_resumed") == []
 
 
@@ -168,7 +168,7 @@ async def test_a_crash_in_the_middle_is_made_up_for(world: World) -> None:
 
     def at(step: str) -> None:
         steps.append(step)
-        if steps.count("grant_suspend:before") == 2:
+        if steps.count("mark_grant_outdated:before") == 2:
             raise Killed
 
     store = RedisStore(world.store.redis, world.store.keys, at=at)
@@ -176,15 +176,15 @@ async def test_a_crash_in_the_middle_is_made_up_for(world: World) -> None:
     with pytest.raises(Killed):
         await crashing.grants.suspend_outdated()
     found = await world.core.grants.all()
-    assert sum(one.rests is not None for one in found) == 1
+    assert sum(one.outdated is not None for one in found) == 1
     assert sum(one.notices for one in found) == 0
     for program in programs:
         assert (await world.submit(**call(program))).status is Status.PENDING
     await world.core.grants.suspend_outdated()
     found = await world.core.grants.all()
-    assert all(one.rests is not None for one in found)
+    assert all(one.outdated is not None for one in found)
     assert sum(one.notices for one in found) == 1
-    assert len(await told(world, "grant_rests")) == 3
+    assert len(await told(world, "grant_outdated")) == 3
 
 
 async def test_a_look_that_failed_is_made_again(
@@ -198,7 +198,7 @@ async def test_a_look_that_failed_is_made_again(
         with pytest.raises(TypeError):
             await world.core.grants.suspend_outdated()
     await world.core.grants.suspend_outdated()
-    assert len(await told(world, "grant_rests")) == 1
+    assert len(await told(world, "grant_outdated")) == 1
 
 
 @pytest.fixture
@@ -234,7 +234,7 @@ async def test_people_are_told_once_for_each_route(office: Office) -> None:
         one.id: "Approval suspended" for one in resting
     }
     assert all(card.confirm for card in cards), "each may still be revoked"
-    assert len(await told(world, "grant_rests")) == 3
+    assert len(await told(world, "grant_outdated")) == 3
 
 
 async def test_what_came_later_is_settled_without_a_second_notice(office: Office) -> None:
@@ -296,6 +296,6 @@ async def test_remembered_anew_it_decides_again(world: World) -> None:
     assert again.status is Status.PENDING
     await remember(world, again, offer=widest_pattern(again))
     assert (await world.submit(**call("cat"))).status is Status.APPROVED
-    rests_ = {one.id: one.rests is not None for one in await world.core.grants.all()}
+    rests_ = {one.id: one.outdated is not None for one in await world.core.grants.all()}
     assert rests_.pop(old.id)
     assert list(rests_.values()) == [False]

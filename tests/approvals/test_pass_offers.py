@@ -9,7 +9,7 @@ import pytest
 
 from gateway.cards.remember_options import LIFETIME_WORDS, remember_as, scopes_of
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Record, Remember
+from gateway.domain.records import Remember, StoredRequest
 from gateway.domain.risk import RiskRule
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action, Context, Kind, RiskLevel, Status
@@ -26,14 +26,14 @@ EDIT: dict[str, Any] = {
 }
 
 
-def offered(record: Record) -> list[Shape]:
+def offered(record: StoredRequest) -> list[Shape]:
     """Return the shapes of the passes that a request's card offers."""
     return [one.match.shape for one in passes_for(record)]
 
 
 async def give(
-    world: World, record: Record, shape: Shape = Shape.WORK, who: str = "ann", **how: Any
-) -> Record:
+    world: World, record: StoredRequest, shape: Shape = Shape.WORK, who: str = "ann", **how: Any
+) -> StoredRequest:
     """Approve a request with a pass, as somebody."""
     offer = next((one.id for one in passes_for(record) if one.match.shape is shape), "0" * 16)
     wish = Remember(offer=offer, **how)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.risk import RiskRule
 from gateway.domain.store import MessageContext
 from gateway.errors import InvalidRequest, Unauthorized
@@ -34,7 +34,7 @@ async def passed(world: World, shape: Shape = Shape.WORK, **more: Any) -> Grant:
     return await world.core.remembering.let_through(identity("ann"), shape=shape, **wish)
 
 
-async def written(world: World, path: str, **more: Any) -> Record:
+async def written(world: World, path: str, **more: Any) -> StoredRequest:
     """Submit a change of a file."""
     return await world.submit(**{**EDIT, "arguments": {"path": path, "text": "x"}, **more})
 

@@ -44,7 +44,7 @@ async def paused(office: Office, **budget: Any) -> Card:
     """Pause the agent by two denials; return the card that says so where they were denied."""
     await govern(office.world, Budget(denials=2, **budget))
     for made in await distinct(office, 2):
-        await office.desk.requests.decide(click(made, Action.DENY))
+        await office.api.requests.decide(click(made, Action.DENY))
     await office.settle()
     return digest(office)
 
@@ -60,20 +60,20 @@ async def test_the_places_that_denied_are_told_of_the_pause_and_of_its_lifting(
 ) -> None:
     """One card says until when and how to end it, without being asked; lifted, it says that."""
     card = await paused(office)
-    (one,) = (await office.desk.operator.status()).paused
+    (one,) = (await office.api.operator.status()).paused
     assert (card.word, card.paused, card.controls) == ("Paused", one.until, ())
     assert f"gateway agent lift {AGENT}" in " ".join(card.notices)
     await office.world.core.held.resume_agent(AGENT, by="ann")
     await office.settle()
     assert (digest(office).paused, digest(office).notices) == (None, ())
-    assert "may ask" in digest(office).summary
+    assert "may ask" in digest(office).notification
     assert await office.outbox.copies(f"~{AGENT}") == {}
 
 
 async def test_the_card_of_a_pause_that_ends_by_itself_says_so(office: Office) -> None:
     """Nobody does anything, and nothing is sent: the courier looks again at that time."""
     assert (await paused(office, pause=0.3)).paused is not None
-    while (await office.desk.operator.status()).paused:
+    while (await office.api.operator.status()).paused:
         await office.settle()
     await settled(office)
     assert digest(office).paused is None
@@ -85,10 +85,10 @@ async def test_a_pause_with_a_crowd_shows_both_and_leaves_the_crowd(office: Offi
     await govern(office.world, Budget(cards=1, denials=2))
     made = await distinct(office, 4)
     for one in made[:2]:
-        await office.desk.requests.decide(click(one, Action.DENY))
+        await office.api.requests.decide(click(one, Action.DENY))
     await settled(office)
     assert digest(office).paused is not None
-    assert digest(office).summary.endswith(
+    assert digest(office).notification.endswith(
         "so new ones ask nobody; 2 asked before still wait; they get cards as its budget allows"
     )
     assert "make 2" in digest(office).blocks[0].text.text
@@ -101,10 +101,10 @@ async def test_a_pause_that_ends_by_itself_leaves_the_crowd_its_card(office: Off
     """Nobody joined or left, and still the card says something else."""
     await govern(office.world, Budget(cards=1, denials=1, pause=0.3))
     made = await distinct(office, 3)
-    await office.desk.requests.decide(click(made[0], Action.DENY))
+    await office.api.requests.decide(click(made[0], Action.DENY))
     await settled(office)
     assert digest(office).paused is not None
-    while (await office.desk.operator.status()).paused:
+    while (await office.api.operator.status()).paused:
         await office.settle()
     await settled(office)
     assert (digest(office).word, digest(office).paused) == ("Too many at once", None)
@@ -125,7 +125,7 @@ async def test_a_pause_is_told_only_where_the_agent_was_denied(office: Office) -
     )
     await office.world.store.apply(document, by="test")
     office.world.core.writer.forget_policy()
-    await office.desk.requests.decide(click(await office.world.submit(), Action.DENY))
+    await office.api.requests.decide(click(await office.world.submit(), Action.DENY))
     await office.settle()
     told = [one.target for one in office.adapter.messages.values() if not one.card.asks]
     assert told == ["rec:a"]

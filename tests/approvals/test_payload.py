@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.policy_document import Guardrails, Mode, PolicyRule, Route, RuleEffect
-from gateway.domain.records import Record, Remember
+from gateway.domain.records import Remember, StoredRequest
 from gateway.domain.risk import RiskRule
 from gateway.models import Action, Context, Kind, RiskLevel, Status
 from gateway.policy.grants.grant import Effect
@@ -22,7 +22,9 @@ EVIL = {"command": "rm -rf /home/me/.ssh"}
 AUTO = Route(approvers=("ann",), mode=Mode.AUTO_APPROVE)
 
 
-async def confirmed(world: World, payload: dict[str, Any] | None = None, **more: Any) -> Record:
+async def confirmed(
+    world: World, payload: dict[str, Any] | None = None, **more: Any
+) -> StoredRequest:
     """Submit what `confirm` submits, with the payload that is to run."""
     payload = EVIL if payload is None else payload
     arguments = {"confirm": "tidy up"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Record, Remember
+from gateway.domain.records import Remember, StoredRequest
 from gateway.errors import BatchRefused, InvalidRequest
 from gateway.models import Action, Kind, Status
 from gateway.policy.grants.grant import Shape
@@ -27,7 +27,7 @@ CONTENT: dict[Action, dict[str, Any]] = {
 }
 
 
-async def status(world: World, record: Record) -> Status:
+async def status(world: World, record: StoredRequest) -> Status:
     """Return how a request stands."""
     return (await world.core.requests.get(record.id)).status
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Risk, RiskLevel
 from gateway.ports.adapter_api import QueueFilter
 from tests.world import World, click, identity, over_http, request
 
 
-async def asked(world: World, seconds: int) -> Record:
+async def asked(world: World, seconds: int) -> StoredRequest:
     """Submit a request unlike any other that ends so soon."""
     return await world.submit(timeout=seconds, arguments={"n": seconds})
 
@@ -78,7 +78,7 @@ async def test_who_asked_for_a_high_risk_waits_for_others(world: World) -> None:
 async def test_pages_go_on_where_the_last_ended(world: World, side: QueueFilter) -> None:
     """Each request once, in order."""
     made = [await asked(world, 60 + n) for n in range(5)]
-    seen: list[Record] = []
+    seen: list[StoredRequest] = []
     after = None
     while True:
         page = await world.core.requests.list_queue(identity("ann"), side, after=after, limit=2)

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.cards.card import card_of
 from gateway.domain.policy_document import Guardrails, Mode, PolicyRule, Route, RuleEffect
-from gateway.domain.records import Record, Remember
+from gateway.domain.records import Remember, StoredRequest
 from gateway.domain.risk import RaisedRisk, RiskRule, lift
 from gateway.errors import Conflict, Unauthorized, Unconfirmed
 from gateway.models import Action, DecidedBy, DeciderKind, Risk, RiskLevel, Status
@@ -36,7 +36,7 @@ class Reviewer:
     def __init__(self, effect: str = CONTINUE, risk: Any = PAYS, name: str = "reviewer") -> None:
         self.effect, self.risk, self.name = effect, risk, name
 
-    async def decide(self, record: Record, route: Route) -> Verdict | None:
+    async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Say so of what holds `dear`; nothing of the rest. It fails at what is `broken`."""
         if "broken" in record.arguments:
             raise RuntimeError("broken")
@@ -47,7 +47,7 @@ class Reviewer:
         return Verdict(effect=self.effect, by=by, risk=self.risk, arguments=arguments)
 
 
-async def by_ann(world: World, arguments: dict[str, Any]) -> Record:
+async def by_ann(world: World, arguments: dict[str, Any]) -> StoredRequest:
     """Submit a request with a credential of ann's."""
     asked = request(arguments=arguments)
     return (await world.approvals.submit(asked, replace(over_http(), owner="ann")))[0]
@@ -158,7 +158,7 @@ async def test_an_edit_keeps_what_was_raised_unless_its_decider_looks_again(
     async with assembled(server_url, namespace, (Reviewer(),)) as world:
         await in_force(world, Mode.ASK, quorum=2)
 
-        async def edited(before: dict[str, Any], after: dict[str, Any]) -> Record:
+        async def edited(before: dict[str, Any], after: dict[str, Any]) -> StoredRequest:
             record = await world.submit(arguments=before)
             edit = click(record, Action.EDIT, arguments=after, confirmed=True)
             await world.core.requests.decide(edit)

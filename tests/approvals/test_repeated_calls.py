@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.policy_document import Mode, Route
-from gateway.domain.records import Record, Remember
+from gateway.domain.records import Remember, StoredRequest
 from gateway.domain.store import MessageContext
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Action, DeciderKind, Kind, Question, Reason, Status
@@ -35,7 +35,7 @@ async def firm(server_url: str, namespace: str) -> AsyncIterator[World]:
         yield made
 
 
-async def deny(world: World, record: Record, **how: Any) -> Grant:
+async def deny(world: World, record: StoredRequest, **how: Any) -> Grant:
     """Deny a request as ann; return what that remembers."""
     await world.core.requests.decide(click(record, Action.DENY, **how))
     (grant,) = await world.core.grants.all()
@@ -267,7 +267,7 @@ async def test_a_gateway_does_so_unless_its_setting_says_0(
         )
 
 
-async def pass_by(world: World, record: Record) -> None:
+async def pass_by(world: World, record: StoredRequest) -> None:
     """Let a denial's minutes be over, for the server too."""
     store, asked = world.store, record.request
     same = store.keys.same(asked.agent, asked.session, asked.digest)

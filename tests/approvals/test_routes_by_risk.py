@@ -9,7 +9,7 @@ import pytest
 
 from gateway.cards.card import card_of
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Record, Remember
+from gateway.domain.records import Remember, StoredRequest
 from gateway.domain.risk import LevelRules, RiskRule, RulesByRisk
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Action, RiskLevel, Status
@@ -37,7 +37,7 @@ async def in_force(world: World, route: Route = ROUTE, **members: Any) -> None:
     await world.put(**values)
 
 
-def notices(record: Record) -> str:
+def notices(record: StoredRequest) -> str:
     """Return what a card warns of."""
     return " ".join(card_of(record, lines=9, chars=900).notices)
 

@@ -7,7 +7,7 @@ import pytest
 from gateway.cards.card import card_of
 from gateway.cards.remember_options import scopes_of
 from gateway.domain.policy_document import PolicyDocument, Route, ToolRow
-from gateway.domain.records import Person, Record, Remember, ScopeQuorum
+from gateway.domain.records import Person, Remember, ScopeQuorum, StoredRequest
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action, Status
 from gateway.policy.grants.grant import Effect, Scope
@@ -19,7 +19,7 @@ WIDE = ScopeQuorum(tool=2, everywhere=3)
 
 
 @pytest.fixture
-async def asked(world: World) -> Record:
+async def asked(world: World) -> StoredRequest:
     """Return a request on a route where one approves, and two must vote for the whole tool."""
     await route(world)
     return await world.submit(tool="deploy", arguments={"version": "staging"})
@@ -34,14 +34,14 @@ async def route(world: World, *approvers: str, quorum: int = 1, wide: ScopeQuoru
     world.core.writer.forget_policy()
 
 
-async def vote(world: World, record: Record, who: str, **how: object) -> Record:
+async def vote(world: World, record: StoredRequest, who: str, **how: object) -> StoredRequest:
     """Vote as somebody for remembering an approval."""
     wish = Remember(**{"offer": widest(record), **how})  # type: ignore[arg-type]
     return await world.core.requests.decide(click(record, identity=identity(who), remember=wish))
 
 
 async def test_the_request_waits_until_enough_vote_for_the_scope(
-    world: World, asked: Record
+    world: World, asked: StoredRequest
 ) -> None:
     """One vote is shown and decides nothing; the second approves, and makes the grant of both."""
     voted = await vote(world, asked, "ann", lifetime="1w")
@@ -63,7 +63,7 @@ async def test_the_request_waits_until_enough_vote_for_the_scope(
     assert again.status is Status.APPROVED
 
 
-async def test_everywhere_takes_its_own_number(world: World, asked: Record) -> None:
+async def test_everywhere_takes_its_own_number(world: World, asked: StoredRequest) -> None:
     """Two are enough for the session's tool, not for all sessions."""
     for who in ("ann", "bob"):
         asked = await vote(world, asked, who, everywhere=True)
@@ -73,7 +73,7 @@ async def test_everywhere_takes_its_own_number(world: World, asked: Record) -> N
 
 
 async def test_approving_once_stays_possible_and_remembers_nothing(
-    world: World, asked: Record
+    world: World, asked: StoredRequest
 ) -> None:
     """Whoever asked for more may think again; so may the next one."""
     voted = await vote(world, asked, "ann")
@@ -83,7 +83,7 @@ async def test_approving_once_stays_possible_and_remembers_nothing(
     assert await world.core.grants.all() == []
 
 
-async def test_votes_for_different_scopes_do_not_add_up(world: World, asked: Record) -> None:
+async def test_votes_for_different_scopes_do_not_add_up(world: World, asked: StoredRequest) -> None:
     """Neither a vote for once, nor one for another place, is a vote for the whole tool."""
     await route(world, quorum=2)
     asked = await world.submit(tool="deploy", arguments={"version": "x"})
@@ -96,7 +96,7 @@ async def test_votes_for_different_scopes_do_not_add_up(world: World, asked: Rec
     assert grant.session is not None
 
 
-async def test_who_thinks_again_still_has_one_vote(world: World, asked: Record) -> None:
+async def test_who_thinks_again_still_has_one_vote(world: World, asked: StoredRequest) -> None:
     """A vote for another scope takes the place of the first: two people are not three."""
     await route(world, quorum=3)
     asked = await world.submit(tool="deploy", arguments={"version": "x"})
@@ -106,7 +106,7 @@ async def test_who_thinks_again_still_has_one_vote(world: World, asked: Record) 
     assert (await vote(world, asked, "bob", everywhere=True)).status is Status.PENDING
 
 
-async def test_a_removed_voters_voice_is_void(world: World, asked: Record) -> None:
+async def test_a_removed_voters_voice_is_void(world: World, asked: StoredRequest) -> None:
     """It is counted when the next one votes, by the policy of that moment."""
     voted = await vote(world, asked, "ann")
     await route(world, "bob", "eve")
@@ -118,7 +118,7 @@ async def test_a_removed_voters_voice_is_void(world: World, asked: Record) -> No
 
 
 async def test_a_vote_sent_again_makes_no_grant_of_what_another_decided(
-    world: World, asked: Record
+    world: World, asked: StoredRequest
 ) -> None:
     """Ann voted for more, Bob approved once; her press arrives a second time."""
     wish = Remember(offer=widest(asked))
@@ -129,7 +129,9 @@ async def test_a_vote_sent_again_makes_no_grant_of_what_another_decided(
     assert await world.core.grants.all() == []
 
 
-async def test_a_vote_for_what_is_not_offered_does_not_count(world: World, asked: Record) -> None:
+async def test_a_vote_for_what_is_not_offered_does_not_count(
+    world: World, asked: StoredRequest
+) -> None:
     """It is refused when it is made, not when the last one votes."""
     for how in ({"offer": "0" * 16}, {"lifetime": "forever"}, {"max_uses": 0}):
         with pytest.raises(InvalidRequest):
@@ -137,7 +139,7 @@ async def test_a_vote_for_what_is_not_offered_does_not_count(world: World, asked
     assert (await world.core.requests.get(asked.id)).votes == ()
 
 
-async def test_a_denial_is_remembered_by_one(world: World, asked: Record) -> None:
+async def test_a_denial_is_remembered_by_one(world: World, asked: StoredRequest) -> None:
     """It allows nothing, so it takes no votes."""
     done = await world.core.requests.decide(click(asked, Action.DENY, remember=Remember()))
     assert done.status is Status.DENIED
@@ -166,7 +168,7 @@ async def test_whoever_is_called_admin_does_not_speak_for_one(world: World) -> N
 
 
 async def test_a_grant_counts_while_enough_of_its_voters_may_approve(
-    world: World, asked: Record
+    world: World, asked: StoredRequest
 ) -> None:
     """One of two was removed: it asks again, says so, and comes back with them."""
     voted = await vote(world, asked, "ann")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.errors import Unauthorized
 from gateway.models import Action, Kind, Status
 from gateway.ports.adapter_api import Search
@@ -18,7 +18,7 @@ SECRET = "ghp_" + "a1B2c3D4e5" * 3
 
 async def ended(
     world: World, action: Action = Action.DENY, by: str = "ann", **asked: Any
-) -> Record:
+) -> StoredRequest:
     """Have a request decided."""
     record = await world.submit(**asked)
     return await world.core.requests.decide(click(record, action, identity=identity(by)))

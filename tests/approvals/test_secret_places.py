@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from gateway.cards.summary import head_of, plain_head
+from gateway.cards.summary import plain_summary, summarize
 from gateway.cli.audit import write_form
 from gateway.delivery.webhooks import body_of
 from gateway.domain.audit import event_line
 from gateway.domain.policy_document import Guardrails, PolicyDocument
-from gateway.domain.records import Record, told_outcome
+from gateway.domain.records import StoredRequest, told_outcome
 from gateway.models import Action, Context, Kind, Preview, Status, new_id
 from gateway.policy.grants.coverage import what_differs
 from gateway.policy.grants.grant import Effect, Grant
@@ -112,24 +112,24 @@ def in_clear(said: str, secret: str) -> bool:
     return any(core in one for one in (said, said.replace("\\", "")))
 
 
-def assessed(ask: dict[str, Any], **members: Any) -> Record:
+def assessed(ask: dict[str, Any], **members: Any) -> StoredRequest:
     """Return a record with its findings."""
     asked = {"id": new_id(), "allowed": tuple(Action), **ask}
     made = record(ask=asked, **members)
     return assess(made, PolicyDocument(guardrails=Guardrails.ASK).ruling_on(made.request))
 
 
-def ended(one: Record, secret: str) -> Record:
+def ended(one: StoredRequest, secret: str) -> StoredRequest:
     """Return a record that a person denied, saying its secret."""
     words = f"never use {secret} here"
     closed = decided(Status.DENIED, message=words)
     return one.copy_with(status=Status.DENIED, decision=closed.decision, note=words, revision=2)
 
 
-MADE: dict[str, Callable[[Record], str]] = {
+MADE: dict[str, Callable[[StoredRequest], str]] = {
     **{name: make for name, make in SURFACES.items() if name != "log"},  # nothing logs a request
-    "findings": lambda one: json.dumps([one.findings, one.signs]),
-    "head": lambda one: plain_head(head_of(one)),
+    "findings": lambda one: json.dumps([one.findings, one.located_findings]),
+    "head": lambda one: plain_summary(summarize(one)),
     "notification": lambda one: repr(
         [notification_of(one, "ann"), notification_of(one, "ann", discreet=True)]
     ),

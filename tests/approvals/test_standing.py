@@ -8,7 +8,7 @@ import pytest
 
 from gateway.cards.card import card_of
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Approvers, Identity, Query, Record, Remember
+from gateway.domain.records import Approvers, Identity, Query, Remember, StoredRequest
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action, DecidedBy, DeciderKind, Kind, Question, Risk, RiskLevel, Status
 from gateway.policy.chain import MODIFY
@@ -24,7 +24,7 @@ async def in_force(world: World, route: Route) -> None:
     await world.route(route)
 
 
-async def of_ann(world: World, **more: object) -> Record:
+async def of_ann(world: World, **more: object) -> StoredRequest:
     """Submit a request of ann's agent, and read it as people do."""
     made, _ = await world.approvals.submit(request(**more), replace(over_http(), owner="ann"))
     return await world.core.requests.get(made.id)
@@ -88,13 +88,13 @@ async def test_every_way_to_read_a_request_says_who_may(world: World) -> None:
     """One by one, at a card's revision, in a list, and after a vote or a claim; once it has ended
     there is nothing to say."""
     await in_force(world, PAIR)
-    record, desk = await world.submit(), world.core.requests
-    (listed,) = (await desk.page(Query())).items
-    alone = await desk.get(record.id)
-    at_revision = await desk.get(record.id, revision=record.revision)
-    claimed = await desk.claim(record.id, identity("bob"))
-    voted = await desk.decide(click(claimed))
-    (again,) = await desk.decide_all([click(voted, nonce="again", identity=identity("bob"))])
+    record, api = await world.submit(), world.core.requests
+    (listed,) = (await api.page(Query())).items
+    alone = await api.get(record.id)
+    at_revision = await api.get(record.id, revision=record.revision)
+    claimed = await api.claim(record.id, identity("bob"))
+    voted = await api.decide(click(claimed))
+    (again,) = await api.decide_all([click(voted, nonce="again", identity=identity("bob"))])
     for read in (alone, listed, at_revision, claimed, voted):
         assert read.approvers == Approvers(names=PAIR.approvers)
     assert (again.status, again.approvers) == (Status.APPROVED, None)
@@ -171,7 +171,7 @@ class HouseRules:
     name = "house rules"
     priority = 50
 
-    async def decide(self, record: Record, route: Route) -> Verdict | None:
+    async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Change each call once."""
         if record.edited is not None:
             return None

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.cards.card import card_of
 from gateway.domain.policy_document import Mode, Route
-from gateway.domain.records import Click, Record, Remember
+from gateway.domain.records import Click, Remember, StoredRequest
 from gateway.domain.risk import LevelRules, RiskRule, RulesByRisk, StepUp, StepUpDone
 from gateway.errors import (
     BatchRefused,
@@ -47,7 +47,7 @@ async def in_force(world: World, there: Route = NUMBER) -> None:
     await world.put(people=PEOPLE, routes=(there,), risks=RULES)
 
 
-async def asked(world: World, there: Route = NUMBER, **more: Any) -> tuple[Record, str]:
+async def asked(world: World, there: Route = NUMBER, **more: Any) -> tuple[StoredRequest, str]:
     """Return a dangerous request under a route, and the number that its agent was told."""
     await in_force(world, there)
     record = await world.submit(**{"arguments": DANGEROUS, **more})
@@ -60,7 +60,9 @@ def other_than(number: str, by: int = 1) -> str:
     return str((int(number) - 100 + by) % 900 + 100)
 
 
-async def refused(world: World, tap: Click, kind: type[GatewayError], why: str = ".") -> Record:
+async def refused(
+    world: World, tap: Click, kind: type[GatewayError], why: str = "."
+) -> StoredRequest:
     """Make a click that is refused; return the request as it stands."""
     with pytest.raises(kind, match=why):
         await world.core.requests.decide(tap)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.policy_document import Mode, Route
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query, StoredRequest
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import (
     Action,
@@ -302,7 +302,7 @@ async def test_eight_taps_at_once_make_one_decision(world: World) -> None:
         for who in ("ann", "bob")
     ]
     results = await asyncio.gather(*taps, return_exceptions=True)
-    assert sum(isinstance(result, Record) for result in results) == 1
+    assert sum(isinstance(result, StoredRequest) for result in results) == 1
     assert sum(isinstance(result, Conflict) for result in results) == 7
     kinds = [event.type for event in await world.events(record.id)]
     assert len(kinds) == 2
@@ -314,7 +314,7 @@ async def test_edited_arguments_pass_the_deny_rules_again(server_url: str, names
     class NoRoot:
         name, priority = "no-root", 50
 
-        async def decide(self, record: Record, route: Route) -> Verdict | None:
+        async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
             """Deny sudo."""
             if "sudo" not in record.request.arguments["command"]:
                 return None

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.cards.card import card_of
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.errors import Unauthorized
 from gateway.models import Status
 from gateway.server.background import desk_of, follow_policy
@@ -18,7 +18,7 @@ from tests.world import World, click, identity, policy
 PAIR = Route(approvers=("ann", "bob", "eve"), quorum=2)
 
 
-def progress(record: Record) -> str:
+def progress(record: StoredRequest) -> str:
     """Return what a card says of the votes."""
     return card_of(record, lines=5, chars=500).progress
 
@@ -51,16 +51,16 @@ async def test_a_removed_approvers_vote_leaves_the_card(world: World) -> None:
 async def test_who_was_removed_reveals_and_lifts_nothing(world: World) -> None:
     """Also on a replica that has not heard of the new policy yet: no script checks these."""
     record = await world.submit(arguments={"token": "ghp_" + "a" * 36})
-    desk = desk_of("web", world.core, world.store)
-    await desk.requests.reveal(record.id, identity("ann"))
+    api = desk_of("web", world.core, world.store)
+    await api.requests.reveal(record.id, identity("ann"))
     await world.credentials.revoke_approver("ann")
     with pytest.raises(Unauthorized):
-        await desk.requests.reveal(record.id, identity("ann"))
+        await api.requests.reveal(record.id, identity("ann"))
     await policy(world.store, Route(approvers=("bob",)))
-    assert await desk.operator.lift("bot", identity("bob")) is False
+    assert await api.operator.lift("bot", identity("bob")) is False
     await policy(world.store, Route(approvers=("eve",)))
     with pytest.raises(Unauthorized):
-        await desk.operator.lift("bot", identity("bob"))
+        await api.operator.lift("bot", identity("bob"))
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)])

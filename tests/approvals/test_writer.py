@@ -11,7 +11,7 @@ import pytest
 from gateway.approvals.request_writer import Overtaken, Writer
 from gateway.domain.health_and_metrics import Tally
 from gateway.domain.policy_document import Route, Ruling
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.store import ChangeKind, Transition
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Conflict, NotFound, Unreachable
@@ -22,7 +22,7 @@ from gateway.stores.grants import RedisGrants
 from tests.world import World, identity, policy
 
 
-def step(record: Record, **guards: Any) -> Transition:
+def step(record: StoredRequest, **guards: Any) -> Transition:
     """Return a transition that anyone may take, under these guards."""
     after = replace(record, reminders=record.reminders + 1, revision=record.revision + 1)
     return Transition(record, after, "reminded", ChangeKind.FACT)._replace(**guards)
@@ -35,12 +35,12 @@ async def test_after_so_many_tries_the_caller_is_told_to_come_again(world: World
     writer = Writer(world.store, clock, None, book, tally=Tally(), tries=3)
     seen: list[int] = []
 
-    async def decide(found: Record, _ruling: Ruling | None = None) -> Transition:
+    async def decide(found: StoredRequest, _ruling: Ruling | None = None) -> Transition:
         seen.append(found.revision)
         assert await world.core.writer.apply(step(found))  # somebody else is faster
         return step(found)
 
-    async def decide_all(found: Sequence[Record | None]) -> list[Transition]:
+    async def decide_all(found: Sequence[StoredRequest | None]) -> list[Transition]:
         return [await decide(one) for one in found if one]
 
     with pytest.raises(Unreachable, match="keeps changing"):
@@ -57,7 +57,7 @@ async def test_what_was_decided_under_an_older_policy_is_decided_again(world: Wo
     await policy(world.store, Route(approvers=("eve",)))
     asked: list[tuple[str, ...]] = []
 
-    async def decide(found: Record, _ruling: Ruling | None = None) -> Transition:
+    async def decide(found: StoredRequest, _ruling: Ruling | None = None) -> Transition:
         current = await writer.policy()
         asked.append(current.routes[0].approvers)
         return step(found, kind=ChangeKind.DECISION, generation=current.generation)
@@ -80,12 +80,12 @@ async def test_a_step_is_taken_only_of_what_was_seen(world: World) -> None:
 async def test_who_comes_after_the_deadline_ends_the_request(world: World) -> None:
     """Looking at it, as answering it: it has expired, whether the clock has said so yet or not."""
     late = await world.submit(timeout=0.001)
-    desk = desk_of("web", world.core, world.store)
+    api = desk_of("web", world.core, world.store)
     with pytest.raises(Overtaken, match="expired before your answer"):
-        await desk.requests.claim(late.id, identity("ann"))
+        await api.requests.claim(late.id, identity("ann"))
     assert (await world.core.requests.get(late.id)).status is Status.EXPIRED
     with pytest.raises(Conflict, match="decided already"):
-        await desk.requests.claim(late.id, identity("ann"))
+        await api.requests.claim(late.id, identity("ann"))
 
 
 async def test_the_kill_switch_ends_what_it_overtakes(world: World) -> None:
@@ -101,7 +101,7 @@ async def test_the_kill_switch_ends_what_it_overtakes(world: World) -> None:
 async def test_the_clock_ends_nothing_early(world: World) -> None:
     """The server's clock has the last word about what has expired."""
 
-    async def nothing(_record: Record, _ruling: Ruling) -> None:
+    async def nothing(_record: StoredRequest, _ruling: Ruling) -> None:
         return None
 
     record = await world.submit()

@@ -5,7 +5,7 @@ from typing import Any
 from gateway.models import Context, Kind
 from gateway.policy.calls.argument_roles import RoleSource
 from gateway.policy.calls.call_arguments import Declaration
-from gateway.policy.calls.call_effects import Call, CallEffects, DoubtKind, touch
+from gateway.policy.calls.call_effects import Call, CallEffects, UncertaintyKind, touch
 from gateway.wire.roles import Role
 
 
@@ -21,14 +21,14 @@ def read(
     return touch(Call(tool=tool, kind=kind, arguments=arguments, context=context, roles=roles))
 
 
-def roles_of(touches: CallEffects) -> dict[str, Role]:
+def roles_of(effects: CallEffects) -> dict[str, Role]:
     """Return the role at each place."""
-    return {leaf.place: leaf.role for leaf in touches.leaves}
+    return {leaf.place: leaf.role for leaf in effects.leaves}
 
 
-def kinds_of_doubts(touches: CallEffects) -> set[DoubtKind]:
+def kinds_of_doubts(effects: CallEffects) -> set[UncertaintyKind]:
     """Return what the doubts are about."""
-    return {doubt.kind for doubt in touches.doubts}
+    return {uncertainty.kind for uncertainty in effects.uncertainties}
 
 
 def operator(**roles: str) -> Declaration:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from gateway.cards.card import card_of
-from gateway.cards.summary import plain_head
+from gateway.cards.summary import plain_summary
 from gateway.models import Context, Kind
 from gateway.policy.calls.script import read_script
 from tests.discord.pictures import stored
@@ -104,4 +104,4 @@ def test_what_a_shell_runs_is_listed(script: str) -> None:
 def test_the_head_names_what_backticks_hide(script: str) -> None:
     """Three are an empty pair and the beginning of one that runs; within one stands another."""
     asked = request(kind=Kind.COMMAND, arguments={"command": script}, context=Context(cwd="/app"))
-    assert '"/srv"' in plain_head(card_of(stored(asked), lines=9, chars=900).head)
+    assert '"/srv"' in plain_summary(card_of(stored(asked), lines=9, chars=900).summary)

@@ -73,7 +73,7 @@ def test_every_value_has_exactly_one_role(
     )
     for one in found.everything():
         assert all(isinstance(leaf.role, Role) for leaf in one.leaves)
-        assert all(doubt.words for doubt in one.doubts)
+        assert all(uncertainty.words for uncertainty in one.uncertainties)
     list(found.all_programs()), list(found.all_paths()), list(found.texts_to_look_through())
     assert found.hosts is not None
 
@@ -88,7 +88,9 @@ def test_the_order_of_names_changes_nothing(
     one = touch(_call(tool, kind, arguments, "/ws"))
     two = touch(_call(tool, kind, {name: arguments[name] for name in names}, "/ws"))
     assert _told(one) == _told(two) and one.base == two.base
-    assert {(d.kind, d.address) for d in one.doubts} == {(d.kind, d.address) for d in two.doubts}
+    assert {(d.kind, d.address) for d in one.uncertainties} == {
+        (d.kind, d.address) for d in two.uncertainties
+    }
     assert sorted(p.text for p in one.all_programs()) == sorted(p.text for p in two.all_programs())
     assert {p.text for p in one.paths} == {p.text for p in two.paths}
 
@@ -138,4 +140,4 @@ def test_json_in_a_text_is_read_as_the_object_that_it_is(arguments: dict[str, An
     if len(text) > 60_000 or "NaN" in text or "Infinity" in text:
         return
     found = read("x", {"j": text})
-    assert "/etc/marked" in {one.text for one in found.all_paths()} or found.doubts
+    assert "/etc/marked" in {one.text for one in found.all_paths()} or found.uncertainties

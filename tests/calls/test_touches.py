@@ -8,7 +8,7 @@ import pytest
 from gateway.models import Context, Kind
 from gateway.policy.calls.argument_roles import RoleSource
 from gateway.policy.calls.call_arguments import MAX_LEAVES, Declaration
-from gateway.policy.calls.call_effects import Call, CallEffects, DoubtKind, touch
+from gateway.policy.calls.call_effects import Call, CallEffects, UncertaintyKind, touch
 from gateway.policy.calls.code_effects import files_of_patch
 from gateway.policy.calls.paths import PathEffect
 from gateway.wire.roles import Role
@@ -17,9 +17,9 @@ from tests.calls.reading import kinds_of_doubts, operator, read, roles_of
 C, F, T = Kind.COMMAND, Kind.FILE_CHANGE, Kind.TOOL
 
 
-def _words(touches: CallEffects) -> list[list[str] | None]:
+def _words(effects: CallEffects) -> list[list[str] | None]:
     return [
-        None if one.words is None else [word.text for word in one.words] for one in touches.programs
+        None if one.words is None else [word.text for word in one.words] for one in effects.programs
     ]
 
 
@@ -37,7 +37,7 @@ def test_the_base_is_where_it_runs(argument: str | None, base: str | None) -> No
     """The folder that an argument names is resolved by components, or nobody knows it."""
     found = read("shell", {"command": "cat a", "cwd": argument}, C)
     assert found.base == base
-    assert (DoubtKind.BASE in kinds_of_doubts(found)) == (base is None)
+    assert (UncertaintyKind.BASE in kinds_of_doubts(found)) == (base is None)
     assert found.programs[0].base == base
 
 
@@ -48,17 +48,17 @@ def test_the_base_is_where_it_runs(argument: str | None, base: str | None) -> No
 def test_a_folder_that_is_no_text_is_a_doubt(arguments: dict[str, Any]) -> None:
     """Whatever else stands under the name of the working folder: nobody knows where it runs."""
     found = read("shell", {"command": "ls", **arguments}, C)
-    assert found.base is None and DoubtKind.BASE in kinds_of_doubts(found)
+    assert found.base is None and UncertaintyKind.BASE in kinds_of_doubts(found)
 
 
 def test_two_folders_or_a_relative_one_of_nowhere_are_a_doubt() -> None:
     """With two working folders, or a relative one and no context, the base is not known."""
     two = read("shell", {"command": "ls", "cwd": "a", "workdir": "a"}, C)
-    assert two.base is None and DoubtKind.BASE in kinds_of_doubts(two)
+    assert two.base is None and UncertaintyKind.BASE in kinds_of_doubts(two)
     nowhere = read("shell", {"command": "ls", "cwd": "a"}, C, None)
-    assert nowhere.base is None and DoubtKind.BASE in kinds_of_doubts(nowhere)
+    assert nowhere.base is None and UncertaintyKind.BASE in kinds_of_doubts(nowhere)
     plain = read("shell", {"command": "ls"}, C, None)
-    assert plain.base is None and not plain.doubts
+    assert plain.base is None and not plain.uncertainties
 
 
 # ---------------------------------------------------------------- commands
@@ -75,13 +75,13 @@ def test_a_list_of_no_known_meaning_is_kept_in_all_readings() -> None:
     found = read("run", {"command": ["cat", "a"]}, C)
     ways = [[one.words for one in way.programs] for way in found.readings[0].ways]
     assert found.programs == () and [len(way) for way in ways] == [1, 2]
-    assert DoubtKind.COMMAND in kinds_of_doubts(found)
+    assert UncertaintyKind.COMMAND in kinds_of_doubts(found)
 
 
 def test_a_text_where_a_list_of_words_belongs_is_a_doubt() -> None:
     """Nobody knows whether a shell reads it, or whether it is one word."""
     found = read("shell", {"argv": "ls -la"}, C)
-    assert DoubtKind.COMMAND in kinds_of_doubts(found)
+    assert UncertaintyKind.COMMAND in kinds_of_doubts(found)
     assert [one.reading for one in found.programs] == [None]
 
 
@@ -144,7 +144,7 @@ def test_a_path_is_resolved_or_a_doubt(path: str, parts: tuple[str, ...] | None)
     """A path has components where every reader finds the same, and else there is a doubt."""
     found = read("write_file", {"path": path, "content": "x"}, F)
     assert found.paths[0].parts == parts
-    assert (DoubtKind.PATH in kinds_of_doubts(found)) == (parts is None)
+    assert (UncertaintyKind.PATH in kinds_of_doubts(found)) == (parts is None)
 
 
 def test_a_folder_and_a_name_are_also_one_path() -> None:
@@ -170,7 +170,7 @@ def test_a_verb_beside_a_path_says_what_is_done(verb: str, effect: str) -> None:
     """Rows 19 and 20: `type: delete_file` makes the same path one that is deleted."""
     found = read("apply_patch", {"type": verb, "path": "a/x", "diff": "@@\n-a\n+b"}, F)
     assert {one.text: one.effect.value for one in found.paths} == {"a/x": effect}
-    assert not found.doubts
+    assert not found.uncertainties
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_verb_beside_a_path_says_what_is_done(verb: str, effect: str) -> None:
 def test_a_patch_is_understood_whole_or_not_at_all(patch: str, understood: bool) -> None:
     """Row 18: what is not wholly understood is a doubt; files that it could name are paths."""
     found = read("apply_patch", {"patch": patch}, F)
-    assert (DoubtKind.PATCH in kinds_of_doubts(found)) != understood
+    assert (UncertaintyKind.PATCH in kinds_of_doubts(found)) != understood
 
 
 def test_keys_that_name_files_are_paths() -> None:
@@ -215,7 +215,7 @@ def test_what_only_looks_like_a_path_is_seen() -> None:
 def test_a_url_says_its_host_or_is_a_doubt(url: str, doubtful: bool) -> None:
     """Userinfo, odd ports, numbers and private names are doubts."""
     found = read("fetch", {"url": url})
-    assert (DoubtKind.URL in kinds_of_doubts(found)) == doubtful
+    assert (UncertaintyKind.URL in kinds_of_doubts(found)) == doubtful
 
 
 def test_hosts_are_those_of_arguments_addresses_and_context() -> None:
@@ -274,14 +274,14 @@ def test_calls_within_calls_end_at_four() -> None:
     for _ in range(6):
         call = {"tool_name": "t", "arguments": call}
     found = read("t", call)
-    assert DoubtKind.LIMIT in kinds_of_doubts(found)
+    assert UncertaintyKind.LIMIT in kinds_of_doubts(found)
     assert len(list(found.everything())) == 5
 
 
 def test_json_that_says_a_name_twice_is_a_doubt() -> None:
     """Readers differ on which of two values counts."""
     found = read("use_mcp_tool", {"tool_name": "t", "arguments": '{"a":1,"a":2}'})
-    assert DoubtKind.TWINS in kinds_of_doubts(found)
+    assert UncertaintyKind.TWINS in kinds_of_doubts(found)
 
 
 # ---------------------------------------------------------------- limits
@@ -300,7 +300,7 @@ def test_limits_are_doubts_and_never_free() -> None:
         {"k" * 300: "x"},
     ):
         found = read("write_file", arguments, F)
-        assert DoubtKind.LIMIT in kinds_of_doubts(found)
+        assert UncertaintyKind.LIMIT in kinds_of_doubts(found)
         cut = [leaf for leaf in found.leaves if not leaf.read]
         assert cut and {leaf.role for leaf in cut} == {Role.UNKNOWN}
 
@@ -314,20 +314,20 @@ def test_limits_are_doubts_and_never_free() -> None:
 )  # fmt: skip
 def test_what_is_not_read_to_its_end_is_a_doubt(tool: str, arguments: dict[str, Any]) -> None:
     """More files, addresses or paths side by side than are read are never passed over silently."""
-    assert DoubtKind.LIMIT in kinds_of_doubts(read(tool, arguments, F))
+    assert UncertaintyKind.LIMIT in kinds_of_doubts(read(tool, arguments, F))
 
 
 def test_as_much_as_is_read_is_no_doubt() -> None:
     """The limits themselves are no doubts."""
     urls = " ".join(f"https://x{at}.org/" for at in range(64))
     paths = {f"p{at}_path": "b" for at in range(8)}
-    assert DoubtKind.LIMIT not in kinds_of_doubts(read("x", {"note": urls, **paths}, F))
+    assert UncertaintyKind.LIMIT not in kinds_of_doubts(read("x", {"note": urls, **paths}, F))
 
 
 def test_data_may_be_long() -> None:
     """What is only kept need not be read."""
     found = read("write_file", {"path": "a", "content": "x" * 1_000_000}, F)
-    assert not found.doubts and roles_of(found)["content"] is Role.DATA
+    assert not found.uncertainties and roles_of(found)["content"] is Role.DATA
 
 
 # ---------------------------------------------------------------- for whoever asks
@@ -366,8 +366,8 @@ def test_patches_in_a_text_are_read_as_the_files_that_they_change() -> None:
     found = read("patch_many", {"patches": json.dumps(patches)}, F)
     written = {(one.text, one.effect) for one in found.all_paths()}
     assert written == {("a.py", PathEffect.WRITE), ("/srv/x", PathEffect.WRITE)}
-    assert not [doubt for one in found.everything() for doubt in one.doubts
-                if doubt.kind is DoubtKind.PATCH]  # fmt: skip
+    assert not [uncertainty for one in found.everything() for uncertainty in one.uncertainties
+                if uncertainty.kind is UncertaintyKind.PATCH]  # fmt: skip
 
 
 @pytest.mark.parametrize("block", ["<<<<<<< ORIGINAL\na\n=======\nb\n>>>>>>> REPLACE",
@@ -375,7 +375,7 @@ def test_patches_in_a_text_are_read_as_the_files_that_they_change() -> None:
 def test_blocks_that_end_otherwise_are_a_doubt(block: str) -> None:
     """A block that begins as one host's ends as that host's, or it is not understood."""
     found = read("patch", {"path": "a.py", "patch": block}, F)
-    assert DoubtKind.PATCH in kinds_of_doubts(found)
+    assert UncertaintyKind.PATCH in kinds_of_doubts(found)
 
 
 @pytest.mark.parametrize(
@@ -405,7 +405,7 @@ def test_a_list_where_a_text_belongs_is_a_doubt() -> None:
     """What its host does with a list of texts for people is not known."""
     found = read("post_message", {"channel": "#ops", "text": ["a b", "c d"]}, T)
     assert roles_of(found)["text[0]"] is Role.UNKNOWN
-    assert DoubtKind.CONTAINER in kinds_of_doubts(found)
+    assert UncertaintyKind.CONTAINER in kinds_of_doubts(found)
 
 
 def test_no_declaration_lifts_rights_or_the_environment() -> None:
@@ -427,7 +427,7 @@ def test_a_list_of_more_values_than_are_read_is_a_doubt() -> None:
     """It is one value, of which nobody knows what it is."""
     found = read("lookup", {"ids": list(range(MAX_LEAVES + 1))}, T)
     assert roles_of(found) == {"ids": Role.UNKNOWN}
-    assert DoubtKind.LIMIT in kinds_of_doubts(found)
+    assert UncertaintyKind.LIMIT in kinds_of_doubts(found)
 
 
 @pytest.mark.parametrize(
@@ -456,4 +456,4 @@ def test_a_program_and_its_words_in_an_object_are_one_command() -> None:
     found = read("run_commands", {"commands": commands}, C)
     texts = {" ".join(word.text for word in one.words or ()) for one in found.all_programs()}
     assert {"git push origin", "ls -la"} <= texts
-    assert DoubtKind.CONTAINER in kinds_of_doubts(found)
+    assert UncertaintyKind.CONTAINER in kinds_of_doubts(found)

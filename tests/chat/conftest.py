@@ -1,30 +1,30 @@
-"""A desk without a chat, and who uses it."""
+"""The adapter API without a chat, and who uses it."""
 
 from __future__ import annotations
 
 import pytest
 
 from gateway.chat.answering import Answering, Press
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import new_id
-from gateway.ports import Desk
+from gateway.ports import AdapterApi
 from gateway.server.background import desk_of
 from tests.world import World, identity
 
 
 @pytest.fixture
-def desk(world: World) -> Desk:
-    """Return the desk of a chat."""
+def api(world: World) -> AdapterApi:
+    """Return the API of a chat."""
     return desk_of("token", world.core, world.store, inbox="https://inbox.example")
 
 
 @pytest.fixture
-def answering(desk: Desk) -> Answering:
+def answering(api: AdapterApi) -> Answering:
     """Return what answers in a chat."""
-    return Answering(desk, "token", lines=30, chars=1500)
+    return Answering(api, "token", lines=30, chars=1500)
 
 
-def press(record: Record, who: str = "ann") -> Press:
+def press(record: StoredRequest, who: str = "ann") -> Press:
     """Return the use of a button of this request as it stands."""
     return Press(
         request_id=record.id, revision=record.revision, identity=identity(who), nonce=new_id()

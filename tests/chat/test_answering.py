@@ -22,7 +22,7 @@ from gateway.chat.answering import (
 from gateway.chat.remembering import ASK, EVERYWHERE, SESSION
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.models import Action, FieldKind, Status
-from gateway.ports import Desk, Identity, make_visible
+from gateway.ports import AdapterApi, Identity, make_visible
 from tests.chat.conftest import press
 from tests.world import World, click, identity
 
@@ -195,10 +195,10 @@ def test_errors_are_told_without_claiming_more_than_is_known(
     assert "secret" not in found[1]
 
 
-async def test_an_identity_stands_where_no_name_is_known(desk: Desk, world: World) -> None:
+async def test_an_identity_stands_where_no_name_is_known(api: AdapterApi, world: World) -> None:
     """Cards name people as the policy does, others as they are written."""
     record = await world.submit()
-    answering = Answering(desk, "token", lines=30, chars=1500)
+    answering = Answering(api, "token", lines=30, chars=1500)
     zoe = Identity(platform="token", id="zoe")
     card, mine = await answering.build_own(record, zoe)
     assert (card.request_id, mine) == (record.id, False)

@@ -9,10 +9,10 @@ import pytest
 
 from gateway.cards.batch_cards import BatchCard
 from gateway.chat.lists_and_batches import ChatBatches
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Action, Risk, RiskLevel, Status
-from gateway.ports import Desk
+from gateway.ports import AdapterApi
 from tests.world import World, click, identity
 
 HIGH = Risk(level=RiskLevel.HIGH, reasons=("deletes data",))
@@ -20,18 +20,18 @@ ANN = identity("ann")
 
 
 @pytest.fixture
-def batches(desk: Desk) -> ChatBatches:
+def batches(api: AdapterApi) -> ChatBatches:
     """Return what shows batches."""
-    return ChatBatches(desk, chars=9000, each=1500)
+    return ChatBatches(api, chars=9000, each=1500)
 
 
-async def several(world: World, *more: dict[str, Any]) -> list[Record]:
+async def several(world: World, *more: dict[str, Any]) -> list[StoredRequest]:
     """Ask for all of it."""
     calls = ({"arguments": {"command": "ls a"}}, {"arguments": {"command": "ls b"}}, *more)
     return [await world.submit(**call) for call in calls]
 
 
-async def states(world: World, asked: list[Record]) -> list[Status]:
+async def states(world: World, asked: list[StoredRequest]) -> list[Status]:
     """Return how they stand."""
     return [(await world.core.requests.get(one.id)).status for one in asked]
 

@@ -11,15 +11,15 @@ from gateway.chat.answering import Answering, Edits, EditState, name_left_out
 from gateway.domain.risk import RiskRule
 from gateway.errors import Conflict
 from gateway.models import RiskLevel, Status
-from gateway.ports import Desk, Record
+from gateway.ports import AdapterApi, StoredRequest
 from tests.chat.conftest import press
 from tests.world import World
 
 
 @pytest.fixture
-def edits(desk: Desk, answering: Answering) -> Edits:
+def edits(api: AdapterApi, answering: Answering) -> Edits:
     """Return what keeps edits."""
-    return Edits(desk, answering)
+    return Edits(api, answering)
 
 
 async def test_what_was_shown_is_what_runs(world: World, edits: Edits) -> None:
@@ -30,7 +30,7 @@ async def test_what_was_shown_is_what_runs(world: World, edits: Edits) -> None:
     assert not (state.refusal or state.high)
     assert not (await world.core.requests.get(record.id)).final
     done = await edits.approve(press(record), record, "k", high=state.high)
-    assert isinstance(done, Record)
+    assert isinstance(done, StoredRequest)
     assert (done.status, done.edited) == (Status.APPROVED, {"command": "ls -l"})
 
 
@@ -69,7 +69,7 @@ async def test_an_edit_that_became_high_risk_is_shown_again(world: World, edits:
     assert isinstance(again, EditState)
     assert again.high and "rm -rf build" in again.diff
     done = await edits.approve(press(record), record, "k", high=True)
-    assert isinstance(done, Record) and done.status is Status.APPROVED
+    assert isinstance(done, StoredRequest) and done.status is Status.APPROVED
 
 
 async def test_an_edit_that_the_gateway_refuses_is_kept(world: World, edits: Edits) -> None:

@@ -11,26 +11,26 @@ from gateway.chat.remembering import ALL, Remembering
 from gateway.domain.policy_document import Route
 from gateway.errors import Conflict, InvalidRequest, NotFound
 from gateway.models import Action, Kind
-from gateway.ports import Desk, Grant, Remember
+from gateway.ports import AdapterApi, Grant, Remember
 from tests.world import World, click, identity, policy
 
 ANN = identity("ann")
 LINT = {"kind": Kind.COMMAND, "arguments": {"command": "make lint"}}
 
 
-async def remembered(world: World, desk: Desk, command: str = "ls") -> Grant:
+async def remembered(world: World, api: AdapterApi, command: str = "ls") -> Grant:
     """Have ann remember a command; return what is remembered."""
     record = await world.submit(kind=Kind.COMMAND, arguments={"command": command})
     await world.core.requests.decide(click(record, remember=Remember()))
-    made = await Remembering(desk).find_made(record)
+    made = await Remembering(api).find_made(record)
     assert made is not None
     return made
 
 
-async def test_the_narrowest_come_first_and_passes_last(world: World, desk: Desk) -> None:
+async def test_the_narrowest_come_first_and_passes_last(world: World, api: AdapterApi) -> None:
     """Where there are too many, passes stay."""
     record = await world.submit(**LINT)
-    remembering = Remembering(desk)
+    remembering = Remembering(api)
     found = await remembering.list_options(ANN, record, Action.APPROVE, 100)
     assert found[0].words.text.startswith("exactly this")
     assert [one.session_pass for one in found] == sorted(one.session_pass for one in found)
@@ -41,20 +41,20 @@ async def test_the_narrowest_come_first_and_passes_last(world: World, desk: Desk
     assert set(reach) == {one.id for one in few}
 
 
-async def test_no_pass_is_offered_to_who_may_not_give_it(world: World, desk: Desk) -> None:
+async def test_no_pass_is_offered_to_who_may_not_give_it(world: World, api: AdapterApi) -> None:
     """Where another route of the agent has other approvers."""
     await policy(
         world.store, Route(approvers=("ann",), tools=("shell",)), Route(approvers=("bob",))
     )
     world.core.writer.forget_policy()
     record = await world.submit(**LINT)
-    found = await Remembering(desk).list_options(ANN, record, Action.APPROVE, 100)
+    found = await Remembering(api).list_options(ANN, record, Action.APPROVE, 100)
     assert found and not any(one.session_pass for one in found)
 
 
-async def test_one_is_revoked_by_the_beginning_of_its_id(world: World, desk: Desk) -> None:
+async def test_one_is_revoked_by_the_beginning_of_its_id(world: World, api: AdapterApi) -> None:
     """And said to be, with what it covered; who may not is told that there is none."""
-    grant, remembering = await remembered(world, desk), Remembering(desk)
+    grant, remembering = await remembered(world, api), Remembering(api)
     with pytest.raises(NotFound):
         await remembering.revoke(identity("eve"), grant.id[:8])
     with pytest.raises(InvalidRequest, match="at least 4"):
@@ -64,11 +64,11 @@ async def test_one_is_revoked_by_the_beginning_of_its_id(world: World, desk: Des
     assert said.endswith("It no longer decides anything.")
 
 
-async def test_a_sessions_and_all_are_revoked(world: World, desk: Desk) -> None:
+async def test_a_sessions_and_all_are_revoked(world: World, api: AdapterApi) -> None:
     """Counted; nothing left is said, and a session without a name is asked for."""
-    remembering = Remembering(desk)
+    remembering = Remembering(api)
     for what in (ALL, "session bot default"):
-        await remembered(world, desk)
+        await remembered(world, api)
         assert await remembering.revoke(ANN, what) == "Revoked: 1. They no longer decide anything."
         with pytest.raises(Conflict, match="nothing that you may revoke"):
             await remembering.revoke(ANN, what)
@@ -76,9 +76,9 @@ async def test_a_sessions_and_all_are_revoked(world: World, desk: Desk) -> None:
         await remembering.revoke(ANN, "session bot")
 
 
-async def test_people_list_what_they_may_see_and_decide(world: World, desk: Desk) -> None:
+async def test_people_list_what_they_may_see_and_decide(world: World, api: AdapterApi) -> None:
     """The newest first; who asked sees their own, and an id names one of them."""
-    worklist = Worklist(desk)
+    worklist = Worklist(api)
     first, second = await world.submit(), await world.submit(arguments={"command": "pwd"})
     assert await worklist.list_mine(ANN, 1) == [second]
     assert await worklist.list_mine(ANN, 9) == [second, first]
@@ -89,21 +89,23 @@ async def test_people_list_what_they_may_see_and_decide(world: World, desk: Desk
         await worklist.find(identity("eve"), first.id[:12])
 
 
-async def test_the_kill_switch_is_shown_to_all_and_used_by_admins(world: World, desk: Desk) -> None:
+async def test_the_kill_switch_is_shown_to_all_and_used_by_admins(
+    world: World, api: AdapterApi
+) -> None:
     """Who may use it is said beside its state."""
-    switch, admin = await read_switch(desk, ANN)
+    switch, admin = await read_switch(api, ANN)
     assert (switch.on, admin) == (False, False)
     current = await world.store.policy()
     people = tuple(replace(one, admin=one.name == "ann") for one in current.people)
     await world.store.apply(replace(current, people=people), by="test")
     world.core.writer.forget_policy()
-    await desk.operator.stop_all(ANN, on=True)
-    switch, admin = await read_switch(desk, ANN)
+    await api.operator.stop_all(ANN, on=True)
+    switch, admin = await read_switch(api, ANN)
     assert (switch.on, admin) == (True, True)
 
 
-async def test_a_link_to_sign_in_says_for_whom_and_how_long(desk: Desk) -> None:
+async def test_a_link_to_sign_in_says_for_whom_and_how_long(api: AdapterApi) -> None:
     """It is for the caller alone."""
-    says, url = await make_login_link(desk, ANN)
+    says, url = await make_login_link(api, ANN)
     assert says == "This signs you in to the inbox as ann: once, within 5 minutes."
     assert url.startswith("https://inbox.example/")

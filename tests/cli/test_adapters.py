@@ -17,7 +17,7 @@ from gateway.ports import Adapter
 class ToyAdapter(Adapter):
     name = "toy"
 
-    def run(self, desk):
+    def run(self, api):
         raise NotImplementedError
 
     def commands(self, verbs):

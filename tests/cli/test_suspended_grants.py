@@ -52,7 +52,7 @@ async def answered(gateway: Gateway) -> Status:
 async def suspended(gateway: Gateway) -> None:
     """Wait until the gateway has looked through what is remembered."""
     async with asyncio.timeout(20):
-        while not all(one.rests for one in await gateway.core.grants.all()):
+        while not all(one.outdated for one in await gateway.core.grants.all()):
             await moment()
 
 
@@ -84,13 +84,13 @@ async def test_what_is_outdated_rests_from_the_next_start_on(
             events = await gateway.backend.store.history(None, 1000)
         assert said.startswith(grant.id)
         assert said.count("\n") == 1
-        assert f"suspended: {row['rests']['why']}; let the agent ask again" in said
+        assert f"suspended: {row['outdated']['why']}; let the agent ask again" in said
         assert "what is declared about its tool was changed" in said
         assert (check.result, check.says) == (
             WARN,
             "1 of 1 remembered answers suspended by changed declarations",
         )
-        assert [one.type for one in events].count("grant_rests") == 1
+        assert [one.type for one in events].count("grant_outdated") == 1
         told = [one for one in caplog.records if one.name == "gateway.approvals"]
         assert len(told) == (1 if start == 0 else 0)
 

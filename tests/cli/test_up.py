@@ -26,7 +26,7 @@ class Hanging(Adapter):
     name = "hanging"
 
     @asynccontextmanager
-    async def run(self, desk):
+    async def run(self, api):
         print("it hangs", file=sys.stderr, flush=True)
         await asyncio.Event().wait()
         yield
@@ -44,7 +44,7 @@ class Stubborn(Adapter):
     name = "hanging"
 
     @asynccontextmanager
-    async def run(self, desk):
+    async def run(self, api):
         try:
             if "HANGS" in os.environ:
                 print("it hangs", file=sys.stderr, flush=True)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from gateway.client import commands
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query, StoredRequest
 from gateway.models import Action, Status
 from tests.api.replica import AGENT_TOKEN, Replica
 from tests.client.approving import PENDING, deciding
@@ -50,7 +50,7 @@ async def asking(url: str, *words: str, **env: str) -> AsyncIterator[asyncio.sub
             await process.wait()
 
 
-async def only(gate: Replica, *, final: bool = False) -> Record:
+async def only(gate: Replica, *, final: bool = False) -> StoredRequest:
     """Return the one request, once it is there."""
     while not (found := (await gate.core.requests.page(Query(final=final))).items):
         await moment()

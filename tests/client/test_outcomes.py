@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from gateway.client import Approval, AsyncClient
 from gateway.client.http_transport import HttpTransport
-from gateway.domain.records import SYSTEM, Query, Record, RequestOutcome
+from gateway.domain.records import SYSTEM, Query, RequestOutcome, StoredRequest
 from gateway.errors import Aborted, Cancelled, Denied, Expired, NotApproved
 from gateway.models import Action, DecidedBy, DeciderKind, Reason, Status
 from tests.api.replica import AGENT_TOKEN, Replica
@@ -110,9 +110,9 @@ async def command(gate: Replica, tool: str) -> tuple[int | None, str]:
     return process.returncode, said.decode()
 
 
-async def ended(gate: Replica) -> list[Record]:
+async def ended(gate: Replica) -> list[StoredRequest]:
     """End each row's request as the row says, once all wait; return them in the rows' order."""
-    waiting: dict[str, Record] = {}
+    waiting: dict[str, StoredRequest] = {}
     while len(waiting) < len(OUTCOMES):
         page = await gate.core.requests.page(Query(limit=200))
         waiting = {record.request.tool: record for record in page.items}

@@ -19,7 +19,7 @@ from gateway.client.config import LAST_BOUND, Backoff
 from gateway.client.http_transport import HttpTransport
 from gateway.client.redis_transport import RedisTransport
 from gateway.client.transport import Transport
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query, StoredRequest
 from gateway.errors import Cancelled, Denied, Expired, NotFound, Unreachable
 from gateway.models import Action, ApprovalRequest, Execution, Reason, State, Status
 from gateway.stores.requests import RedisStore
@@ -53,7 +53,7 @@ class Line:
         self.up = False
         self.proxy.cut()
 
-    async def record(self, request_id: str) -> Record:
+    async def record(self, request_id: str) -> StoredRequest:
         """Return a request, once the gateway has it."""
         while True:
             try:
@@ -61,7 +61,7 @@ class Line:
             except NotFound:
                 await moment()
 
-    async def ended(self, request_id: str) -> Record:
+    async def ended(self, request_id: str) -> StoredRequest:
         """Return a request, once it has ended."""
         while not (record := await self.record(request_id)).final:
             await moment()

@@ -21,7 +21,7 @@ from gateway.client.http_connection import seconds_left
 from gateway.client.http_transport import HttpTransport
 from gateway.client.redis_transport import RedisTransport
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query, StoredRequest
 from gateway.errors import Denied
 from gateway.models import Action, Status
 from tests.api.replica import AGENT_TOKEN, POLICY, replica
@@ -60,14 +60,14 @@ async def gate(
         yield Gate(core, await stack.enter_async_context(client))
 
 
-async def waiting(core: Core) -> Record:
+async def waiting(core: Core) -> StoredRequest:
     """Return the first request that waits."""
     while not (items := (await core.requests.page(Query())).items):
         await moment()
     return await core.requests.get(items[0].id)
 
 
-def lives(record: Record) -> int:
+def lives(record: StoredRequest) -> int:
     """Return how many seconds a request has."""
     return round((record.deadline - record.created) / 1000)
 

@@ -7,7 +7,7 @@ import re
 from random import Random
 from typing import Any
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Context
 from tests.contract.texts import PAYLOAD
 from tests.discord.pictures import stored
@@ -98,7 +98,7 @@ def as_tool(name: str) -> str:
     return _NOT_A_TOOL.sub("", name)[:200]
 
 
-def draw_record(random: Random) -> Record:
+def draw_record(random: Random) -> StoredRequest:
     """Return a pending request of hostile parts."""
     arguments = {draw_name(random): draw_value(random) for _ in range(random.randrange(4))}
     if random.randrange(2):

@@ -8,7 +8,7 @@ from gateway.cards.grant_cards import GrantCard
 from gateway.domain.records import Click, Identity, MessageRef
 from gateway.errors import GatewayError
 from gateway.models import Action, new_id
-from gateway.ports import Desk
+from gateway.ports import AdapterApi
 from gateway.ports.outgoing import DeliveryFailed, Notice, RetryLater
 from tests.recording import Message, Plate, RecordingAdapter
 
@@ -26,8 +26,8 @@ class Memory:
         self._edits: list[Exception] = []
         self._told: list[str] = []
 
-    def adapter(self, desk: Desk) -> Any:
-        self._desk = desk
+    def adapter(self, api: AdapterApi) -> Any:
+        self._api = api
         return _Refusing(
             messages=self._messages,
             plates=self._plates,
@@ -85,7 +85,7 @@ class Memory:
             ref=MessageRef(adapter="rec", channel=message.target, message=key),
         )
         try:
-            await self._desk.requests.decide(press)
+            await self._api.requests.decide(press)
         except GatewayError as refusal:
             self._told.append(str(refusal))
 
@@ -95,7 +95,7 @@ class Memory:
         ref = MessageRef(adapter="rec", channel=plate.target, message=key)
         who = Identity(platform="rec", id="ann")
         try:
-            await self._desk.grants.revoke(plate.card.grant_id, who, copy=plate.nonce, ref=ref)
+            await self._api.grants.revoke(plate.card.grant_id, who, copy=plate.nonce, ref=ref)
         except GatewayError as refusal:
             self._told.append(str(refusal))
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from tests.conftest import MASK_KEY
 from tests.contract.texts import unescaped
 
@@ -33,7 +33,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_.+/=-]+")
 _KEY = re.compile(r"(?:\\n|[A-Za-z0-9+/=\n])+")
 
 
-def what_runs(record: Record) -> str:
+def what_runs(record: StoredRequest) -> str:
     """Return all that would run as one text, in which 1, 1.0, true and "1" differ."""
     request, context = record.request, record.request.context
     return told(
@@ -57,7 +57,7 @@ def told(read: Json) -> str:
 class Reader:
     """Reads what is shown of one record. `hidden` are the secrets that were masked."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: StoredRequest) -> None:
         self._pool = list(_texts_in(record))
         numbers = _numbers_in(json.loads(what_runs(record)))
         self._pool += [str(one) for one in numbers]
@@ -157,7 +157,7 @@ def _add(arguments: Json, more: Json) -> None:
     arguments.update(more)
 
 
-def _texts_in(record: Record) -> Iterable[str]:
+def _texts_in(record: StoredRequest) -> Iterable[str]:
     yield from _leaves(json.loads(what_runs(record)))
     yield json.dumps(json.loads(what_runs(record)), ensure_ascii=False)
 

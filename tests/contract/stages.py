@@ -22,7 +22,7 @@ from discord.gateway import DiscordWebSocket
 
 from adapters.discord import DiscordAdapter
 from adapters.slack import SlackAdapter
-from gateway.ports import Desk
+from gateway.ports import AdapterApi
 from tests.contract.memory import Memory
 from tests.discord import stage as discord_stage
 from tests.discord.faults import VIA
@@ -54,8 +54,8 @@ class Stage(Protocol):
     nowhere: str
     who: str
 
-    def adapter(self, desk: Desk) -> Any:
-        """Return an adapter to run at this desk, as a gateway makes one when it starts."""
+    def adapter(self, api: AdapterApi) -> Any:
+        """Return an adapter to run with this API, as a gateway makes one when it starts."""
 
     def texts(self) -> list[str]:
         """Return the messages that people see in the channel now, the oldest first."""
@@ -110,7 +110,7 @@ class Folders:
         self._names: dict[str, Any] = {}
         exec(found.group(1), self._names)  # the page is ours
 
-    def adapter(self, desk: Desk) -> Any:
+    def adapter(self, api: AdapterApi) -> Any:
         return self._names["FolderAdapter"]()
 
     def texts(self) -> list[str]:
@@ -157,7 +157,7 @@ class InSlack:
         self._slack = slack
         self._ann = slack.person("UANN", name="ann")
 
-    def adapter(self, desk: Desk) -> Any:
+    def adapter(self, api: AdapterApi) -> Any:
         made = SlackAdapter()
         made.ping_seconds = 0.5
         return made
@@ -212,7 +212,7 @@ class InDiscord:
         self.who = f"discord:{server.ann.id}"
         self._pressings: list[Interaction] = []
 
-    def adapter(self, desk: Desk) -> Any:
+    def adapter(self, api: AdapterApi) -> Any:
         return DiscordAdapter()
 
     def texts(self) -> list[str]:

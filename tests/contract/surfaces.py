@@ -26,7 +26,7 @@ from gateway.api.messages import masked_view
 from gateway.cards.card import card_of, full_view
 from gateway.cards.masks import hides
 from gateway.cli.requests import format_request, summarize_action
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from tests.contract.read_back import Json, Reader, Section, strict
 from tests.contract.texts import unescaped
 from tests.discord.limits import TEXT, V2, check_message, walk
@@ -53,7 +53,7 @@ class Read(NamedTuple):
     promised: bool = False
 
 
-def read_slack(record: Record, reader: Reader) -> list[Read]:
+def read_slack(record: StoredRequest, reader: Reader) -> list[Read]:
     """Read the card, an entry of the list, and Details, all of whose pages are turned."""
     card = card_of(record, lines=cards.CARD_LINES, chars=cards.CARD_CHARS)
     _, made = cards.build_message(card, COPY)
@@ -108,7 +108,7 @@ def gather(sections: list[Section], facts: Json, reader: Reader) -> Json | None:
         return None
 
 
-def _read_slack_pages(record: Record, reader: Reader) -> Read:
+def _read_slack_pages(record: StoredRequest, reader: Reader) -> Read:
     full = full_view(record, fits=modals.page_fits)
     card = card_of(record, lines=ALL, chars=ALL)
     pages, offers, facts = "", False, {}
@@ -133,7 +133,7 @@ def _actions(made: list[Json]) -> set[str]:
     return {one["action_id"] for one in found} | {str(one).split(" ")[0] for one in menus}
 
 
-def read_discord(record: Record, reader: Reader) -> list[Read]:
+def read_discord(record: StoredRequest, reader: Reader) -> list[Read]:
     """Read the card, and the full view, all of whose pages are turned."""
     card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
     return [
@@ -179,7 +179,7 @@ def _pressable(message: Json) -> set[str]:
     }
 
 
-def _read_discord_pages(record: Record, reader: Reader) -> Read:
+def _read_discord_pages(record: StoredRequest, reader: Reader) -> Read:
     view = full_view(record, fits=page_fits)
     button = DiscordButton(verb="read", request_id=record.id, revision=record.revision)
     card = card_of(record, lines=ALL, chars=ALL)
@@ -197,7 +197,7 @@ def _read_discord_pages(record: Record, reader: Reader) -> Read:
     return Read(gather(reader.full(pages), facts, reader), offers, promised=True)
 
 
-def read_web(record: Record, reader: Reader) -> list[Read]:
+def read_web(record: StoredRequest, reader: Reader) -> list[Read]:
     """Read what the page gets for a row, and for a request that was opened."""
     return [
         read_card_json(json.loads(json.dumps(view)), reader)
@@ -219,7 +219,7 @@ def _line(text: Any) -> str:
     return text if isinstance(text, str) else "".join(part for part, _ in text)
 
 
-def read_terminal(record: Record, reader: Reader) -> list[Read]:
+def read_terminal(record: StoredRequest, reader: Reader) -> list[Read]:
     """Read the full text, and the card where it can be approved. Rich writes tabs as spaces and
     ends lines without any, so white space is left aside on the card."""
     view = full_view(record)
@@ -265,7 +265,7 @@ def _squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-def read_command_line(record: Record, reader: Reader) -> list[Read]:
+def read_command_line(record: StoredRequest, reader: Reader) -> list[Read]:
     """Read `gateway show`, and the one line by which `gateway approve` may do without it."""
     shown = json.loads(json.dumps(masked_view(record)))
     seen, all_of_it = summarize_action(shown)
@@ -284,7 +284,7 @@ _LINE_PARTS = {
 }
 
 
-def _read_line(seen: str, record: Record, reader: Reader) -> Json:
+def _read_line(seen: str, record: StoredRequest, reader: Reader) -> Json:
     read: Json = {"payload": None, "environment": {}, "files": {}, "folder": None, "host": None}
     decoder, at, text = json.JSONDecoder(), 0, unescaped(seen)
     while at < len(text):

@@ -31,10 +31,10 @@ class Running:
 
 @pytest.fixture
 async def run(stage: Stage, world: World) -> AsyncIterator[Running]:
-    """Yield each adapter, running at its desk without the core behind it."""
-    desk = desk_of(stage.target.partition(":")[0], world.core, world.store)
-    adapter = stage.adapter(desk)
-    async with adapter.run(desk):
+    """Yield each adapter, running with its API without the core behind it."""
+    api = desk_of(stage.target.partition(":")[0], world.core, world.store)
+    adapter = stage.adapter(api)
+    async with adapter.run(api):
         yield Running(adapter, stage)
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
-from gateway.domain.records import Person, Record
+from gateway.domain.records import Person, StoredRequest
 from gateway.models import Action, Kind, Question, Status
-from gateway.ports import Desk
+from gateway.ports import AdapterApi
 from gateway.ports.outgoing import CopyState
 from gateway.server.background import desk_of, serve_adapters
 from tests.contract.stages import Faulty, Stage, until
@@ -31,9 +31,9 @@ class Play:
 
     stage: Any
     world: World
-    desk: Desk
+    api: AdapterApi
 
-    async def asked(self, **changes: Any) -> Record:
+    async def asked(self, **changes: Any) -> StoredRequest:
         """Submit a request; return it once its card says so, with Approve on it."""
         before = len(self.stage.texts())
         record = await self.world.submit(**changes)
@@ -41,18 +41,18 @@ class Play:
         await self.kept(record)
         return record
 
-    async def kept(self, record: Record) -> None:
+    async def kept(self, record: StoredRequest) -> None:
         """Wait until the place of the card is written down."""
         async with asyncio.timeout(40):
             while (await self.copy(record)) not in (CopyState.POSTED, CopyState.GONE):
                 await moment()
 
-    async def copy(self, record: Record) -> CopyState | None:
+    async def copy(self, record: StoredRequest) -> CopyState | None:
         """Return how far the one copy of a request has come."""
         known = (await self.world.core.outbox.copies(record.id)).get(self.stage.target)
         return known.state if known else None
 
-    async def until_copy(self, record: Record, state: CopyState) -> None:
+    async def until_copy(self, record: StoredRequest, state: CopyState) -> None:
         """Wait until the copy has come so far."""
         async with asyncio.timeout(40):
             while await self.copy(record) is not state:
@@ -62,9 +62,11 @@ class Play:
         """Wait until the one card says this."""
         await until(lambda: [words in text for text in self.stage.texts()] == [True])
 
-    async def decided(self, record: Record, action: Action = Action.APPROVE, **more: Any) -> Record:
+    async def decided(
+        self, record: StoredRequest, action: Action = Action.APPROVE, **more: Any
+    ) -> StoredRequest:
         """Decide elsewhere, as bob at his terminal."""
-        now = await self.desk.requests.get(record.id)
+        now = await self.api.requests.get(record.id)
         made = click(now, action, identity=identity("bob"), **more)
         return await self.world.core.requests.decide(made)
 
@@ -75,10 +77,10 @@ async def playing(
 ) -> AsyncIterator[Play]:
     """Run an adapter with its courier; ann at the platform and bob elsewhere may approve."""
     await in_force(stage, world, **route)
-    desk = desk_of(stage.target.partition(":")[0], world.core, world.store, inbox=inbox)
-    adapter = stage.adapter(desk)
-    async with serve_adapters(adapter, desk, world.core, timings=timings):
-        yield Play(stage, world, desk)
+    api = desk_of(stage.target.partition(":")[0], world.core, world.store, inbox=inbox)
+    adapter = stage.adapter(api)
+    async with serve_adapters(adapter, api, world.core, timings=timings):
+        yield Play(stage, world, api)
 
 
 async def in_force(
@@ -98,10 +100,10 @@ async def in_force(
     world.core.writer.forget_policy()
 
 
-async def ended(play: Play, record: Record) -> Record:
+async def ended(play: Play, record: StoredRequest) -> StoredRequest:
     """Return a request once it has ended."""
     async with asyncio.timeout(40):
-        while not (now := await play.desk.requests.get(record.id)).final:
+        while not (now := await play.api.requests.get(record.id)).final:
             await moment()
     return now
 
@@ -147,7 +149,7 @@ async def test_a_press_on_an_older_card_decides_nothing(faulty: Faulty, world: W
         before = len(faulty.told())
         await faulty.press()
         await until(lambda: len(faulty.told()) > before)
-        now = await play.desk.requests.get(record.id)
+        now = await play.api.requests.get(record.id)
         assert (now.status, [vote.person for vote in now.votes]) == (Status.PENDING, ["bob"])
 
 
@@ -158,7 +160,7 @@ async def test_refused_edits_are_made_later(faulty: Faulty, world: World) -> Non
         faulty.refuse_edits(2)
         await play.decided(record, Action.DENY)
         await play.shows("Denied")
-        assert (await play.desk.requests.get(record.id)).status is Status.DENIED
+        assert (await play.api.requests.get(record.id)).status is Status.DENIED
 
 
 async def test_a_refusal_has_an_end(faulty: Faulty, world: World) -> None:
@@ -224,7 +226,7 @@ async def test_a_crowd_leads_on_and_a_pause_says_its_end(stage: Stage, world: Wo
         await play.decided(first, Action.DENY)
         how = f"gateway agent lift {AGENT}"
         (said,) = await until(lambda: [text for text in stage.texts() if how in text])
-        (paused,) = (await play.desk.operator.status()).paused
+        (paused,) = (await play.api.operator.status()).paused
         assert stage.moment(paused.until) in said
         await play.world.core.held.resume_agent(AGENT, by="ann")
         await until(lambda: not any(how in text for text in stage.texts()))
@@ -255,7 +257,7 @@ async def test_a_crowd_without_an_address_names_the_chats_own_list(
     async with playing(stage, world, budgets=(Budget(cards=1),)) as play:
         await play.asked()
         await world.submit(arguments={"command": "make"})
-        adapter = stage.adapter(play.desk)
+        adapter = stage.adapter(play.api)
         where = adapter.list_command or "Open the inbox"
         await until(lambda: any(f"{where} " in text for text in stage.texts()))
         assert stage.links() == []

@@ -53,10 +53,10 @@ class Running:
 
 @pytest.fixture
 async def run(granting: Granting, world: World) -> AsyncIterator[Running]:
-    """Yield each adapter, running at its desk without the core behind it."""
-    desk = desk_of(granting.target.partition(":")[0], world.core, world.store)
-    adapter = granting.adapter(desk)
-    async with adapter.run(desk):
+    """Yield each adapter, running with its API without the core behind it."""
+    api = desk_of(granting.target.partition(":")[0], world.core, world.store)
+    adapter = granting.adapter(api)
+    async with adapter.run(api):
         yield Running(adapter, granting)
 
 
@@ -144,7 +144,7 @@ async def remembered(play: Play) -> str:
     record = await play.asked()
     await play.decided(record, Action.APPROVE, remember=Remember(lifetime="1d"))
     await until(lambda: any("Approval remembered" in text for text in play.stage.texts()))
-    (grant,) = await play.desk.grants.newest()
+    (grant,) = await play.api.grants.newest()
     await settled(play, grant.id)
     return grant.id
 
@@ -193,7 +193,7 @@ async def test_what_ended_while_the_adapter_was_away_comes_to_show(
     async with playing(granting, world) as play:
         grant = await remembered(play)
         before = len(granting.texts())
-    await play.desk.grants.revoke(grant, identity("bob"))
+    await play.api.grants.revoke(grant, identity("bob"))
     async with playing(granting, world):
         await until(lambda: any("revoked by bob" in text.lower() for text in granting.texts()))
         assert not any("Approval remembered" in text for text in granting.texts())
@@ -205,6 +205,6 @@ async def test_a_deleted_card_of_a_grant_is_let_go(granting: Granting, world: Wo
     async with playing(granting, world) as play:
         grant = await remembered(play)
         granting.delete()
-        await play.desk.grants.revoke(grant, identity("bob"))
+        await play.api.grants.revoke(grant, identity("bob"))
         await settled(play, grant, CopyState.GONE)
         assert not any("revoked" in text.lower() for text in granting.texts())

@@ -15,7 +15,7 @@ from adapters.web.cards import build_row
 from gateway.api.messages import masked_view
 from gateway.cards.card import Card, card_of
 from gateway.cli.requests import format_request
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Kind, Question
 from tests.contract.surfaces import COPY, printed, sent
 from tests.discord.pictures import stored
@@ -25,12 +25,12 @@ _MARKUP = re.compile(r'"(?:type|text|style|bold)":')
 WORDS = {Kind.COMMAND: "command", Kind.FILE_CHANGE: "file change", Kind.PLAN: "plan"}
 
 
-def drawn(record: Record) -> Card:
+def drawn(record: StoredRequest) -> Card:
     """Return the card of a record with room for all of it."""
     return card_of(record, lines=30, chars=1500)
 
 
-SURFACES: dict[str, Callable[[Record], str]] = {
+SURFACES: dict[str, Callable[[StoredRequest], str]] = {
     "Slack": lambda one: json.dumps(cards.build_message(drawn(one), COPY)),
     "Discord": lambda one: json.dumps(sent(build_card_view(drawn(one), COPY))),
     "inbox": lambda one: json.dumps(build_row(one)["facts"]),

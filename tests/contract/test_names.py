@@ -23,7 +23,7 @@ from adapters.web.cards import build_row
 from gateway.api.messages import masked_view
 from gateway.cards.card import card_of, full_view
 from gateway.cli.requests import format_line, format_request, summarize_action
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Context, Origin
 from tests.contract.hostile_requests import NAMES, as_tool, draw_name
 from tests.contract.surfaces import ALL, COPY, printed, sent
@@ -39,7 +39,7 @@ _CODE = re.compile(r"(?<!\\)`[^`\n]*`")
 _MADE_FROM_NAMES = "If remembered, it covers only the same"
 
 
-def named(name: str, *, agent: str = "bot", session: str = "default") -> Record:
+def named(name: str, *, agent: str = "bot", session: str = "default") -> StoredRequest:
     """Return a request in which everything that has a name has this one."""
     return stored(
         request(
@@ -57,7 +57,7 @@ def named(name: str, *, agent: str = "bot", session: str = "default") -> Record:
     )
 
 
-def slack(record: Record) -> Iterator[str]:
+def slack(record: StoredRequest) -> Iterator[str]:
     """Return our words on the card, in the list, and in Details."""
     card = card_of(record, lines=cards.CARD_LINES, chars=cards.CARD_CHARS)
     text, made = cards.build_message(card, COPY)
@@ -72,7 +72,7 @@ def slack(record: Record) -> Iterator[str]:
     yield from _slack_words(modals.build_deny(whole, form))
 
 
-def _without_agent(record: Record, notice: str) -> str:
+def _without_agent(record: StoredRequest, notice: str) -> str:
     """Return a notification with its agent quoted: there alone it stands bare, as somebody who
     wants or asks something, or whose request it was."""
     agent = re.escape(record.request.agent)
@@ -99,7 +99,7 @@ def _is_code(value: dict[str, Any]) -> bool:
     return isinstance(value.get("style"), dict) and bool(value["style"].get("code"))
 
 
-def discord(record: Record) -> Iterator[str]:
+def discord(record: StoredRequest) -> Iterator[str]:
     """Return our words on the card and in the full view."""
     card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
     whole = card_of(record, lines=ALL, chars=ALL)
@@ -113,18 +113,17 @@ def discord(record: Record) -> Iterator[str]:
                 yield from (re.sub(r"\\([^A-Za-z0-9\s])", r"\1", part) for part in parts)
 
 
-def inbox(record: Record) -> Iterator[str]:
+def inbox(record: StoredRequest) -> Iterator[str]:
     """Return our words in what the page gets: title, labels, facts, notices."""
     view = build_row(record)
-    yield from _QUOTED.split(_without_agent(record, view["summary"]).replace("…", ""))
-    yield from (text for text, is_name in view["head"] if not is_name)
+    yield from (text for text, is_name in view["summary"] if not is_name)
     for text in (view["tool"], *(one for pair in view["facts"] for one in pair)):
         yield text if isinstance(text, str) else "".join(part for part, _ in text)
     yield from (one["label"] for one in view["blocks"])
     yield from (*view["notices"], view["word"], view["size"])
 
 
-def terminal(record: Record) -> Iterator[str]:
+def terminal(record: StoredRequest) -> Iterator[str]:
     """Return our words on the card: the rows that begin where ours do, and those with facts."""
     card = card_of(record, lines=screen.CARD_LINES, chars=screen.CARD_CHARS)
     rows = printed(render_card(card, now_ms=0)).split("\n")
@@ -135,7 +134,7 @@ def terminal(record: Record) -> Iterator[str]:
     yield from re.split(r"   (?=[A-Z])", facts.strip())
 
 
-def command_line(record: Record) -> Iterator[str]:
+def command_line(record: StoredRequest) -> Iterator[str]:
     """Return the labels of `gateway show`, who asks with what, and the beginning of its line."""
     shown = json.loads(json.dumps(masked_view(record)))
     rows = format_request(shown).split("\n")
@@ -175,7 +174,7 @@ def ours(text: str) -> str:
     return " ".join(said.split())
 
 
-def told(surface: str, record: Record) -> set[str]:
+def told(surface: str, record: StoredRequest) -> set[str]:
     """Return what the gateway says of a request in its own voice."""
     said = (text for text in VOICES[surface](record) if _MADE_FROM_NAMES not in text)
     return {ours(text) for text in said}

@@ -26,7 +26,7 @@ from adapters.web.cards import build_row, build_whole
 from gateway.api.messages import masked_view
 from gateway.cards.card import Card, card_of, full_view
 from gateway.cli.requests import format_line, format_request, summarize_action
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Action, Context, Origin
 from tests.contract.read_back import Reader
 from tests.contract.surfaces import unfold
@@ -46,17 +46,17 @@ FENCE = re.compile(r"```(?:bash|diff|json)?\n(.*?)\n```", re.DOTALL)
 Json = dict[str, Any]
 
 
-def asked(text: str) -> Record:
+def asked(text: str) -> StoredRequest:
     """Return a request that runs the text, and has it in its payload too."""
     return stored(request(arguments={"command": text}, payload={"p": text}))
 
 
-def alone(text: str) -> Record:
+def alone(text: str) -> StoredRequest:
     """Return a request that runs the text and nothing else."""
     return stored(request(arguments={"command": text}))
 
 
-def assert_all_told(record: Record, pages: str) -> None:
+def assert_all_told(record: StoredRequest, pages: str) -> None:
     """Check that the pages of `asked` say its text and its payload."""
     reader = Reader(record)
     found = {label: reader.text(shown) for label, shown in reader.full(pages)}
@@ -64,7 +64,7 @@ def assert_all_told(record: Record, pages: str) -> None:
     assert found == {"command": record.arguments["command"], "payload": payload}
 
 
-def everything(record: Record) -> Card:
+def everything(record: StoredRequest) -> Card:
     """Return a card with room for all."""
     return card_of(record, lines=10**9, chars=10**9)
 
@@ -76,7 +76,7 @@ def sent(shown: Any) -> Json:
     return body
 
 
-def discord_pages(record: Record) -> Iterator[tuple[str, Json]]:
+def discord_pages(record: StoredRequest) -> Iterator[tuple[str, Json]]:
     """Return what each page of Discord's full view shows of the text, and its message."""
     view = full_view(record, fits=discord_fits)
     button = DiscordButton(verb="read", request_id=record.id, revision=record.revision)
@@ -90,7 +90,7 @@ def discord_pages(record: Record) -> Iterator[tuple[str, Json]]:
         yield found[1], message
 
 
-def slack_pages(record: Record) -> Iterator[tuple[str, Json]]:
+def slack_pages(record: StoredRequest) -> Iterator[tuple[str, Json]]:
     """Return what each page of Slack's Details shows of the text, and the modal."""
     full = full_view(record, fits=modals.page_fits)
     card = everything(record)
@@ -187,7 +187,7 @@ def test_a_name_is_whole_wherever_it_may_be_approved() -> None:
         assert_named("".join(page for page, _ in slack_pages(record)), record, only=len(name) > 60)
 
 
-def assert_named(said: str, record: Record, *, only: bool = True) -> None:
+def assert_named(said: str, record: StoredRequest, *, only: bool = True) -> None:
     """Check that a text says all names of a request."""
     plain, wanted = unescaped(said), record.request
     (argument,) = wanted.arguments

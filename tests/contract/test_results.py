@@ -16,7 +16,7 @@ from adapters.slack.app import describe_error
 from adapters.terminal.cards import render_card
 from adapters.web.cards import build_row
 from gateway.cards.card import Card, card_of
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import AGENT_EXECUTIONS, Action, Execution, Report, Status
 from gateway.stores.scripts import NotRecorded
 from tests.contract.surfaces import COPY, printed, sent
@@ -24,7 +24,7 @@ from tests.unit.test_cards import decided
 
 NEVER_FETCHED = "The agent never fetched the approval, and cannot use it any more"
 
-SURFACES: dict[str, Callable[[Record, Card], str]] = {
+SURFACES: dict[str, Callable[[StoredRequest, Card], str]] = {
     "Slack": lambda _, card: json.dumps(cards.build_message(card, COPY)),
     "Discord": lambda _, card: json.dumps(sent(build_card_view(card, COPY))),
     "Discord's notice": lambda _, card: json.dumps(sent(build_outcome_view(card))),
@@ -73,7 +73,7 @@ def test_why_nothing_is_recorded_is_told_to_who_taps() -> None:
     assert "this Redis is a read\\\\-only replica" in discord
 
 
-def reported(execution: Execution) -> tuple[Record, Card]:
+def reported(execution: Execution) -> tuple[StoredRequest, Card]:
     """Return an approved record of which this is told, and its card."""
     done = decided(Status.APPROVED, action=Action.APPROVE)
     record = replace(done, report=Report(execution=execution))

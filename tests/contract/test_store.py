@@ -11,7 +11,7 @@ import pytest
 
 from gateway.approvals.transitions import close_record
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
-from gateway.domain.records import SCHEMA_VERSION, SYSTEM, Query, Record, RequestOutcome
+from gateway.domain.records import SCHEMA_VERSION, SYSTEM, Query, RequestOutcome, StoredRequest
 from gateway.domain.store import ChangeKind, MessageContext, Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.models import DecidedBy, DeciderKind, Status
@@ -41,13 +41,15 @@ async def store(
     await client.aclose()
 
 
-def pending(**changes: object) -> Record:
+def pending(**changes: object) -> StoredRequest:
     """Return a pending record that a process waits for."""
     asked = request(**changes)
     return record(request=asked, process=PROCESS, attached=(PROCESS,))
 
 
-async def create(store: RedisStore, made: Record, *, timeout_ms: int = 60_000) -> Record:
+async def create(
+    store: RedisStore, made: StoredRequest, *, timeout_ms: int = 60_000
+) -> StoredRequest:
     """Create a record, as submitted over HTTP."""
     outcome, stored = await store.create(
         made, over_http(), generation=0, data={}, timeout_ms=timeout_ms, **ROOM
@@ -56,7 +58,7 @@ async def create(store: RedisStore, made: Record, *, timeout_ms: int = 60_000) -
     return stored
 
 
-async def create_under(store: RedisStore, generation: int) -> Record:
+async def create_under(store: RedisStore, generation: int) -> StoredRequest:
     """Create a record under a generation of the policy."""
     outcome, stored = await store.create(
         pending(), over_http(), generation=generation, data={}, timeout_ms=60_000, **ROOM
@@ -65,7 +67,9 @@ async def create_under(store: RedisStore, generation: int) -> Record:
     return stored
 
 
-def denied(before: Record, by: DecidedBy = SYSTEM, status: Status = Status.DENIED) -> Transition:
+def denied(
+    before: StoredRequest, by: DecidedBy = SYSTEM, status: Status = Status.DENIED
+) -> Transition:
     """Return a transition that denies, or ends otherwise."""
     after = close_record(
         before,
@@ -285,7 +289,7 @@ async def test_the_kind_of_a_change_says_what_protects_it(
 ) -> None:
     """Deadline, kill switch and policy follow from the kind, whoever makes the change."""
 
-    async def write(stored: Record) -> WriteResult:
+    async def write(stored: StoredRequest) -> WriteResult:
         change = denied(stored, status=status)
         if status is Status.PENDING:
             change = change._replace(after=replace(stored, revision=2, reminders=1))

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import holds_secrets
 from tests.contract.hostile_requests import BRACKETED, draw_record
 from tests.contract.read_back import Reader, told, what_runs
@@ -33,7 +33,7 @@ def check(surface: str, seed: int, count: int) -> tuple[int, int]:
     return views, approvable
 
 
-def read(surface: str, record: Record, which: str) -> list[Read]:
+def read(surface: str, record: StoredRequest, which: str) -> list[Read]:
     """Return the views of a request, each of which shows what runs."""
     reader = Reader(record)
     views = SURFACES[surface](record, reader)

@@ -26,7 +26,7 @@ from gateway.api.messages import masked_view
 from gateway.cards.batch_cards import batch_card_of
 from gateway.cards.card import card_of, full_view
 from gateway.cli.requests import format_request
-from gateway.domain.records import Approvers, Record
+from gateway.domain.records import Approvers, StoredRequest
 from gateway.models import Context, Kind, Risk, RiskLevel
 from tests.contract.surfaces import ALL, COPY, printed, sent
 from tests.discord.limits import TEXT, walk
@@ -35,7 +35,7 @@ from tests.slack.states import FILE, OUTSIDE, PAYMENT, asked
 
 MOST = 12
 MARK = "marked-so-that-it-is-found"
-CALLS: dict[str, Record] = {
+CALLS: dict[str, StoredRequest] = {
     "command": asked(arguments={"command": f"{MARK} -rf build && make release"}),
     "long": asked(arguments={"command": f"{MARK}\n" + "sudo rm -rf /srv/x\n" * 60}),
     "file": FILE,
@@ -82,12 +82,12 @@ CALLS: dict[str, Record] = {
 }
 
 
-def _slack(record: Record) -> str:
+def _slack(record: StoredRequest) -> str:
     card = card_of(record, lines=cards.CARD_LINES, chars=cards.CARD_CHARS)
     return " ".join(words(cards.build_message(card, COPY)[1]))
 
 
-def _discord(record: Record) -> str:
+def _discord(record: StoredRequest) -> str:
     card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
     message = sent(build_card_view(card, COPY))
     return " ".join(
@@ -95,9 +95,9 @@ def _discord(record: Record) -> str:
     )
 
 
-def _inbox(record: Record) -> str:
+def _inbox(record: StoredRequest) -> str:
     row = build_row(record)
-    head = "".join(_text(text) for text, _ in row["head"])
+    head = "".join(_text(text) for text, _ in row["summary"])
     above = row["above"]
     found = [row["idle"], above["mark"], *map(_text, (*above["findings"], *above["reasons"]))]
     texts = ["\n".join(map(_text, one["lines"])) for one in row["blocks"]]
@@ -110,7 +110,7 @@ def _text(line: Any) -> str:
     return line if isinstance(line, str) else "".join(text for text, _ in line)
 
 
-def _terminal(record: Record) -> str:
+def _terminal(record: StoredRequest) -> str:
     card = card_of(record, lines=30, chars=2000)
     return printed(render_card(card, now_ms=record.created))
 
@@ -164,7 +164,7 @@ def test_what_was_found_stands_before_what_runs_in_the_inbox() -> None:
     assert _above(two)[1] == ["drops data, in payload"]
 
 
-def _above(record: Record) -> tuple[str, list[str], list[str]]:
+def _above(record: StoredRequest) -> tuple[str, list[str], list[str]]:
     found = build_row(record)["above"]
     return found["mark"], found["findings"], found["reasons"]
 
@@ -177,18 +177,18 @@ DANGER = replace(
 )
 
 
-def _slack_details(record: Record) -> str:
+def _slack_details(record: StoredRequest) -> str:
     form = ModalMetadata(record.id, record.revision, COPY, "C1", "1.1")
     card, full = card_of(record, lines=ALL, chars=ALL), full_view(record, fits=modals.page_fits)
     return " ".join(words(modals.build_details(card, full, form, refusal="")))
 
 
-def _slack_batch(record: Record) -> str:
+def _slack_batch(record: StoredRequest) -> str:
     form = ModalMetadata(record.id, record.revision, COPY, "C1", "1.1")
     return " ".join(words(build_batch_modal(batch_card_of([record], chars=ALL, each=ALL), form)))
 
 
-def _slack_modal(record: Record) -> str:
+def _slack_modal(record: StoredRequest) -> str:
     form = ModalMetadata(record.id, record.revision, COPY, "C1", "1.1")
     return " ".join(words(modals.build_deny(card_of(record, lines=30, chars=2000), form)))
 
@@ -198,19 +198,19 @@ def _texts(message: Any) -> str:
     return " ".join(str(one["content"]) for one in found if one["type"] == TEXT)
 
 
-def _discord_details(record: Record) -> str:
+def _discord_details(record: StoredRequest) -> str:
     button = DiscordButton(verb="read", request_id=record.id, revision=record.revision)
     view = full_view(record, fits=page_fits)
     return _texts(build_full_view(card_of(record, lines=ALL, chars=ALL), view, button, page=0))
 
 
-def _discord_batch(record: Record) -> str:
+def _discord_batch(record: StoredRequest) -> str:
     batch = batch_card_of([record], chars=ALL, each=ALL)
     button = DiscordButton(verb="batch", request_id=record.id, revision=record.revision)
     return _texts(build_batch(keep_drawn(batch), button, ""))
 
 
-def _show(record: Record) -> str:
+def _show(record: StoredRequest) -> str:
     return format_request(json.loads(json.dumps(masked_view(record))))
 
 

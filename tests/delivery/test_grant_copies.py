@@ -62,7 +62,7 @@ async def test_a_grant_has_a_card_at_every_place_and_revoking_is_shown_on_each(
     assert cards[0].uses == "used 0 of 5 times"
     assert "It would have covered 1 of the last 1 requests" in cards[0].reach
     assert cards[0].confirm
-    await office.desk.grants.revoke(grant.id, identity("bob"))
+    await office.api.grants.revoke(grant.id, identity("bob"))
     await office.settle()
     for plate in office.adapter.plates.values():
         assert plate.card.word == "Approval no longer remembered"
@@ -76,11 +76,11 @@ async def test_the_button_checks_who_presses_and_says_who_was_first(office: Offi
     grant = await made(office)
     for nobody in ("eve", "stranger"):
         with pytest.raises(Unauthorized):
-            await office.desk.grants.revoke(grant.id, identity(nobody))
-    assert (await office.desk.grants.card(grant.id)).ended is False
-    await office.desk.grants.revoke(grant.id, identity("bob"))
+            await office.api.grants.revoke(grant.id, identity(nobody))
+    assert (await office.api.grants.card(grant.id)).ended is False
+    await office.api.grants.revoke(grant.id, identity("bob"))
     with pytest.raises(Conflict, match="ended already: revoked, by bob"):
-        await office.desk.grants.revoke(grant.id, identity("ann"))
+        await office.api.grants.revoke(grant.id, identity("ann"))
 
 
 async def test_a_card_posted_just_before_a_crash_is_adopted_by_its_first_press(
@@ -94,7 +94,7 @@ async def test_a_card_posted_just_before_a_crash_is_adopted_by_its_first_press(
     await office.settle()
     plate = office.adapter.plates["g1"]
     ref = MessageRef(adapter="rec", channel="rec:a", message="g1")
-    await office.desk.grants.revoke(grant.id, identity("ann"), copy=plate.nonce, ref=ref)
+    await office.api.grants.revoke(grant.id, identity("ann"), copy=plate.nonce, ref=ref)
     await office.settle()
     assert plate.card.ended
 
@@ -107,7 +107,7 @@ async def test_what_was_put_off_is_posted_later_but_not_once_it_ended(office: Of
     grant = await remember(office.world, record)
     await office.settle()
     assert office.adapter.plates == {}
-    await office.desk.grants.revoke(grant.id, identity("ann"))
+    await office.api.grants.revoke(grant.id, identity("ann"))
     await office.soon()
     await office.settle()
     assert office.adapter.plates == {}
@@ -199,7 +199,7 @@ async def test_before_there_is_a_route_a_grant_has_no_card(world: World) -> None
     await office.settle()
     assert grant.queues == ()
     assert office.adapter.plates == {}
-    assert [one.id for one in await office.desk.grants.revoke_all(identity("root"))] == [grant.id]
+    assert [one.id for one in await office.api.grants.revoke_all(identity("root"))] == [grant.id]
 
 
 async def test_a_grant_that_ended_is_forgotten_with_the_events_that_name_it(
@@ -207,12 +207,12 @@ async def test_a_grant_that_ended_is_forgotten_with_the_events_that_name_it(
 ) -> None:
     """Its body and where its cards stood."""
     grant = await made(office)
-    await office.desk.grants.revoke(grant.id, identity("ann"))
+    await office.api.grants.revoke(grant.id, identity("ann"))
     await office.settle()
     store = office.world.store
     retention = Retention(store, office.clock, days=1)
     await retention._forget_grants(office.clock.now_ms() - 86_400_000)
-    assert (await office.desk.grants.card(grant.id)).ended
+    assert (await office.api.grants.card(grant.id)).ended
     await retention._forget_grants(office.clock.now_ms() + 1000)
     assert not await store.redis.exists(
         store.keys.grant(grant.id), store.keys.copies(GRANT + grant.id)

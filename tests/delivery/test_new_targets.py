@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.store import REROUTING
 from gateway.models import Action
 from tests.delivery.test_outbox import Office, route
@@ -15,7 +15,7 @@ def places(office: Office) -> list[str]:
     return sorted(one.target for one in office.adapter.messages.values())
 
 
-async def waiting(office: Office) -> Record:
+async def waiting(office: Office) -> StoredRequest:
     """Return a request whose card is up, and its routing looked at."""
     record = await office.world.submit()
     await office.settle()
@@ -30,7 +30,7 @@ async def test_a_place_that_is_added_meanwhile_gets_its_card(world: World) -> No
     await route(world, targets=("rec:a", "rec:b"))
     await office.settle()
     assert places(office) == ["rec:a", "rec:b"]
-    await office.desk.requests.decide(click(record, Action.DENY))
+    await office.api.requests.decide(click(record, Action.DENY))
     await office.settle()
     assert office.adapter.shown("rec:b").word == "Denied"
 
@@ -58,7 +58,7 @@ async def test_an_adapter_that_is_added_meanwhile_hears_of_the_request(world: Wo
     events = await office.world.events(record.id)
     (rerouted,) = [one for one in events if one.type == "rerouted"]
     assert rerouted.data["queues"] == ["new"]
-    await office.desk.requests.decide(click(await office.desk.requests.get(record.id)))
+    await office.api.requests.decide(click(await office.api.requests.get(record.id)))
     assert await office.due("new") == 1
 
 
@@ -102,7 +102,7 @@ async def test_what_has_ended_is_let_be(world: World) -> None:
     await route(world)
     office = Office(world)
     record = await waiting(office)
-    await office.desk.requests.decide(click(record))
+    await office.api.requests.decide(click(record))
     await route(world, targets=("rec:a", "rec:b"))
     await office.settle()
     assert places(office) == ["rec:a"]

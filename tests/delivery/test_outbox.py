@@ -12,11 +12,11 @@ from gateway.delivery.posting_and_editing import PostedMessages
 from gateway.delivery.reminders_and_escalation import GRACE_SECONDS, Reminders, Rerouting
 from gateway.delivery.request_cards import CardKeeper
 from gateway.domain.policy_document import Escalation, Route
-from gateway.domain.records import MessageRef, Record
+from gateway.domain.records import MessageRef, StoredRequest
 from gateway.domain.store import REROUTING
 from gateway.errors import Unauthorized
 from gateway.models import Action, Reason, Status
-from gateway.ports import Desk
+from gateway.ports import AdapterApi
 from gateway.ports.outgoing import (
     CopyState,
     DeliveryFailed,
@@ -42,7 +42,7 @@ class OfficeClock:
 
 
 class Office:
-    """A recording adapter at its desk, and the work behind it, driven by hand."""
+    """A recording adapter with its API, and the work behind it, driven by hand."""
 
     def __init__(
         self, world: World, adapter: RecordingAdapter | None = None, timings: Timings = TIMINGS
@@ -51,9 +51,9 @@ class Office:
         self.adapter = adapter or RecordingAdapter()
         self.clock = OfficeClock(world)
         self.outbox = RedisOutbox(world.store)
-        self.desk: Desk = desk_of("rec", world.core, world.store)
+        self.api: AdapterApi = desk_of("rec", world.core, world.store)
         changes = world.core.feed.changes
-        keeper = CardKeeper(self.adapter, self.desk, world.core, self.clock, timings)
+        keeper = CardKeeper(self.adapter, self.api, world.core, self.clock, timings)
         followups = Reminders(world.core, self.clock)
         self.cards = Worker("rec", self.outbox, keeper.look, changes, timings=timings)
         self.steps = Worker(FOLLOWUPS, self.outbox, followups.look, changes)
@@ -77,7 +77,7 @@ class Office:
         for one in await self.world.store.redis.zrange(key, 0, -1):
             await self.world.store.redis.zadd(key, {one: 0})
 
-    async def state(self, record: Record, target: str = "rec:a") -> CopyState:
+    async def state(self, record: StoredRequest, target: str = "rec:a") -> CopyState:
         """Return how far the copy at a target has come."""
         return (await self.outbox.copies(record.id))[target].state
 
@@ -102,7 +102,7 @@ async def test_every_target_gets_one_card_and_every_copy_the_outcome(office: Off
     await office.settle()
     assert {one.target for one in office.adapter.messages.values()} == {"rec:a", "rec:b"}
     assert office.adapter.shown("rec:a").controls
-    await office.desk.requests.decide(click(record))
+    await office.api.requests.decide(click(record))
     await office.settle()
     for target in ("rec:a", "rec:b"):
         card = office.adapter.shown(target)
@@ -157,7 +157,7 @@ async def test_the_first_click_adopts_a_copy_posted_before_a_crash(office: Offic
     await office.settle()
     message = office.adapter.messages["1"]
     ref = MessageRef(adapter="rec", channel="rec:a", message="1")
-    await office.desk.requests.decide(click(record, copy=message.nonce, ref=ref))
+    await office.api.requests.decide(click(record, copy=message.nonce, ref=ref))
     await office.settle()
     assert office.adapter.shown("rec:a").word == "Approved"
     assert await office.state(record) is CopyState.POSTED
@@ -171,8 +171,8 @@ async def test_a_click_on_a_foreign_copy_is_refused_and_audited(office: Office) 
     elsewhere = MessageRef(adapter="rec", channel="rec:a", message="999")
     for copy, ref in ((nonce, elsewhere), ("made-up", elsewhere), (None, elsewhere)):
         with pytest.raises(Unauthorized):
-            await office.desk.requests.decide(click(record, copy=copy, ref=ref))
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+            await office.api.requests.decide(click(record, copy=copy, ref=ref))
+    assert (await office.api.requests.get(record.id)).status is Status.PENDING
     refused = [event for event in await office.world.events() if event.type == "refused"]
     assert len(refused) == 3
 
@@ -193,9 +193,9 @@ async def test_a_failed_edit_is_made_later_and_undoes_nothing(office: Office) ->
     record = await office.world.submit()
     await office.settle()
     office.adapter.failures = [DeliveryFailed("503"), DeliveryFailed("503")]
-    await office.desk.requests.decide(click(record))
+    await office.api.requests.decide(click(record))
     await office.settle()
-    assert (await office.desk.requests.get(record.id)).status is Status.APPROVED
+    assert (await office.api.requests.get(record.id)).status is Status.APPROVED
     assert office.adapter.shown("rec:a").word == "Approval needed"
     office.clock.seconds = 6
     await office.soon()
@@ -208,7 +208,7 @@ async def test_a_deleted_copy_is_dropped_and_the_others_go_on(office: Office) ->
     record = await office.world.submit()
     await office.settle()
     del office.adapter.messages["1"]
-    await office.desk.requests.decide(click(record))
+    await office.api.requests.decide(click(record))
     await office.settle()
     assert await office.state(record) is CopyState.GONE
     assert office.adapter.shown("rec:b").word == "Approved"
@@ -234,7 +234,7 @@ async def test_a_late_edit_of_another_replica_is_corrected(office: Office) -> No
     slow, stale = Office(office.world), office.adapter.shown("rec:a")
     slow.adapter.messages = office.adapter.messages
     before = (await office.outbox.copies(record.id))["rec:a"]
-    await office.desk.requests.decide(click(record))
+    await office.api.requests.decide(click(record))
     await office.settle()
     assert before.ref is not None
     await slow.adapter.update(before.ref, stale, before.nonce)  # the late edit
@@ -272,7 +272,7 @@ async def test_a_change_during_the_work_is_not_lost(office: Office) -> None:
     """What became dirty under a lease stays on the queue."""
     record = await office.world.submit()
     (task,) = await office.outbox.lease_due("rec", limit=5, lease_ms=int(TIMINGS.lease * 1000))
-    await office.desk.requests.decide(click(record))
+    await office.api.requests.decide(click(record))
     assert not await office.outbox.ack("rec", task)
     assert await office.due() == 1
 
@@ -306,7 +306,7 @@ async def test_it_escalates_when_nobody_answers(world: World) -> None:
     await office.settle()
     assert office.adapter.shown("rec:boss").controls
     assert "Escalated: nobody answered in time." in office.adapter.shown("rec:a").notices
-    assert (await office.desk.requests.get(record.id)).tier == 1
+    assert (await office.api.requests.get(record.id)).tier == 1
 
 
 async def test_it_fails_over_when_nothing_was_delivered(world: World) -> None:
@@ -324,7 +324,7 @@ async def test_the_agent_hears_at_once_that_nobody_can_be_reached(office: Office
     office.adapter.failures = [DeliveryFailed("archived"), DeliveryFailed("not in channel")]
     record = await office.world.submit()
     await office.settle()
-    decision = (await office.desk.requests.get(record.id)).decision
+    decision = (await office.api.requests.get(record.id)).decision
     assert decision is not None
     assert (decision.status, decision.reason) == (Status.DENIED, Reason.UNDELIVERABLE)
 
@@ -336,7 +336,7 @@ async def test_a_live_view_counts_as_reached(world: World) -> None:
     office.adapter.failures = [DeliveryFailed("archived")]
     record = await world.submit()
     await office.settle()
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    assert (await office.api.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_a_dead_adapter_is_passed_over(world: World) -> None:
@@ -352,7 +352,7 @@ async def test_a_dead_adapter_is_passed_over(world: World) -> None:
     await office.soon(FOLLOWUPS)
     await office.settle()
     assert office.adapter.shown("rec:a").controls
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    assert (await office.api.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_who_wants_to_know_is_told_the_outcome_once(world: World) -> None:
@@ -361,7 +361,7 @@ async def test_who_wants_to_know_is_told_the_outcome_once(world: World) -> None:
     office = Office(world)
     record = await world.submit()
     await office.settle()
-    await office.desk.requests.decide(click(record, Action.DENY, message="not today"))
+    await office.api.requests.decide(click(record, Action.DENY, message="not today"))
     await office.settle()
     await office.outbox.mark("rec", record.id)
     await office.settle()
@@ -374,12 +374,12 @@ async def test_who_wants_to_know_is_told_the_outcome_once(world: World) -> None:
 async def test_a_claim_shows_on_every_copy(office: Office) -> None:
     """Others see who is looking, and a stranger cannot claim."""
     record = await office.world.submit()
-    await office.desk.requests.claim(record.id, identity("ann"))
+    await office.api.requests.claim(record.id, identity("ann"))
     await office.settle()
     assert office.adapter.shown("rec:b").claimed == "ann is looking at it"
     with pytest.raises(Unauthorized):
-        await office.desk.requests.claim(record.id, identity("eve"))
-    await office.desk.requests.claim(record.id, identity("ann"), on=False)
+        await office.api.requests.claim(record.id, identity("eve"))
+    await office.api.requests.claim(record.id, identity("ann"), on=False)
     await office.settle()
     assert office.adapter.shown("rec:b").claimed == ""
 

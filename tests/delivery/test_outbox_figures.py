@@ -23,7 +23,7 @@ async def test_a_card_is_stale_until_it_shows_the_end(world: World) -> None:
         adapter="rec", waiting=0, overdue=0, stale=0, oldest_stale=0
     )
     office.adapter.failures = [DeliveryFailed("locked")]
-    await office.desk.requests.decide(click(record))
+    await office.api.requests.decide(click(record))
     office.clock.seconds = 6
     found = await measured(office)
     assert (found.waiting, found.stale) == (1, 2)
@@ -47,7 +47,7 @@ async def test_what_waits_or_was_never_posted_is_not_stale(world: World) -> None
     await office.settle()
     waiting = await world.submit(arguments={"n": 2})
     await office.settle()
-    assert (await office.desk.requests.get(refused.id)).final
+    assert (await office.api.requests.get(refused.id)).final
     for record in (refused, waiting):
         await office.outbox.mark("rec", record.id)
     found = await measured(office)

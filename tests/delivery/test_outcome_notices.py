@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.ports.outgoing import Copy, CopyState, DeliveryFailed, DeliveryUncertain
 from tests.delivery.test_outbox import Office, route
 from tests.recording import RecordingAdapter
@@ -19,11 +19,11 @@ async def office_of(world: World, *, repeatable: bool) -> Office:
     return Office(world, RecordingAdapter(repeatable=repeatable))
 
 
-async def ended_in_a_crash(office: Office) -> Record:
+async def ended_in_a_crash(office: Office) -> StoredRequest:
     """Return a decided request whose outcome a gateway that died was about to tell."""
     record = await office.world.submit()
     await office.settle()
-    await office.desk.requests.decide(click(record))
+    await office.api.requests.decide(click(record))
     left = Copy(
         target=LOG,
         nonce="n" * 22,
@@ -37,7 +37,7 @@ async def ended_in_a_crash(office: Office) -> Record:
     return record
 
 
-async def told(office: Office, record: Record) -> CopyState:
+async def told(office: Office, record: StoredRequest) -> CopyState:
     """Return how far the telling has come."""
     return (await office.outbox.copies(record.id))[f"outcome {LOG}"].state
 
@@ -80,7 +80,7 @@ async def test_no_answer_is_asked_again_where_that_makes_one_message(world: Worl
     record = await office.world.submit()
     await office.settle()
     office.adapter.failures = [None, DeliveryUncertain("503")]
-    await office.desk.requests.decide(click(record))
+    await office.api.requests.decide(click(record))
     await office.settle()
     assert await told(office, record) is CopyState.INTENDED
     await office.soon()
@@ -94,7 +94,7 @@ async def test_a_place_that_refuses_is_noted(world: World) -> None:
     record = await office.world.submit()
     await office.settle()
     office.adapter.failures = [None, DeliveryFailed("no such channel")]
-    await office.desk.requests.decide(click(record))
+    await office.api.requests.decide(click(record))
     await office.settle()
     assert await told(office, record) is CopyState.FAILED
     assert await office.due() == 0

@@ -31,7 +31,7 @@ async def test_a_bug_at_one_copy_stops_no_other(world: World) -> None:
     record = await world.submit()
     await office.settle()
     office.adapter.failures = [RuntimeError("a bug")]
-    await office.desk.requests.decide(click(record))
+    await office.api.requests.decide(click(record))
     await office.settle()
     assert office.adapter.shown("rec:a").word == "Approval needed"
     assert office.adapter.shown("rec:b").word == "Approved"
@@ -57,7 +57,7 @@ async def test_an_edit_that_hangs_stops_no_other(
         await update(ref, card, nonce)
 
     monkeypatch.setattr(office.adapter, "update", hangs)
-    await office.desk.requests.decide(click(record))
+    await office.api.requests.decide(click(record))
     await office.settle()
     assert office.adapter.shown("rec:b").word == "Approved"
     assert await office.due() == 1
@@ -88,7 +88,7 @@ async def test_an_escalation_reaches_an_adapter_that_was_added_meanwhile(world: 
     await office.settle()
     (task,) = await office.outbox.lease_due("new", limit=5, lease_ms=1000)
     assert await office.outbox.ack("new", task)
-    await office.desk.requests.decide(click(await office.desk.requests.get(record.id)))
+    await office.api.requests.decide(click(await office.api.requests.get(record.id)))
     assert await office.due("new") == 1
 
 
@@ -105,7 +105,7 @@ async def test_the_next_place_is_asked_when_nobody_knows_of_the_first(world: Wor
         await office.soon(FOLLOWUPS)
         await office.settle()
     assert {one.target for one in office.adapter.messages.values()} == {"rec:a", "rec:boss"}
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    assert (await office.api.requests.get(record.id)).status is Status.PENDING
 
 
 RATE = Rate(1, 60.0)  # of one place
@@ -151,7 +151,7 @@ async def test_a_card_that_is_not_to_be_posted_leaves_its_line(world: World) -> 
     await office.soon()
     await office.settle()
     assert [await line(world, target) for target in BOTH] == [[due["rec:a"]], []]
-    await office.desk.requests.decide(click(record))
+    await office.api.requests.decide(click(record))
     await office.settle()
     assert await line(world, "rec:a") == []
     assert await office.outbox.copies(record.id) == {}
@@ -173,7 +173,7 @@ async def test_a_reminder_of_what_ended_leaves_its_line(world: World) -> None:
     await office.settle()
     (copy,) = (await office.outbox.copies(record.id)).values()
     assert await line(world, copy.target) == [copy.nonce]
-    await office.desk.requests.decide(click(await office.desk.requests.get(record.id)))
+    await office.api.requests.decide(click(await office.api.requests.get(record.id)))
     await office.settle()
     assert await line(world, copy.target) == []
     assert not adapter.notices
@@ -203,7 +203,7 @@ async def test_a_place_that_also_wants_to_know_gets_a_card_and_a_notice(world: W
     await office.settle()
     message = office.adapter.messages["1"]
     ref = MessageRef(adapter="rec", channel="rec:a", message="1")
-    await office.desk.requests.decide(click(record, copy=message.nonce, ref=ref))
+    await office.api.requests.decide(click(record, copy=message.nonce, ref=ref))
     await office.settle()
     assert office.adapter.shown("rec:a").word == "Approved"
     assert [notice.target for notice, _ in office.adapter.notices] == ["rec:a"]

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.delivery.outbox_worker import TIMINGS, Timings, measure_outbox
 from gateway.domain.policy_document import Escalation
-from gateway.domain.records import MessageRef, Record
+from gateway.domain.records import MessageRef, StoredRequest
 from gateway.models import Action
 from gateway.ports.outgoing import (
     CopyGone,
@@ -32,11 +32,11 @@ async def office(world: World) -> Office:
     return Office(world)
 
 
-async def claimed(office: Office) -> Record:
+async def claimed(office: Office) -> StoredRequest:
     """Return a request whose card is up, and which has changed since."""
     record = await office.world.submit()
     await office.settle()
-    await office.desk.requests.claim(record.id, identity("ann"))
+    await office.api.requests.claim(record.id, identity("ann"))
     return record
 
 
@@ -86,7 +86,7 @@ async def test_the_end_is_written_down_and_the_next_change_begins_anew(office: O
     message = office.adapter.messages["1"]
     known = (await office.outbox.copies(record.id))["rec:a"]
     pressed = click(record, Action.DENY, copy=message.nonce, ref=known.ref)
-    await office.desk.requests.decide(pressed)
+    await office.api.requests.decide(pressed)
     await office.settle()
     assert office.adapter.shown("rec:a").word == "Denied"
     assert await office.state(record) is CopyState.POSTED
@@ -112,7 +112,7 @@ async def test_a_deleted_card_is_posted_again_twice(office: Office) -> None:
     gone = CopyGone("deleted", deleted=True)
     for count in range(3):
         office.adapter.failures = [gone]
-        await office.desk.requests.doubt_copies(lambda target, ref: target == "rec:a")
+        await office.api.requests.doubt_copies(lambda target, ref: target == "rec:a")
         for _ in range(2):
             await office.settle()
             await office.soon()
@@ -121,7 +121,7 @@ async def test_a_deleted_card_is_posted_again_twice(office: Office) -> None:
     ended = await office.world.submit(arguments={"n": 2})
     await office.settle()
     office.adapter.failures = [gone]
-    await office.desk.requests.decide(click(ended))
+    await office.api.requests.decide(click(ended))
     await office.settle()
     assert len(office.adapter.messages) == 4
     assert await office.state(ended) is CopyState.GONE
@@ -167,7 +167,7 @@ async def test_what_no_platform_tells_is_asked_every_few_minutes(world: World) -
     assert (adapter.asked, len(adapter.messages)) == (4, 2)
     figures = await measure_outbox("rec", world.store, office.outbox, world.clock)
     assert (figures.waiting, figures.overdue, await office.due()) == (0, 0, 1)
-    await office.desk.requests.decide(click(record))
+    await office.api.requests.decide(click(record))
     await office.settle()
     assert (adapter.asked, await office.due()) == (4, 0)
 
@@ -179,13 +179,13 @@ async def test_a_place_where_nobody_can_answer_is_no_place(world: World) -> None
     office = Office(world)
     record = await world.submit()
     await office.settle()
-    await office.desk.requests.doubt_copies(lambda target, ref: True, away="removed")
+    await office.api.requests.doubt_copies(lambda target, ref: True, away="removed")
     office.adapter.failures = [DeliveryFailed("not a member")]
     await office.settle()
     assert office.adapter.shown("rec:b").asks
     (gone,) = [one for one in await world.events() if one.type == "copy_gone"]
     assert gone.data["why"] == "removed"
-    await office.desk.requests.decide(click(await office.desk.requests.get(record.id)))
+    await office.api.requests.decide(click(await office.api.requests.get(record.id)))
     await office.settle()
     assert {one.card.word for one in office.adapter.messages.values()} == {"Approved"}
 

@@ -32,8 +32,8 @@ class NotShown(AssertionError):
 class Person:
     """One user with eyes and a finger."""
 
-    def __init__(self, user: User, town: Town, desk: Desk, deliver: Deliver) -> None:
-        self.user, self._town, self._desk, self._deliver = user, town, desk, deliver
+    def __init__(self, user: User, town: Town, api: Desk, deliver: Deliver) -> None:
+        self.user, self._town, self._api, self._deliver = user, town, api, deliver
         self.private: dict[str, Json] = {}
 
     @property
@@ -138,7 +138,7 @@ class Person:
         *,
         wait: bool = True,
     ) -> Interaction:
-        made, payload = self._desk.start(app, self.user, channel, kind, data, message)
+        made, payload = self._api.start(app, self.user, channel, kind, data, message)
         await self._deliver(app, payload)
         return await self.outcome(made) if wait else made
 

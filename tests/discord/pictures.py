@@ -25,7 +25,7 @@ from adapters.discord.grants import build_grants_view
 from gateway.cards.card import card_of
 from gateway.cards.card import full_view as pages_of
 from gateway.domain.policy_document import PolicyDocument
-from gateway.domain.records import Record, Vote
+from gateway.domain.records import StoredRequest, Vote
 from gateway.models import (
     Action,
     ApprovalRequest,
@@ -105,7 +105,7 @@ HOSTILE = (
 )
 
 
-def pending(**changes: Any) -> Record:
+def pending(**changes: Any) -> StoredRequest:
     """Return a request that waits, as the store would."""
     return stored(
         request(
@@ -121,7 +121,7 @@ def pending(**changes: Any) -> Record:
     )
 
 
-def stored(asked: ApprovalRequest, **changes: Any) -> Record:
+def stored(asked: ApprovalRequest, **changes: Any) -> StoredRequest:
     """Return the record of a request, as the gateway keeps it: with what its guardrails find."""
     values: dict[str, Any] = {
         "request": asked,
@@ -134,11 +134,11 @@ def stored(asked: ApprovalRequest, **changes: Any) -> Record:
         "route": "default",
         "owner": "ann",
     }
-    made = Record(**values)
+    made = StoredRequest(**values)
     return replace(assess(made, PolicyDocument().ruling_on(made.request)), **changes)
 
 
-def decided(record: Record, status: Status, **changes: Any) -> Record:
+def decided(record: StoredRequest, status: Status, **changes: Any) -> StoredRequest:
     """Return how a request looks once it has ended."""
     values: dict[str, Any] = {
         "request_id": record.id,
@@ -192,14 +192,14 @@ def scenes() -> dict[str, MessageContent]:
     }
 
 
-def _edited(record: Record) -> Record:
+def _edited(record: StoredRequest) -> StoredRequest:
     """Return a request that was approved with other arguments."""
     changed = {"command": "kubectl rollout restart deployment/api -n staging"}
     ended = decided(record, Status.APPROVED, action=Action.EDIT, arguments=changed)
     return replace(ended, edited=changed)
 
 
-def _question() -> Record:
+def _question() -> StoredRequest:
     """Return a question with a free text and a choice."""
     asked = request(
         agent="deploy-bot",
@@ -256,17 +256,17 @@ def _grants() -> list[Grant]:
     ]
 
 
-def pending_with(**arguments: Any) -> Record:
+def pending_with(**arguments: Any) -> StoredRequest:
     """Return a request that waits, with these arguments."""
     base = pending().request
     return stored(request(agent=base.agent, session=base.session, arguments=arguments))
 
 
-def _card(record: Record) -> MessageContent:
+def _card(record: StoredRequest) -> MessageContent:
     return build_card_view(card_of(record, lines=CARD_LINES, chars=CARD_CHARS), COPY)
 
 
-def _full(record: Record) -> MessageContent:
+def _full(record: StoredRequest) -> MessageContent:
     whole = card_of(record, lines=10**9, chars=10**9)
     button = DiscordButton(verb="read", request_id=record.id, revision=record.revision)
     return build_full_view(whole, pages_of(record, fits=page_fits), button)

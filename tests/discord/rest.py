@@ -43,8 +43,8 @@ class Call:
 class Rest:
     """Routes, with what a test stages and what it may look at afterwards."""
 
-    def __init__(self, town: Town, board: Board, desk: Desk) -> None:
-        self.town, self.board, self.desk = town, board, desk
+    def __init__(self, town: Town, board: Board, api: Desk) -> None:
+        self.town, self.board, self.api = town, board, api
         self.limits = Limits()
         self.faults: list[Fault] = []
         self.calls: list[Call] = []
@@ -261,7 +261,7 @@ class Rest:
             "type": 1,
             "default_member_permissions": None,
             **call.body,
-            "id": self.desk.calendar.snowflake(),
+            "id": self.api.calendar.snowflake(),
             "application_id": call.bot.id,
             "version": "1",
         }
@@ -278,7 +278,7 @@ class Rest:
         made = []
         for command in call.body:
             extra = {
-                "id": self.desk.calendar.snowflake(),
+                "id": self.api.calendar.snowflake(),
                 "application_id": call.bot.id,
                 "version": "1",
             }
@@ -287,20 +287,20 @@ class Rest:
         return made
 
     async def _callback(self, call: Call) -> Json | None:
-        reply = self.desk.callback(
+        reply = self.api.callback(
             call.parts["interaction"], call.parts["token"], call.body, call.uploads
         )
         return reply if call.query.get("with_response") in ("1", "true") else None
 
     async def _follow_up(self, call: Call) -> Json:
-        return self.desk.follow_up(call.parts["token"], call.body, call.uploads)
+        return self.api.follow_up(call.parts["token"], call.body, call.uploads)
 
     async def _webhook_message(self, call: Call) -> Json:
-        return self.desk.original(call.parts["token"])
+        return self.api.original(call.parts["token"])
 
     async def _webhook_edit(self, call: Call) -> Json:
         token, message = call.parts["token"], call.parts["message"]
-        return self.desk.edit(token, message, call.body, call.uploads)
+        return self.api.edit(token, message, call.body, call.uploads)
 
     async def _download(self, request: web.Request) -> web.Response:
         return web.Response(body=self.board.files[request.match_info["id"]])

@@ -47,7 +47,7 @@ from gateway.cards.grant_cards import grant_card_of
 from gateway.cards.remember_options import scopes_of
 from gateway.cards.shared_texts import KillSwitch
 from gateway.chat.answering import EditState, describe_changes
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.models import Action
 from tests.slack import states
@@ -161,7 +161,7 @@ def modals() -> dict[str, ui.Modal]:
     }
 
 
-def _remember(record: Record, way: str) -> ui.Modal:
+def _remember(record: StoredRequest, way: str) -> ui.Modal:
     action = Action.DENY if way == Action.DENY.value else Action.APPROVE
     made = build_remember_modal(
         way, scopes_of(record, action, passes=True), record.request.session, BUTTON
@@ -170,7 +170,7 @@ def _remember(record: Record, way: str) -> ui.Modal:
     return made
 
 
-def _sized(record: Record) -> Card:
+def _sized(record: StoredRequest) -> Card:
     return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
 
 
@@ -178,19 +178,19 @@ def _led(name: str) -> Card:
     return replace(_sized(states.RECORDS[name]), inbox=INBOX)
 
 
-def _whole(record: Record) -> Card:
+def _whole(record: StoredRequest) -> Card:
     return card_of(record, lines=EVERYTHING, chars=EVERYTHING)
 
 
-def _card(record: Record) -> MessageContent:
+def _card(record: StoredRequest) -> MessageContent:
     return build_card_view(_sized(record), COPY)
 
 
-def _page(record: Record, page: int) -> MessageContent:
+def _page(record: StoredRequest, page: int) -> MessageContent:
     pages = full_view(record, fits=page_fits)
     return build_full_view(_whole(record), pages, BUTTON, page=page)
 
 
-def _batch(records: tuple[Record, ...]) -> MessageContent:
+def _batch(records: tuple[StoredRequest, ...]) -> MessageContent:
     batch = batch_card_of(records, chars=BATCH_CHARS, each=CARD_CHARS)
     return build_batch(keep_drawn(batch), BUTTON, "k" * 11)

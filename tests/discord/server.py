@@ -47,8 +47,8 @@ class FakeDiscord:
     def __post_init__(self) -> None:
         self.town = Town(self.calendar)
         self.board = Board(self.town, self.calendar)
-        self.desk = Desk(self.town, self.board, self.calendar)
-        self.rest = Rest(self.town, self.board, self.desk)
+        self.api = Desk(self.town, self.board, self.calendar)
+        self.rest = Rest(self.town, self.board, self.api)
         self.gateway = Gateway(self.town)
         self.releasing = asyncio.Event()
         self.releasing.set()
@@ -77,10 +77,10 @@ class FakeDiscord:
         self.town.applications.pop(app.token)
 
     def person(self, name: str) -> Person:
-        return Person(self.town.user(name), self.town, self.desk, self.deliver)
+        return Person(self.town.user(name), self.town, self.api, self.deliver)
 
     def as_person(self, user: User) -> Person:
-        return Person(user, self.town, self.desk, self.deliver)
+        return Person(user, self.town, self.api, self.deliver)
 
     async def deliver(self, app: Application, payload: Json) -> None:
         """Hand an interaction to the app: by its URL if it has one, else over the gateway."""
@@ -115,7 +115,7 @@ class FakeDiscord:
     ) -> Any:
         """Send a component interaction that no client would: a crafted or forwarded one."""
         message = more.get("message")
-        made, payload = self.desk.start(app, user, channel, more.get("kind", 3), data, message)
+        made, payload = self.api.start(app, user, channel, more.get("kind", 3), data, message)
         payload |= more.get("payload", {})
         await self.deliver(app, payload)
         return made

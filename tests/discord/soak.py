@@ -28,7 +28,7 @@ import fakeredis
 from adapters.discord.adapter import DiscordAdapter
 from gateway.approvals.deadlines import Sweeper
 from gateway.delivery.outbox_worker import Timings
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import Reason, Status
 from gateway.policy.chain import ModeDecider
@@ -64,7 +64,7 @@ class Soaked(Stage):
                 await asyncio.sleep(_LOOK)
         return found
 
-    async def ended(self, record: Record) -> Record:
+    async def ended(self, record: StoredRequest) -> StoredRequest:
         async with asyncio.timeout(WAIT + 60):
             while not (now := await self.core.requests.get(record.id)).final:
                 await asyncio.sleep(_LOOK)
@@ -96,13 +96,13 @@ class Errors(logging.Handler):
 # --- people -------------------------------------------------------------------------------------
 
 
-async def approve(stage: Stage, record: Record, card: Json) -> Status:
+async def approve(stage: Stage, record: StoredRequest, card: Json) -> Status:
     """One tap."""
     await stage.click(stage.server.ann, card, "Approve")
     return Status.APPROVED
 
 
-async def deny(stage: Stage, record: Record, card: Json) -> Status:
+async def deny(stage: Stage, record: StoredRequest, card: Json) -> Status:
     """A modal with a reason."""
     opened = await stage.click(stage.server.bob, card, "Deny")
     await asyncio.sleep(20)
@@ -110,7 +110,7 @@ async def deny(stage: Stage, record: Record, card: Json) -> Status:
     return Status.DENIED
 
 
-async def edit(stage: Stage, record: Record, card: Json) -> Status:
+async def edit(stage: Stage, record: StoredRequest, card: Json) -> Status:
     """A modal with other arguments."""
     opened = await stage.click(stage.server.ann, card, "Edit")
     shown = await stage.server.ann.submit(opened, arg0="ls -l")
@@ -118,7 +118,7 @@ async def edit(stage: Stage, record: Record, card: Json) -> Status:
     return Status.APPROVED
 
 
-async def read_first(stage: Stage, record: Record, card: Json) -> Status:
+async def read_first(stage: Stage, record: StoredRequest, card: Json) -> Status:
     """Look, tell the others, and approve from the full view."""
     await stage.click(stage.server.ann, card, "I'm looking")
     view = await stage.click(stage.server.ann, card, "Details")
@@ -126,14 +126,14 @@ async def read_first(stage: Stage, record: Record, card: Json) -> Status:
     return Status.APPROVED
 
 
-async def leave_a_modal(stage: Stage, record: Record, card: Json) -> Status:
+async def leave_a_modal(stage: Stage, record: StoredRequest, card: Json) -> Status:
     """Open two modals and answer none: the request expires."""
     await stage.click(stage.server.ann, card, "Deny")
     await stage.click(stage.server.bob, card, "Edit")
     return Status.EXPIRED
 
 
-async def remember(stage: Stage, record: Record, card: Json) -> Status:
+async def remember(stage: Stage, record: StoredRequest, card: Json) -> Status:
     """Remember a denial for this session, and take it back."""
     offer = await stage.click(stage.server.ann, card, "Remember…")
     opened = await stage.click(stage.server.ann, offer.private[0], "Deny and remember…")
@@ -143,7 +143,7 @@ async def remember(stage: Stage, record: Record, card: Json) -> Status:
     return Status.DENIED
 
 
-async def by_command(stage: Stage, record: Record, card: Json) -> Status:
+async def by_command(stage: Stage, record: StoredRequest, card: Json) -> Status:
     """A stranger is refused; the command decides."""
     server = stage.server
     await stage.click(server.eve, card, "Approve")
@@ -152,7 +152,7 @@ async def by_command(stage: Stage, record: Record, card: Json) -> Status:
     return Status.DENIED
 
 
-async def cancelled(stage: Stage, record: Record, card: Json) -> Status:
+async def cancelled(stage: Stage, record: StoredRequest, card: Json) -> Status:
     """The agent gives up, and somebody taps all the same."""
     await stage.click(stage.server.ann, card, "Details")
     await stage.approvals.cancel(record.id, over_http(), reason=Reason.CANCELLED_BY_AGENT)
@@ -256,9 +256,9 @@ async def stage() -> AsyncIterator[Soaked]:
         timings = Timings(idle=10.0)
         await stack.enter_async_context(run_in_background("sweeper", sweeper.run))
         await stack.enter_async_context(run_reminders(core))
-        desk = desk_of("discord", core, store)
+        api = desk_of("discord", core, store)
         await stack.enter_async_context(
-            serve_adapters(DiscordAdapter(), desk, core, timings=timings)
+            serve_adapters(DiscordAdapter(), api, core, timings=timings)
         )
         await fake.gateway.until(lambda: fake.gateway.connected == 1)
         yield made

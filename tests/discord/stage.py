@@ -14,7 +14,7 @@ import pytest
 from gateway.approvals.agent_service import Approvals
 from gateway.approvals.services import Core
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
-from gateway.domain.records import Person, Record
+from gateway.domain.records import Person, StoredRequest
 from gateway.domain.risk import RiskRule
 from gateway.server.app import Gateway, run_gateway
 from gateway.server.settings import Settings
@@ -74,21 +74,23 @@ class Stage:
         values: Json = {"approvers": ("ann", "bob"), "targets": (self.target,)}
         return Route(**{**values, **changes})
 
-    async def ask(self, **changes: Any) -> Record:
+    async def ask(self, **changes: Any) -> StoredRequest:
         """Submit a request as the agent does."""
         record, _ = await self.approvals.submit(request(**changes), over_http())
         return record
 
-    async def card(self, record: Record, channel: Channel | None = None) -> Json:
+    async def card(self, record: StoredRequest, channel: Channel | None = None) -> Json:
         """Return the posted message of a request, once it is there."""
         place = channel or self.server.channel
         return await self.seen(lambda: self._posted(record, place), 40)  # type: ignore[no-any-return]
 
-    def _posted(self, record: Record, place: Channel) -> Json | None:
+    def _posted(self, record: StoredRequest, place: Channel) -> Json | None:
         found = (m for m in place.messages.values() if record.id[:8] in shown_text(m))
         return next(found, None)
 
-    async def spread(self, count: int, *, each: int = 2) -> list[tuple[Record, Channel, Json]]:
+    async def spread(
+        self, count: int, *, each: int = 2
+    ) -> list[tuple[StoredRequest, Channel, Json]]:
         """Ask for many things, `each` of them in a channel of its own; return the cards."""
         server = self.server
         places = [
@@ -128,7 +130,7 @@ class Stage:
                 await moment()
         return found
 
-    async def ended(self, record: Record) -> Record:
+    async def ended(self, record: StoredRequest) -> StoredRequest:
         """Return a request once it has ended."""
         async with asyncio.timeout(40):
             while not (now := await self.core.requests.get(record.id)).final:
@@ -158,7 +160,7 @@ class Stage:
             message = more.private[0]
         return await who.click(self.server.app, place, message, label, wait=wait)
 
-    async def asked(self, **changes: Any) -> tuple[Record, Json]:
+    async def asked(self, **changes: Any) -> tuple[StoredRequest, Json]:
         """Submit a request and return it with its posted card."""
         record = await self.ask(**changes)
         return record, await self.card(record)

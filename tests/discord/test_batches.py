@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Kind, Risk, RiskLevel, Status
 from tests.discord.interactions import Interaction
 from tests.discord.messages import buttons
@@ -19,12 +19,12 @@ CALLS: tuple[dict[str, Any], ...] = (
 )
 
 
-async def several(stage: Stage, *more: dict[str, Any]) -> list[tuple[Record, Json]]:
+async def several(stage: Stage, *more: dict[str, Any]) -> list[tuple[StoredRequest, Json]]:
     """Ask for all of it and return the requests with their cards."""
     return [await stage.asked(**call) for call in (*CALLS, *more)]
 
 
-async def states(stage: Stage, asked: list[tuple[Record, Json]]) -> list[Status]:
+async def states(stage: Stage, asked: list[tuple[StoredRequest, Json]]) -> list[Status]:
     """Return how the requests stand."""
     return [(await stage.core.requests.get(record.id)).status for record, _ in asked]
 

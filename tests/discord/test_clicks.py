@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.cards.card import Card, card_of
-from gateway.domain.records import MessageRef, Record
+from gateway.domain.records import MessageRef, StoredRequest
 from gateway.models import Execution, Reason, Report, Status
 from tests.discord.furnished import Server
 from tests.discord.ground import Ground
@@ -73,13 +73,13 @@ async def test_another_plan_is_asked_for_in_so_many_words(stage: Stage) -> None:
     assert (await _why(stage, record)) is Reason.FEEDBACK
 
 
-async def _why(stage: Stage, record: Record) -> Reason:
+async def _why(stage: Stage, record: StoredRequest) -> Reason:
     decision = (await stage.ended(record)).decision
     assert decision is not None and decision.status is Status.DENIED
     return decision.reason
 
 
-async def _words(stage: Stage, record: Record) -> str:
+async def _words(stage: Stage, record: StoredRequest) -> str:
     """Return what the agent is told in the person's own words."""
     decision = (await stage.ended(record)).decision
     assert decision is not None
@@ -111,7 +111,7 @@ async def test_09_a_large_card_is_drawn_beside_the_event_loop(
     """By the courier, and for the answer to a tap: other people's taps need the loop meanwhile."""
     drawn: list[tuple[str, bool]] = []
 
-    def noting(record: Record, **how: Any) -> Card:
+    def noting(record: StoredRequest, **how: Any) -> Card:
         drawn.append((record.id, threading.current_thread() is threading.main_thread()))
         return card_of(record, **how)
 
@@ -196,7 +196,7 @@ async def test_13_a_tap_that_comes_again_is_answered_as_the_one_that_won(stage: 
         "component_type": 2,
         "id": 1,
     }
-    tap, payload = server.discord.desk.start(
+    tap, payload = server.discord.api.start(
         server.app, server.ann.user, server.channel, COMPONENT, data, card
     )
     cut = server.discord.rest.stage("POST", "/callback", refuse=True)

@@ -245,7 +245,7 @@ async def test_42_what_discord_did_not_sign_now_is_refused(pushed: Stage) -> Non
     """No signature, a bad one, another body, an old one, one from the future, and a replay."""
     server, fake = pushed.server, pushed.server.discord
     record, card = await pushed.asked()
-    made, payload = fake.desk.start(
+    made, payload = fake.api.start(
         server.app,
         server.ann.user,
         server.channel,
@@ -279,7 +279,7 @@ async def test_42_without_the_store_no_push_is_taken(
     server, fake = pushed.server, pushed.server.discord
     record, card = await pushed.asked()
     press = {"custom_id": buttons(card)["Approve"]["custom_id"], "component_type": 2, "id": 1}
-    _, payload = fake.desk.start(server.app, server.ann.user, server.channel, 3, press, card)
+    _, payload = fake.api.start(server.app, server.ann.user, server.channel, 3, press, card)
     monkeypatch.setattr("adapters.discord.connection._PUSH_NOTE_SECONDS", 0.05)
     redis = pushed.gateway.backend.store.redis
     await redis.execute_command("CLIENT", "PAUSE", "500", "ALL")

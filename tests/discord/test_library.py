@@ -14,7 +14,7 @@ import pytest
 from adapters.discord import library
 from adapters.discord.adapter import DiscordAdapter
 from gateway.errors import Misconfigured
-from gateway.ports import Desk
+from gateway.ports import AdapterApi
 
 ADAPTER = Path(library.__file__).parent
 OPEN_PARTS = {"discord.abc", "discord.app_commands", "discord.ui", "discord.utils"}
@@ -75,7 +75,7 @@ async def test_what_cannot_be_replaced_is_missed_at_the_start(
     """The adapter does not start, and says what is missing in which version."""
     monkeypatch.delattr(holder, name)
     with pytest.raises(Misconfigured, match=rf"discord.py {discord.__version__} lacks \S*{name},"):
-        async with DiscordAdapter().run(cast(Desk, SimpleNamespace(notes=None))):
+        async with DiscordAdapter().run(cast(AdapterApi, SimpleNamespace(notes=None))):
             pass
 
 
@@ -91,7 +91,7 @@ async def test_a_client_without_its_state_is_missed_at_the_start(
 
     monkeypatch.setattr(discord, "Client", Client)
     with pytest.raises(Misconfigured, match=r"Client\._connection"):
-        async with DiscordAdapter().run(cast(Desk, SimpleNamespace(notes=None))):
+        async with DiscordAdapter().run(cast(AdapterApi, SimpleNamespace(notes=None))):
             pass
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.domain.policy_document import Escalation
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Reason, Status
 from gateway.ports.outgoing import Copy, CopyState
 from tests.discord.stage import Stage, labels, private_text
@@ -19,13 +19,13 @@ from tests.world import click, identity
 _HIDDEN = (0, 1 << 10)
 
 
-async def look_at(stage: Stage, record: Record) -> None:
+async def look_at(stage: Stage, record: StoredRequest) -> None:
     """Have ann look at a request, which changes its card."""
     who = replace(identity("ann"), platform="discord", id=str(stage.server.ann.id))
     await stage.core.requests.claim(record.id, who)
 
 
-async def decide(stage: Stage, record: Record) -> None:
+async def decide(stage: Stage, record: StoredRequest) -> None:
     """Have ann approve it, and not on a card."""
     who = replace(identity("ann"), platform="discord", id=str(stage.server.ann.id))
     await stage.core.requests.decide(click(await stage.core.requests.get(record.id), identity=who))

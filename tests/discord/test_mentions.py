@@ -12,7 +12,7 @@ import pytest
 from adapters.discord.cards import build_card_view, build_outcome_view
 from gateway.cards.card import card_of
 from gateway.domain.policy_document import PolicyDocument
-from gateway.domain.records import Claim, Identity, Person, Record
+from gateway.domain.records import Claim, Identity, Person, StoredRequest
 from gateway.models import Context, DecidedBy, DeciderKind, Decision, Origin, Reason, Status
 from tests.discord.stage import Stage
 from tests.grants.making import asked
@@ -22,7 +22,7 @@ STRANGER, DECIDER = "discord:111111111111111111", "discord:222222222222222222"
 TRICKS = (STRANGER, f"<@{STRANGER[8:]}>", f"approved by {STRANGER}", f"{STRANGER}: yes")
 
 
-def everywhere(trick: str) -> Record:
+def everywhere(trick: str) -> StoredRequest:
     """Return a request in which each text of the agent's names a stranger."""
     context = Context(cwd=f"/{trick}", host=trick, env={trick: trick})
     return asked(
@@ -31,7 +31,7 @@ def everywhere(trick: str) -> Record:
     )  # fmt: skip
 
 
-def ended(record: Record, reason: Reason, by: DecidedBy, message: str) -> Record:
+def ended(record: StoredRequest, reason: Reason, by: DecidedBy, message: str) -> StoredRequest:
     """Return the request as it ended."""
     status = Status.DENIED if by.kind is DeciderKind.PERSON else Status.CANCELLED
     decision = Decision(
@@ -41,7 +41,7 @@ def ended(record: Record, reason: Reason, by: DecidedBy, message: str) -> Record
     return replace(record, status=status, decision=decision, note=message)
 
 
-def mentions(record: Record) -> set[str]:
+def mentions(record: StoredRequest) -> set[str]:
     """Return whom the views of a request mention."""
     card = card_of(record, lines=40, chars=2000)
     views: list[Any] = [build_card_view(card, "0" * 22)]

@@ -32,8 +32,8 @@ async def register(stage: Stage) -> None:
     """Register as at a start."""
     client = await log_in(read_settings())
     try:
-        desk = desk_of("discord", stage.core, stage.gateway.backend.store)
-        await register_missing(client, desk.notes)
+        api = desk_of("discord", stage.core, stage.gateway.backend.store)
+        await register_missing(client, api.notes)
     finally:
         await client.close()
 

@@ -24,7 +24,7 @@ from adapters.discord.full_view import build_full_view, page_fits
 from gateway.cards.card import FullView, card_of
 from gateway.cards.card import full_view as pages_of
 from gateway.cards.shared_texts import clip, count_units
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.risk import RiskRule
 from gateway.domain.safe_text import Visible
 from gateway.errors import InvalidRequest
@@ -64,12 +64,12 @@ def text_of(shown: MessageContent) -> str:
     return shown_text(message(shown))
 
 
-def card(record: Record) -> MessageContent:
+def card(record: StoredRequest) -> MessageContent:
     """Return the card as the courier has it made."""
     return build_card_view(card_of(record, lines=25, chars=1500), COPY)
 
 
-def full(record: Record, **how: Any) -> MessageContent:
+def full(record: StoredRequest, **how: Any) -> MessageContent:
     """Return the full view."""
     whole = card_of(record, lines=10**9, chars=10**9)
     button = DiscordButton(verb="read", request_id=record.id, revision=record.revision)

@@ -19,10 +19,10 @@ from adapters.discord.connection import Bot, Lease, Losses, Sessions
 from adapters.discord.posting import Posting
 from gateway.delivery.request_cards import CardKeeper
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Person, Record
+from gateway.domain.records import Person, StoredRequest
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import Status
-from gateway.ports import Desk
+from gateway.ports import AdapterApi
 from gateway.server.background import desk_of
 from tests.discord.messages import buttons, shown_text
 from tests.discord.test_wire import card
@@ -32,11 +32,9 @@ from tests.world import World
 DAY = 86_400
 
 
-def bot(desk: Desk) -> Bot:
-    """Return a client that answers clicks at this desk, as a gateway that has just started."""
-    return Bot(
-        InteractionHandler(desk).handle, Losses(desk), Lease(desk.notes), Sessions(desk.notes)
-    )
+def bot(api: AdapterApi) -> Bot:
+    """Return a client that answers clicks with this API, as a gateway that has just started."""
+    return Bot(InteractionHandler(api).handle, Losses(api), Lease(api.notes), Sessions(api.notes))
 
 
 def as_json(message: Any) -> dict[str, Any]:
@@ -51,8 +49,8 @@ def as_json(message: Any) -> dict[str, Any]:
 async def test_people_do_in_the_simulator_what_they_do_in_ours(world: World) -> None:
     """A card; a stranger refused; everything read; a modal opened before a restart and submitted
     after it; and a button that works after three days, when every token has long died."""
-    desk = desk_of("discord", world.core, world.store)
-    async with simcord.run(bot(desk)) as env:
+    api = desk_of("discord", world.core, world.store)
+    async with simcord.run(bot(api)) as env:
         guild = env.create_guild(name="Acme")
         channel = guild.create_text_channel("approvals")
         ann, bob, eve = (guild.add_member(env.create_user(one)) for one in ("ann", "bob", "eve"))
@@ -63,15 +61,15 @@ async def test_people_do_in_the_simulator_what_they_do_in_ours(world: World) -> 
         route = Route(approvers=("ann", "bob"), targets=(target,))
         await world.put(people=people, routes=(route,))
         adapter = DiscordAdapter()
-        adapter._posting = Posting(lambda: env.bot, desk.notes)
-        courier = CardKeeper(adapter, desk, world.core, SystemClock())
+        adapter._posting = Posting(lambda: env.bot, api.notes)
+        courier = CardKeeper(adapter, api, world.core, SystemClock())
 
-        async def asked(command: str) -> tuple[Record, Any]:
+        async def asked(command: str) -> tuple[StoredRequest, Any]:
             record = await world.submit(arguments={"command": command}, timeout=4 * DAY)
             await courier.look(record.id)
             return record, channel.last_message
 
-        async def status(record: Record) -> Status:
+        async def status(record: StoredRequest) -> Status:
             return (await world.core.requests.get(record.id)).status
 
         record, card = await asked("make deploy")
@@ -87,7 +85,7 @@ async def test_people_do_in_the_simulator_what_they_do_in_ours(world: World) -> 
 
         opened = await bob.click(card, label="Deny")
         assert opened.modal is not None
-        await env.restart_bot(bot(desk))
+        await env.restart_bot(bot(api))
         await bob.submit_modal(opened, {"reason": "not on a Friday"})
         assert await status(record) is Status.DENIED
         shown = as_json(channel.last_message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.risk import LevelRules, RiskRule, RulesByRisk, StepUp
 from gateway.models import RiskLevel, Status
 from tests.approvals.test_step_up import other_than
@@ -15,7 +15,7 @@ RISKY = RiskRule(name="all", level=RiskLevel.HIGH, reason="everything is dangero
 BY_NUMBER = RulesByRisk(high=LevelRules(step_up=(StepUp.NUMBER,)))
 
 
-async def asked(stage: Stage) -> tuple[Record, Json, str]:
+async def asked(stage: Stage) -> tuple[StoredRequest, Json, str]:
     """Return a dangerous request, its card, and its number."""
     await stage.policy(stage.route(risk=BY_NUMBER), risks=(RISKY,))
     record, card = await stage.asked()

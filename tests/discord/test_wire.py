@@ -117,8 +117,8 @@ async def test_the_second_and_the_late_answer_are_refused(server: Server) -> Non
 
 
 def _payload(server: Server, interaction: discord.Interaction) -> Any:
-    made = server.discord.desk.by_id[str(interaction.id)]
-    return server.discord.desk._payload(made)
+    made = server.discord.api.by_id[str(interaction.id)]
+    return server.discord.api._payload(made)
 
 
 async def test_a_modal_opens_and_comes_back(server: Server) -> None:

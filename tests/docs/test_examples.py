@@ -10,7 +10,7 @@ import pytest
 
 from gateway.client.pytest_plugin import ScriptedApprovals
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Origin
 from gateway.policy.chain import Chain
 from gateway.policy.policy_file_reader import read_policy
@@ -49,7 +49,7 @@ async def test_the_deciders_of_the_policy_page_decide_as_it_says() -> None:
         assert len(body.strip().splitlines()) < 20
         exec(compile(code, "docs/policy.md", "exec", dont_inherit=True), names)
 
-    async def said(decider: Any, record: Record) -> str | None:
+    async def said(decider: Any, record: StoredRequest) -> str | None:
         verdict = (await Chain([decider]).decide(record, Route())).verdict
         opinions = await Chain([decider]).explain(record, Route())
         return verdict.effect if verdict else opinions[0].effect

@@ -165,7 +165,7 @@ def test_the_page_lists_what_an_adapter_implements() -> None:
 
 
 def test_the_page_lists_what_an_adapter_may_call() -> None:
-    """Thirty calls at most in the groups of the desk, each once."""
+    """Thirty calls at most in the groups of the API, each once."""
     groups = {
         "requests": ports.RequestCalls,
         "grants": ports.GrantCalls,
@@ -173,7 +173,7 @@ def test_the_page_lists_what_an_adapter_may_call() -> None:
     }
     count = 0
     for name, group in groups.items():
-        rows = [row for row in PAGE.splitlines() if row.startswith(f"| `desk.{name}`")]
+        rows = [row for row in PAGE.splitlines() if row.startswith(f"| `api.{name}`")]
         told = [one for row in rows for one in re.findall(r"`(\w+)`", row)]
         assert sorted(told) == sorted(public(group, inspect.isfunction)), name
         count += len(told)

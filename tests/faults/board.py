@@ -20,7 +20,7 @@ from gateway.domain.records import AuditEvent, Click, Identity, MessageRef
 from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.errors import Conflict
 from gateway.models import Action, new_id
-from gateway.ports import Adapter, Desk, Notice, Shown
+from gateway.ports import Adapter, AdapterApi, Notice, Shown
 from tests.faults.roles import Deadly
 
 ANN = Identity(platform="board", id="ann")
@@ -84,10 +84,10 @@ class BoardAdapter(Adapter):
         self._at = Deadly(step, int(nth))
 
     @asynccontextmanager
-    async def run(self, desk: Desk) -> AsyncIterator[None]:
+    async def run(self, api: AdapterApi) -> AsyncIterator[None]:
         """Connect, with ann before the board."""
-        async with desk.feed.changes() as changes:
-            pressing = asyncio.create_task(self._ann(desk, changes), name="board clicks")
+        async with api.feed.changes() as changes:
+            pressing = asyncio.create_task(self._ann(api, changes), name="board clicks")
             try:
                 yield
             finally:
@@ -119,18 +119,18 @@ class BoardAdapter(Adapter):
         self._board.tell(notice.nonce)
         self._at("told")
 
-    async def _ann(self, desk: Desk, changes: AsyncIterator[AuditEvent]) -> None:
-        await self._press_all(desk)
+    async def _ann(self, api: AdapterApi, changes: AsyncIterator[AuditEvent]) -> None:
+        await self._press_all(api)
         async for event in changes:
             if event.type == "delivered" and event.data["target"] == PLACES[-1]:
                 self._at("saved")
-                await self._press_all(desk)
+                await self._press_all(api)
 
-    async def _press_all(self, desk: Desk) -> None:
+    async def _press_all(self, api: AdapterApi) -> None:
         asking = [one for one in self._board.messages().values() if one["status"] == "pending"]
-        await asyncio.gather(*(self._press(desk, line) for line in asking))
+        await asyncio.gather(*(self._press(api, line) for line in asking))
 
-    async def _press(self, desk: Desk, line: dict[str, Any]) -> None:
+    async def _press(self, api: AdapterApi, line: dict[str, Any]) -> None:
         click = Click(
             request_id=line["id"],
             revision=line["revision"],
@@ -142,7 +142,7 @@ class BoardAdapter(Adapter):
         )
         self._at("click")
         try:
-            await desk.requests.decide(click)
+            await api.requests.decide(click)
         except Conflict:
             return  # the other copy was pressed first
         self._at("decided")

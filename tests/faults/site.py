@@ -261,7 +261,7 @@ class Site:
         assert await RedisGrants(self.store).add(grant) == "ok"
         tools = (ToolRow(name="unheard"),)
         await self.store.apply(replace(await self.store.policy(), tools=tools), by="test")
-        await self.until("grant_rests")
+        await self.until("grant_outdated")
 
     async def _send(self, agent: str, verb: str, process: str, body: JsonObject) -> None:
         entry = {"v": "1", "verb": verb, "process": process, "nonce": new_id()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.policy.verdict import Verdict
 
 
@@ -14,6 +14,6 @@ class Slow:
     priority = 500
     after_storing = True
 
-    async def decide(self, record: Record, route: Route) -> Verdict | None:
+    async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Return no answer."""
         return None

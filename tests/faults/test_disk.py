@@ -20,7 +20,7 @@ from pydantic import SecretStr
 from gateway.doctor import FAIL, examine
 from gateway.domain.audit import verify
 from gateway.domain.health_and_metrics import DISK_FULL
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.errors import Unreachable
 from gateway.models import Action, Status
 from gateway.server.app import run_gateway
@@ -63,7 +63,7 @@ def no_room(most: int = 0) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-async def ended(world: World, count: int) -> list[Record]:
+async def ended(world: World, count: int) -> list[StoredRequest]:
     """Return requests that were answered."""
     return [await world.core.requests.decide(click(await world.submit())) for _ in range(count)]
 

@@ -19,7 +19,7 @@ from gateway.domain.records import Click, Identity, MessageRef, Remember
 from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Action, new_id
-from gateway.ports import Adapter, Desk, Notice, Shown
+from gateway.ports import Adapter, AdapterApi, Notice, Shown
 
 CHANNEL = "wall:a"
 ANN = Identity(platform="wall", id="ann")
@@ -62,18 +62,18 @@ class WallAdapter(Adapter):
     def __init__(self) -> None:
         self._wall = Wall(Path(os.environ["GATEWAY_DATA_DIR"]))
         self._clicks: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._desk: Desk | None = None
+        self._api: AdapterApi | None = None
 
     @asynccontextmanager
-    async def run(self, desk: Desk) -> AsyncIterator[None]:
+    async def run(self, api: AdapterApi) -> AsyncIterator[None]:
         """Deliver what was clicked before, and go on."""
-        assert isinstance(desk, Desk)
-        self._desk, place = desk, new_id()
-        await desk.notes.put("place", place, seconds=60)
-        assert await desk.notes.extend("place", place, seconds=60)
+        assert isinstance(api, AdapterApi)
+        self._api, place = api, new_id()
+        await api.notes.put("place", place, seconds=60)
+        assert await api.notes.extend("place", place, seconds=60)
         for line in self._wall.lines():
             self._clicks.put_nowait(line)
-        clicking = asyncio.create_task(self._click(desk), name="wall clicks")
+        clicking = asyncio.create_task(self._click(api), name="wall clicks")
         try:
             yield
         finally:
@@ -81,9 +81,9 @@ class WallAdapter(Adapter):
 
     async def deliver(self, target: str, shown: Shown, nonce: str) -> MessageRef:
         """Post a card, once."""
-        assert target == CHANNEL and self._desk is not None
-        await self._desk.notes.delay("posts", per_minute=6000, burst=100)
-        await self._desk.notes.take_turn("posts", nonce, rank=0, most=999, seconds=1.0, leave=0)
+        assert target == CHANNEL and self._api is not None
+        await self._api.notes.delay("posts", per_minute=6000, burst=100)
+        await self._api.notes.take_turn("posts", nonce, rank=0, most=999, seconds=1.0, leave=0)
         known = [line["message"] for line in self._wall.lines()]
         if isinstance(shown, Card) and nonce not in known:  # what is remembered stands nowhere
             self._wall.write(shown, nonce)
@@ -100,11 +100,11 @@ class WallAdapter(Adapter):
         """Take what a remembered decision announces; no route asks for other notices."""
         assert not isinstance(shown, Card), notice
 
-    async def _click(self, desk: Desk) -> None:
+    async def _click(self, api: AdapterApi) -> None:
         while True:
             line = await self._clicks.get()
             if line["tool"] == "lift" and line["status"] == "pending":
-                await desk.operator.lift((await desk.requests.get(line["id"])).request.agent, ANN)
+                await api.operator.lift((await api.requests.get(line["id"])).request.agent, ANN)
             if line["tool"] != "remember" or line["status"] != "pending":
                 continue
             click = Click(
@@ -118,7 +118,7 @@ class WallAdapter(Adapter):
                 remember=Remember(),
             )
             try:
-                await desk.requests.decide(click)
+                await api.requests.decide(click)
             except (Conflict, Unauthorized):
                 continue
 

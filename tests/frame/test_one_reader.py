@@ -49,7 +49,7 @@ def reads(text: str) -> bool:
 
 
 def test_only_the_model_reads_arguments() -> None:
-    """Whoever wants to know what a call touches asks `touches_of`."""
+    """Whoever wants to know what a call touches asks `effects_of`."""
     assert readers() == set(ALLOWED)
 
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Kind
 from gateway.policy.grants.offers import offers
 from gateway.wire.codec import JsonObject
@@ -71,7 +71,7 @@ def count(found: Iterable[Pair]) -> dict[str, int]:
     return counts
 
 
-def _record(pair: Pair, arguments: JsonObject) -> Record:
+def _record(pair: Pair, arguments: JsonObject) -> StoredRequest:
     record = asked(pair.tool, kind=pair.kind, arguments=arguments, harmless=pair.harmless)
     return record.copy_with(declared=pair.declared)
 

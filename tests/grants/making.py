@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Context, Kind, new_id
-from gateway.policy.calls.call_effects import touches_of
+from gateway.policy.calls.call_effects import effects_of
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import (
     Answer,
@@ -28,14 +28,14 @@ CWD = "/ws"
 
 def asked(
     tool: str = "lookup", *, risk: Any = None, harmless: Any = False, **changes: Any
-) -> Record:
+) -> StoredRequest:
     """Return a pending request for a tool, working in /ws."""
     values = {"context": Context(cwd=CWD), **changes}
     more = {} if risk is None else {"risk": risk}
     return record(request=request(tool=tool, **values), harmless=harmless, **more)
 
 
-def command(text: Any, **changes: Any) -> Record:
+def command(text: Any, **changes: Any) -> StoredRequest:
     """Return a pending request to run a command in /ws."""
     values = {"kind": Kind.COMMAND, "arguments": {"command": text}, **changes}
     return asked("shell", **values)
@@ -49,13 +49,15 @@ def granted(match: Match, effect: Effect = Effect.ALLOW, **changes: Any) -> Gran
 
 
 def remembered(
-    record: Record, shape: Shape = Shape.PATTERN, effect: Effect = Effect.ALLOW
+    record: StoredRequest, shape: Shape = Shape.PATTERN, effect: Effect = Effect.ALLOW
 ) -> Grant:
     """Return the widest grant of this shape that is offered for a request."""
     return granted(offer_of(record, shape, effect).match, effect)
 
 
-def offer_of(record: Record, shape: Shape = Shape.PATTERN, effect: Effect = Effect.ALLOW) -> Offer:
+def offer_of(
+    record: StoredRequest, shape: Shape = Shape.PATTERN, effect: Effect = Effect.ALLOW
+) -> Offer:
     """Return the widest offer of this shape; that of a whole tool is a pattern of its own."""
     whole = [offer for offer in offers(record, effect) if offer.match.scope is Scope.TOOL]
     if shape is Shape.TOOL:
@@ -64,9 +66,9 @@ def offer_of(record: Record, shape: Shape = Shape.PATTERN, effect: Effect = Effe
     return [offer for offer in made if offer not in whole][-1]
 
 
-def handmade(record: Record, answer: Answer, *rules: Rule) -> Match:
+def handmade(record: StoredRequest, answer: Answer, *rules: Rule) -> Match:
     """Return a pattern for a request that nobody is offered."""
-    touches, context = touches_of(record)[0], record.request.context
+    effects, context = effects_of(record)[0], record.request.context
     return Match(
         shape=Shape.PATTERN,
         tool=record.request.tool,
@@ -75,12 +77,12 @@ def handmade(record: Record, answer: Answer, *rules: Rule) -> Match:
         cwd=context.cwd,
         host=context.host,
         answer=answer,
-        base=touches.base,
-        fingerprint=touches.fingerprint,
+        base=effects.base,
+        fingerprint=effects.fingerprint,
     )
 
 
-def allowed(grants: list[Grant], record: Record) -> bool:
+def allowed(grants: list[Grant], record: StoredRequest) -> bool:
     """Whether any of the grants covers the request."""
     return any(covers(grant, record) is MatchResult.YES for grant in grants)
 

@@ -63,16 +63,16 @@ async def main() -> None:
 
 async def made(box: Inbox) -> tuple[GrantCard, GrantCard]:
     """Remember a pattern and an exact command; take the second back."""
-    desk = box.gateway.core.grants
+    api = box.gateway.core.grants
     cards = []
     for number, details in enumerate((COMMAND, {"arguments": {"command": "make deploy"}})):
         record = await box.ask(**details)
         wish = Remember(offer=offers(record)[-1 if not number else 0].id, lifetime="1d")
         await box.gateway.core.requests.decide(click(record, Action.APPROVE, remember=wish))
-        grant = (await desk.all())[0]
+        grant = (await api.all())[0]
         if number:
             await box.gateway.core.grant_service.revoke(grant.id, click(record).identity)
-        shown = await desk.view(grant.id)
+        shown = await api.view(grant.id)
         assert shown is not None
         cards.append(shown.card)
     return cards[0], cards[1]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from gateway.policy.calls.known_commands import Known, Operands, table
+from gateway.policy.calls.known_commands import CommandSpec, Operands, table
 
 # Shells do these themselves, some of them at least, so that no stub is called.
 BUILT_IN = frozenset({"echo", "pwd", "which", "realpath"})
@@ -96,7 +96,7 @@ _QUOTED = st.builds(lambda quote, text: quote(text), st.sampled_from(_QUOTES), _
 
 
 @st.composite
-def known_commands(draw: st.DrawFn, known: Known | None = None) -> str:
+def known_commands(draw: st.DrawFn, known: CommandSpec | None = None) -> str:
     """Draw a command of the table, or this one, with some of its flags, spelled well or badly."""
     known = known or draw(st.sampled_from(table()))
     words = [known.program, *known.verbs]

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from gateway.domain.policy_document import PolicyRule, RuleEffect
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Context, Kind
 from gateway.policy.calls.code_effects import files_of_patch
-from gateway.policy.calls.known_commands import Known, table
+from gateway.policy.calls.known_commands import CommandSpec, table
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Effect, MatchResult, Shape
 from gateway.policy.grants.offers import offers
-from gateway.policy.guardrails import find_signs
+from gateway.policy.guardrails import find_dangers
 from gateway.policy.rules import fits
 from tests.grants.making import asked, granted
 from tests.sweeps import sweep
@@ -43,7 +43,7 @@ ATTACKS: list[tuple[Call, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def covered(first: Record, following: Record) -> list[str]:
+def covered(first: StoredRequest, following: StoredRequest) -> list[str]:
     """Return the words of each offer but the exact one that lets the next call through."""
     wide = [offer for offer in offers(first) if offer.match.shape is not Shape.EXACT]
     return [
@@ -104,7 +104,11 @@ def test_an_author_whom_nobody_trusts_hides_nothing(role: str) -> None:
     """A role that only narrows an answer could blind the guardrails and the passes."""
     plain = asked("shell", kind=C, arguments={"command": "rm -rf /"})
     said = asked("shell", kind=C, arguments={"command": "rm -rf /"}, roles={"command": role})
-    assert [one.words for one in find_signs(said)] == [one.words for one in find_signs(plain)] != []
+    assert (
+        [one.words for one in find_dangers(said)]
+        == [one.words for one in find_dangers(plain)]
+        != []
+    )
 
 
 @pytest.mark.parametrize("beside", [{"env": {"PATH": "/tmp/x"}}, {"sudo": True}, {"stdin": "x"}])
@@ -122,7 +126,7 @@ def test_no_declaration_lifts_a_floor(beside: dict[str, Any], by: str) -> None:
 
 
 NO, MAYBE, YES = MatchResult.NO, MatchResult.UNSURE, MatchResult.YES
-DENIED: list[tuple[dict[str, Any], Record, MatchResult]] = [
+DENIED: list[tuple[dict[str, Any], StoredRequest, MatchResult]] = [
     ({"tools": ("pay*",)}, asked("functions.pay", arguments={"x": 1}), YES),
     ({"tools": ("pay*",)}, asked("mcp__bank__pay", arguments={"x": 1}), YES),
     ({"tools": ("pay*",)}, asked("Functions.pay", arguments={"x": 1}), YES),
@@ -152,7 +156,7 @@ DENIED: list[tuple[dict[str, Any], Record, MatchResult]] = [
 
 @pytest.mark.parametrize(("rule", "record", "wanted"), DENIED)
 def test_a_deny_rule_is_not_escaped_by_spelling(
-    rule: dict[str, Any], record: Record, wanted: MatchResult
+    rule: dict[str, Any], record: StoredRequest, wanted: MatchResult
 ) -> None:
     """Where it applies under another name it denies, where nobody can tell people are asked."""
     assert fits(PolicyRule(name="r", effect=RuleEffect.DENY, **rule), record) is wanted
@@ -240,7 +244,7 @@ def test_a_flag_that_does_more_of_the_same_is_named(first: str, following: str, 
 
 
 @sweep("one", table(), ids=lambda one: " ".join((one.program, *one.verbs)), few=20)
-def test_flags_that_are_counted_are_harmless(one: Known) -> None:
+def test_flags_that_are_counted_are_harmless(one: CommandSpec) -> None:
     """Of no command of the table does an offer count a flag that does more, with or without one."""
     for used in (
         "",

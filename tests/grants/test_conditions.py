@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Action, Context, Kind, Question, Risk, RiskLevel
 from gateway.policy.calls.known_commands import Operands, read_text
 from gateway.policy.calls.paths import components, delicate, delicate_word, within
@@ -29,12 +29,12 @@ CAT = CommandPattern(program="cat", operands=Operands.PATHS)
 PATCH_OF_ANOTHER = "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n"
 
 
-def call(tool: str, kind: Kind, /, **arguments: Any) -> Record:
+def call(tool: str, kind: Kind, /, **arguments: Any) -> StoredRequest:
     """Return a request for a tool."""
     return asked(tool, kind=kind, arguments=arguments)
 
 
-def exact(record: Record) -> Match:
+def exact(record: StoredRequest) -> Match:
     """Return the match of exactly this request, whether it is offered or not."""
     request = record.request
     return Match(shape=Shape.EXACT, tool=request.tool, kind=request.kind, digest=record.digest)
@@ -196,7 +196,7 @@ def test_where_secrets_lie_or_nobody_knows_where_nothing_is_left_open(cwd: str) 
     assert [one.match.shape for one in offers(there)] == [Shape.EXACT]
 
 
-LEAVES_NOTHING_OPEN: list[tuple[str, Record]] = [
+LEAVES_NOTHING_OPEN: list[tuple[str, StoredRequest]] = [
     ("a command in the system's folder", command("git log", context=Context(cwd="/etc"))),
     ("a command in the root", command("git log", context=Context(cwd="/"))),
     ("a second path beside a command",
@@ -222,13 +222,13 @@ CONTROLS = [
 
 @pytest.mark.parametrize("record", [row[1] for row in LEAVES_NOTHING_OPEN],
                          ids=[row[0] for row in LEAVES_NOTHING_OPEN])  # fmt: skip
-def test_such_a_call_leaves_nothing_open(record: Record) -> None:
+def test_such_a_call_leaves_nothing_open(record: StoredRequest) -> None:
     """Exactly the same may be remembered, and no more."""
     assert [one.match.shape for one in offers(record)] == [Shape.EXACT]
 
 
 @pytest.mark.parametrize("record", CONTROLS)
-def test_the_like_of_it_leaves_something_open(record: Record) -> None:
+def test_the_like_of_it_leaves_something_open(record: StoredRequest) -> None:
     """The control: without that, each of these has a wider offer."""
     assert Shape.PATTERN in [one.match.shape for one in offers(record)]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Context, Kind
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import (
@@ -25,18 +25,18 @@ PROSE = "Have a look at this when there is time, it is about the nightly run."
 BASHRC = "*** Begin Patch\n*** Update File: /root/.bashrc\n@@\n+evil\n*** End Patch"
 
 
-def call(tool: str, kind: Kind, /, **arguments: Any) -> Record:
+def call(tool: str, kind: Kind, /, **arguments: Any) -> StoredRequest:
     """Return a request for a tool."""
     return asked(tool, kind=kind, arguments=arguments)
 
 
-def wide(record: Record) -> list[Any]:
+def wide(record: StoredRequest) -> list[Any]:
     """Return grants of all offers for a request but the exact one."""
     return [granted(one.match) for one in offers(record) if one.match.shape is not Shape.EXACT]
 
 
 # What was approved with every offer there is, and what must go through then, or ask.
-GOES_ON: list[tuple[Record, Record]] = [
+GOES_ON: list[tuple[StoredRequest, StoredRequest]] = [
     (call("terminal", C, commands=["ls"]), call("terminal", C, commands=["ls", "ls src"])),
     (call("shell", C, command=["bash", "-lc", "git status"]),
      call("shell", C, command=["bash", "-lc", "git status -s"])),
@@ -51,7 +51,7 @@ GOES_ON: list[tuple[Record, Record]] = [
     (call("Edit", F, file_path="/ws/src/a.py", old_string="a", new_string="b"),
      call("Edit", F, file_path="/ws/src/b.py", old_string="c", new_string="d")),
 ]  # fmt: skip
-ASKS: list[tuple[Record, Record]] = [
+ASKS: list[tuple[StoredRequest, StoredRequest]] = [
     (call("terminal", C, commands=["ls"]), call("terminal", C, commands=["ls", "./evil.sh"])),
     (call("terminal", C, commands=["ls"]), call("terminal", C, commands=["ls", "ls; touch M"])),
     (call("shell", C, command=["bash", "-lc", "git status"]),
@@ -106,13 +106,13 @@ ASKS: list[tuple[Record, Record]] = [
 
 
 @pytest.mark.parametrize(("first", "then"), GOES_ON)
-def test_what_is_known_to_be_open_goes_on(first: Record, then: Record) -> None:
+def test_what_is_known_to_be_open_goes_on(first: StoredRequest, then: StoredRequest) -> None:
     """The positive control: the everyday siblings of a call need nobody."""
     assert allowed(wide(first), then)
 
 
 @pytest.mark.parametrize(("first", "then"), ASKS)
-def test_what_is_not_asks(first: Record, then: Record) -> None:
+def test_what_is_not_asks(first: StoredRequest, then: StoredRequest) -> None:
     """Another element of a list, place, right, address or argument is another call."""
     assert not allowed(wide(first), then)
 
@@ -159,7 +159,7 @@ def test_a_pattern_is_bound_to_the_folder_in_which_the_call_works() -> None:
         call("post_message", C, channel="#ops", text=PROSE),
     ],
 )  # fmt: skip
-def test_the_rest_is_remembered_exactly_or_not(first: Record) -> None:
+def test_the_rest_is_remembered_exactly_or_not(first: StoredRequest) -> None:
     """A text that is the action, a place or right beside a command: no offer but the exact one."""
     assert [one.match.shape for one in offers(first)] == [Shape.EXACT]
 
@@ -233,7 +233,7 @@ def test_a_denial_reads_a_list_in_every_way(arguments: Any, cover: MatchResult) 
     assert covers(grant, asked("shell", kind=C, arguments=arguments)) is cover
 
 
-def passes(shape: Shape, record: Record) -> bool:
+def passes(shape: Shape, record: StoredRequest) -> bool:
     """Whether a pass of this shape covers a call."""
     grant = granted(Match(shape=shape, tool=ANY_TOOL), session="default", expires_at=1000)
     return covers(grant, record) is MatchResult.YES
@@ -291,7 +291,7 @@ DIFF = ("--- a/x.py", "+++ b/x.py", "@@ -1 +1 @@", "-a", "+b")
         (False, call("run_script", F, path="/ws/a")),
     ],
 )  # fmt: skip
-def test_a_pass_for_edits_is_wholly_understood_or_asks(edits: bool, record: Record) -> None:
+def test_a_pass_for_edits_is_wholly_understood_or_asks(edits: bool, record: StoredRequest) -> None:
     """Each path of each argument lies below, nothing is deleted or linked, nothing is unknown."""
     assert passes(Shape.EDITS, record) is edits
 
@@ -324,7 +324,7 @@ def test_a_pass_for_edits_is_wholly_understood_or_asks(edits: bool, record: Reco
         asked("Bash", kind=C, arguments={"command": "ls"}, context=Context(cwd="/root/.ssh")),
     ],
 )  # fmt: skip
-def test_a_pass_for_all_looks_at_every_text(record: Record) -> None:
+def test_a_pass_for_all_looks_at_every_text(record: StoredRequest) -> None:
     """Whatever the name, the depth, the quoting: secrets, and what runs later, still ask."""
     assert not passes(Shape.SCRIPTS, record)
 

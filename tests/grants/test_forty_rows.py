@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Context, Kind
 from gateway.policy.grants.grant import Answer, Shape
 from gateway.policy.grants.offers import offers
@@ -103,7 +103,7 @@ EXACT: list[tuple[int, str, Kind, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def wide(record: Record) -> list[Any]:
+def wide(record: StoredRequest) -> list[Any]:
     """Return a grant of each offer but the exact one."""
     return [granted(one.match) for one in offers(record) if one.match.shape is not Shape.EXACT]
 

@@ -11,7 +11,7 @@ import pytest
 from gateway.domain.policy_document import PolicyDocument
 from gateway.models import Context, Kind
 from gateway.policy.calls.shell_words import rows
-from gateway.policy.guardrails import assess, find_signs, findings
+from gateway.policy.guardrails import assess, find_dangers, findings
 from gateway.stores.record_codec import changed_fields
 from gateway.wire.codec import JsonObject
 from tests.grants.everyday import pairs
@@ -227,7 +227,7 @@ def test_a_finding_names_the_place_that_shows_it(
     tool: str, arguments: JsonObject, words: str, place: str
 ) -> None:
     """So that a card can mark the value, in each element and each call within."""
-    found = [one for one in find_signs(asked(tool, arguments=arguments)) if words in one.words]
+    found = [one for one in find_dangers(asked(tool, arguments=arguments)) if words in one.words]
     assert [one.place for one in found] == [place]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Kind
 from gateway.policy.grants.grant import Effect, RuleKind, Shape
 from gateway.policy.grants.offers import Offer, offers
@@ -122,7 +122,7 @@ def _is_here(name: str, *calls: JsonObject) -> bool:
     return any(call.get(name, "") in (None, "/ws") for call in calls)
 
 
-def made(tool: str, kind: Kind, arguments: JsonObject) -> Record:
+def made(tool: str, kind: Kind, arguments: JsonObject) -> StoredRequest:
     """Return a request for a tool that nobody declared harmless."""
     return asked(tool, kind=kind, arguments=arguments)
 

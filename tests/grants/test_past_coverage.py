@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import DecidedBy, DeciderKind, Decision, Reason, Status
 from gateway.policy.grants.coverage import blast
 from tests.grants.making import command, offer_of
 from tests.world import AGENT
 
 
-def decided(record: Record, status: Status, reason: Reason = Reason.PERSON) -> Record:
+def decided(record: StoredRequest, status: Status, reason: Reason = Reason.PERSON) -> StoredRequest:
     """Return the record with a decision."""
     decision = Decision(
         request_id=record.id,

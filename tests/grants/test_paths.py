@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Context, Kind
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import ANY_TOOL, Grant, Match, Shape
@@ -129,6 +129,6 @@ def test_an_agent_does_not_widen_a_pass_by_saying_where_it_works() -> None:
         assert not edits(path, cwd), (path, cwd)
 
 
-def patterns(record: Record) -> list[Offer]:
+def patterns(record: StoredRequest) -> list[Offer]:
     """Return the patterns offered for a request."""
     return [one for one in offers(record) if one.match.shape is Shape.PATTERN]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Context, Kind
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import ANY_TOOL, PASSES, Match, MatchResult, Shape
@@ -18,12 +18,12 @@ from tests.grants.making import allowed, asked, command, granted, remembered
 C, F, T = Kind.COMMAND, Kind.FILE_CHANGE, Kind.TOOL
 
 
-def call(tool: str, kind: Kind, /, **arguments: Any) -> Record:
+def call(tool: str, kind: Kind, /, **arguments: Any) -> StoredRequest:
     """Return a request for a tool."""
     return asked(tool, kind=kind, arguments=arguments)
 
 
-def passes(shape: Shape, record: Record) -> bool:
+def passes(shape: Shape, record: StoredRequest) -> bool:
     """Whether a pass of this shape covers a call."""
     grant = granted(Match(shape=shape, tool=ANY_TOOL), session="default", expires_at=1000)
     return covers(grant, record) is MatchResult.YES
@@ -77,7 +77,7 @@ EDITS = [
 
 @pytest.mark.parametrize(("wanted", "record"), [row[1:] for row in EDITS],
                          ids=[row[0] for row in EDITS])  # fmt: skip
-def test_a_pass_for_edits(wanted: bool, record: Record) -> None:
+def test_a_pass_for_edits(wanted: bool, record: StoredRequest) -> None:
     """Creating, changing and moving files below where the agent works, and nothing more."""
     assert passes(Shape.EDITS, record) is wanted
 
@@ -153,7 +153,7 @@ WORK = [
 
 @pytest.mark.parametrize(("wanted", "record"), [row[1:] for row in WORK],
                          ids=[row[0] for row in WORK])  # fmt: skip
-def test_a_pass_for_work(wanted: bool, record: Record) -> None:
+def test_a_pass_for_work(wanted: bool, record: StoredRequest) -> None:
     """It lets through what is known to look or to change files here, and nothing else."""
     assert passes(Shape.WORK, record) is wanted
     if wanted:

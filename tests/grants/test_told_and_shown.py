@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.cards.remember_options import scopes_of
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Action
 from gateway.policy.grants.coverage import what_differs
 from gateway.policy.grants.grant import Shape
@@ -41,7 +41,7 @@ def comment(text: str) -> Any:
                                                  "body": text})  # fmt: skip
 
 
-def shown(record: Record) -> list[str]:
+def shown(record: StoredRequest) -> list[str]:
     """Return what may be remembered, as it is said to whoever has revealed nothing."""
     return [one.words.text for one in scopes_of(record, Action.APPROVE)]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.domain.policy_document import Mode, Route
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.policy.hooks import Hook, HookHost
 from gateway.stores.requests import RedisGroups
 from tests.world import World
@@ -37,7 +37,7 @@ class Stage:
     world: World
     host: HookHost
 
-    async def asked(self, arguments: dict[str, Any], **more: Any) -> Record:
+    async def asked(self, arguments: dict[str, Any], **more: Any) -> StoredRequest:
         """Submit a call whose arguments tell the hooks what to do; return what they make of it."""
         record = await self.world.submit(tool="thing", arguments=arguments, **more)
         await reviewed_in(self.world, record.id)

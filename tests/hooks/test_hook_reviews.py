@@ -17,7 +17,7 @@ import pytest
 from gateway.client import AsyncClient
 from gateway.client.redis_transport import RedisTransport
 from gateway.domain.policy_document import Budget, PolicyRule, RuleEffect
-from gateway.domain.records import REVIEWS, AuditEvent, Query, Record, Remember
+from gateway.domain.records import REVIEWS, AuditEvent, Query, Remember, StoredRequest
 from gateway.errors import Aborted, Denied, NotFound, Unauthorized
 from gateway.models import Action, Reason, Status
 from gateway.policy.hooks import Hook, HookHost, HookLink
@@ -48,7 +48,7 @@ async def world(server_url: str, namespace: str) -> AsyncIterator[World]:
         yield made
 
 
-async def waiting(world: World, **more: Any) -> Record:
+async def waiting(world: World, **more: Any) -> StoredRequest:
     """Submit a call that waits for its review."""
     record = await world.submit(tool="thing", **{"arguments": {"x": 1}, **more})
     assert record.unreviewed
@@ -57,20 +57,20 @@ async def waiting(world: World, **more: Any) -> Record:
 
 async def test_nobody_sees_or_decides_what_hooks_are_asked_about(world: World) -> None:
     """Not on a list, not by its id, not by a click; afterwards it is there, and can be approved."""
-    desk = desk_of("test", world.core, world.store)
+    api = desk_of("test", world.core, world.store)
     record = await waiting(world)
     assert record.queues == (REVIEWS,)
-    assert (await desk.requests.page(Query())).items == ()
+    assert (await api.requests.page(Query())).items == ()
     with pytest.raises(NotFound):
-        await desk.requests.get(record.id)
-    assert await desk.requests.may_decide(identity("ann"), record) is not None
+        await api.requests.get(record.id)
+    assert await api.requests.may_decide(identity("ann"), record) is not None
     for action in (Action.APPROVE, Action.DENY):
         with pytest.raises(Unauthorized):
-            await desk.requests.decide(click(record, action))
+            await api.requests.decide(click(record, action))
     await reviewed_in(world, record.id)
-    (shown,) = (await desk.requests.page(Query())).items
+    (shown,) = (await api.requests.page(Query())).items
     assert (shown.id, shown.revision, shown.shown_since) == (record.id, 2, 2)
-    done = await desk.requests.decide(click(shown))
+    done = await api.requests.decide(click(shown))
     assert done.status is Status.APPROVED
     types = [event.type for event in await world.events(record.id)]
     assert [one for one in types if one != "refused"] == ["submitted", "reviewed", "approved"]
@@ -81,7 +81,7 @@ async def test_a_place_is_found_once(world: World) -> None:
     first, second, third = [await waiting(world) for _ in range(3)]
     groups, redis, keys = RedisGroups(world.store), world.store.redis, world.store.keys
 
-    async def place(record: Record) -> None:
+    async def place(record: StoredRequest) -> None:
         await groups.place(record, Budget(), posts=False, alone=False)
 
     for record in (first, first, second, second):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.cards.card import card_of
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.errors import Conflict, InvalidRequest, Unauthorized, Unconfirmed
 from gateway.models import Action, RiskLevel, Status
 from tests.hooks.stage import Staged, hook, reviewed_in
@@ -141,7 +141,7 @@ async def test_hooks_look_at_an_edit_again(staged: Staged) -> None:
         record = await stage.asked(before)
         edit = click(record, Action.EDIT, arguments=after, confirmed=True)
         await world.core.requests.decide(edit)
-        now: Record = await world.core.requests.get(record.id)
+        now: StoredRequest = await world.core.requests.get(record.id)
         return now.risk.reasons
 
     assert await edited(raises, {**raises, "x": 1}) == (SAID,)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, Replica
 from tests.hosts.__main__ import HOSTS, file_name, known_hosts
 
-Answer = Callable[..., Awaitable[Record]]
+Answer = Callable[..., Awaitable[StoredRequest]]
 NO_GATEWAY = {"GATEWAY_URL": "http://127.0.0.1:9", "GATEWAY_CONNECT_TIMEOUT": "0.1"}
 
 
@@ -22,7 +22,7 @@ NO_GATEWAY = {"GATEWAY_URL": "http://127.0.0.1:9", "GATEWAY_CONNECT_TIMEOUT": "0
 def answer(gate: Replica) -> Answer:
     """Return what waits for the next request, and has Ann answer it."""
 
-    async def answer_next(action: str = "approve", **more: Any) -> Record:
+    async def answer_next(action: str = "approve", **more: Any) -> StoredRequest:
         waiting = await gate.waiting()
         record = waiting[-1]
         done = await gate.decided(record.id, action, **more)

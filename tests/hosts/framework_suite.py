@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query, StoredRequest
 from tests.api.replica import Replica
 from tests.frame.tree import ROOT
 from tests.hosts.conftest import environment, run
@@ -95,7 +95,7 @@ class Agent:
             await process.wait()
         return [one for one in _FILES if not (self.folder / one).exists()]
 
-    async def wait_for_requests(self, count: int) -> list[Record]:
+    async def wait_for_requests(self, count: int) -> list[StoredRequest]:
         """Return the requests that wait once there are so many, by the path they name."""
         items = await self.gate.waiting(count)
         assert len(items) == count
@@ -140,7 +140,9 @@ class FrameworkSuite:
         """Return an agent of the framework."""
         return Agent(gate, installed, tmp_path, self.name)
 
-    async def run_answered(self, agent: Agent, action: str, **more: Any) -> tuple[Ending, Record]:
+    async def run_answered(
+        self, agent: Agent, action: str, **more: Any
+    ) -> tuple[Ending, StoredRequest]:
         """Run one call, and have Ann answer it."""
         running = asyncio.create_task(agent.run(self.block, call("a.txt")))
         asked = asyncio.create_task(agent.wait_for_requests(1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query, StoredRequest
 from tests.hosts.conftest import NO_GATEWAY
 from tests.hosts.framework_suite import PAUSING, Agent, Ending, KeptStateSuite, call
 from tests.waiting import moment
@@ -16,7 +16,9 @@ class PausedSuite(KeptStateSuite):
 
     block = PAUSING
 
-    async def run_answered(self, agent: Agent, action: str, **more: Any) -> tuple[Ending, Record]:
+    async def run_answered(
+        self, agent: Agent, action: str, **more: Any
+    ) -> tuple[Ending, StoredRequest]:
         """Run one call until it waits, have Ann answer it, and go on in another process."""
         paused = await agent.run(PAUSING, call("a.txt"))
         assert (paused.end, paused.told, paused.deleted) == ("waits", [], [])

@@ -21,7 +21,7 @@ from gateway.cards.remember_options import remember_as, scopes_of
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.policy_document import PolicyDocument, Route
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query, StoredRequest
 from gateway.errors import Misconfigured
 from gateway.integrations.bridges.dexto import (
     PAUSES,
@@ -51,7 +51,7 @@ class Bridged:
     listener: Listener
     paused: list[float]
 
-    async def of(self, one: Waiting) -> Record:
+    async def of(self, one: Waiting) -> StoredRequest:
         """Return the request of an approval, as soon as it is there."""
         while True:
             for record in (await self.gate.core.requests.page(Query())).items:
@@ -59,14 +59,14 @@ class Bridged:
                     return record
             await asyncio.sleep(0)
 
-    async def answer(self, one: Waiting, action: str, **more: Any) -> Record:
+    async def answer(self, one: Waiting, action: str, **more: Any) -> StoredRequest:
         """Have Ann answer; return the request."""
         record = await self.of(one)
         done = await self.gate.decided(record.id, action, **more)
         assert done.status == 200, done.json
         return record
 
-    async def reported(self, record: Record, execution: Execution) -> str:
+    async def reported(self, record: StoredRequest, execution: Execution) -> str:
         """Return the detail of a report, once it is there."""
         while True:
             now = await self.gate.core.requests.get(record.id)
@@ -445,7 +445,7 @@ async def test_a_wrong_key_stops_the_start(both: Bridged) -> None:
         DextoApi("localhost:3000", None)
 
 
-async def waiting(box: Inbox) -> tuple[Record, ...]:
+async def waiting(box: Inbox) -> tuple[StoredRequest, ...]:
     """Return what waits, once anything does."""
     while not (items := (await box.gateway.core.requests.page(Query())).items):
         await asyncio.sleep(0)

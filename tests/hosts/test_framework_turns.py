@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from gateway.client import Client, Outcome
 from gateway.client.http_transport import HttpTransport
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query, StoredRequest
 from gateway.errors import Aborted, Unauthorized
 from gateway.integrations.frameworks.calls import (
     ALONE,
@@ -53,7 +53,7 @@ def start(gates: tuple[TurnGate, ThreadTurnGate], request: pytest.FixtureRequest
     return start_call
 
 
-async def wait_for_requests(gate: Replica, count: int) -> list[Record]:
+async def wait_for_requests(gate: Replica, count: int) -> list[StoredRequest]:
     """Return what waits, once there is so much, in the order of the paths."""
     while len(items := (await gate.core.requests.page(Query())).items) != count:
         await moment()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from tests.api.replica import Replica
 from tests.hosts.conftest import Answer, environment, finish, run
 from tests.hosts.framework_suite import Agent
@@ -121,7 +121,7 @@ class Payer:
         env = environment(self._gate, self._folder)
         return run(*words, env=env, cwd=self._folder)
 
-    async def answered(self, last: str, action: str, **more: Any) -> tuple[str, Record]:
+    async def answered(self, last: str, action: str, **more: Any) -> tuple[str, StoredRequest]:
         """Run it as `run` does, and have Ann answer what it asks."""
         said, record = await finish(self._start(last), self._answer(action, **more))
         return str(said), record

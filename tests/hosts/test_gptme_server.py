@@ -15,7 +15,7 @@ import pytest
 
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query, StoredRequest
 from gateway.integrations.bridges.gptme_server import GptmeApi, GptmeBridge
 from gateway.models import Execution, Reason, Status
 from tests.api.replica import AGENT_TOKEN, Replica
@@ -70,7 +70,7 @@ class Served:
         status, said = await self.call("POST", "/conversations/talk/step", body)
         assert status == 200, said
 
-    async def ended(self, **members: Any) -> Record:
+    async def ended(self, **members: Any) -> StoredRequest:
         """Return the only request once it has these members."""
         while True:
             items = (await self.gate.core.requests.page(Query(final=True))).items
@@ -79,7 +79,7 @@ class Served:
                 return items[0]
             await moment()
 
-    async def reported(self, execution: Execution) -> Record:
+    async def reported(self, execution: Execution) -> StoredRequest:
         """Return the only request, once that was reported of it."""
         while True:
             items = (await self.gate.core.requests.page(Query(final=True))).items
@@ -87,7 +87,7 @@ class Served:
                 return items[0]
             await moment()
 
-    async def asked(self) -> list[Record]:
+    async def asked(self) -> list[StoredRequest]:
         """Return every request that there was."""
         both = [await self.gate.core.requests.page(Query(final=one)) for one in (True, False)]
         return [one for page in both for one in page.items]

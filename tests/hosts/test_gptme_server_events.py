@@ -17,7 +17,7 @@ from aiohttp import web
 
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query, StoredRequest
 from gateway.integrations.bridges.gptme_server import GptmeApi, GptmeBridge
 from gateway.models import Execution, Status
 from tests.api.replica import AGENT_TOKEN, Replica
@@ -82,7 +82,7 @@ class Server:
         while self.bridge.waits is not expected:
             await moment()
 
-    async def asked(self) -> list[Record]:
+    async def asked(self) -> list[StoredRequest]:
         """Return what waits for people."""
         return list((await self.gate.core.requests.page(Query())).items)
 

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.api import agent_hooks
 from gateway.api.api_call import Limits
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query, StoredRequest
 from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.integrations.coding_agents.claude_code import ClaudeCode
 from gateway.models import FieldKind, Reason, Status
@@ -28,7 +28,9 @@ async def hook(gate: Replica, given: Any = CLAUDE, query: str = "", **more: Any)
     return answer.json
 
 
-async def asked(gate: Replica, answered: Any, *given: Any, **more: Any) -> tuple[Any, Record]:
+async def asked(
+    gate: Replica, answered: Any, *given: Any, **more: Any
+) -> tuple[Any, StoredRequest]:
     """Call the hook while somebody answers; return what it said, and what was answered."""
     said = asyncio.create_task(hook(gate, *given, **more))
     record = await answered

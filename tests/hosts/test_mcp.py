@@ -22,7 +22,7 @@ from mcp.shared.memory import create_client_server_memory_streams
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.policy_document import PolicyRule
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query, StoredRequest
 from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.integrations.mcp import proxy as mcp_proxy
 from gateway.integrations.mcp.calls import CallGate
@@ -54,21 +54,23 @@ class Desk:
 
         return asyncio.create_task(self.client.call_tool(tool, arguments, progress_callback=note))
 
-    async def asked(self, count: int = 1) -> list[Record]:
+    async def asked(self, count: int = 1) -> list[StoredRequest]:
         """Return what waits, once that many requests do; the oldest first."""
         async with asyncio.timeout(30):
             while len(items := (await self.gate.core.requests.page(Query())).items) != count:
                 await moment()
         return list(reversed(items))
 
-    async def answer(self, action: str = "approve", **more: Any) -> Record:
+    async def answer(self, action: str = "approve", **more: Any) -> StoredRequest:
         """Answer what waits as Ann."""
         (record,) = await self.asked()
         done = await self.gate.decided(record.id, action, revision=record.revision, **more)
         assert done.status == 200, done.text
         return record
 
-    async def ended(self, record: Record, until: Callable[[Record], Any]) -> Record:
+    async def ended(
+        self, record: StoredRequest, until: Callable[[StoredRequest], Any]
+    ) -> StoredRequest:
         """Return a request as it stands once something holds of it."""
         async with asyncio.timeout(30):
             while not until(found := await self.gate.core.requests.get(record.id)):
@@ -297,7 +299,7 @@ async def test_a_running_call_is_cancelled_at_the_server(gate: Replica, mode: st
         assert told.report is not None and told.report.execution is Execution.FAILED
 
 
-async def ended(gate: Replica, count: int) -> list[Record]:
+async def ended(gate: Replica, count: int) -> list[StoredRequest]:
     """Return the requests that have ended, once there are so many."""
     async with asyncio.timeout(30):
         while len(items := (await gate.core.requests.page(Query(final=True))).items) != count:

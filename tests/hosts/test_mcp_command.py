@@ -17,7 +17,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query, StoredRequest
 from gateway.integrations.mcp import command as mcp_command
 from gateway.integrations.mcp.command import options
 from gateway.models import Reason, Status
@@ -47,7 +47,7 @@ def around(gate: Replica, home: Path) -> dict[str, str]:
     return environment(gate, home, PYTHONPATH=str(ROOT), MINE="kept")
 
 
-async def asked(gate: Replica) -> Record:
+async def asked(gate: Replica) -> StoredRequest:
     """Return what waits, once something does."""
     async with asyncio.timeout(60):
         items = await gate.waiting()

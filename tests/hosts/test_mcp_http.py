@@ -17,7 +17,7 @@ from mcp.client._memory import InMemoryTransport
 
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.errors import Misconfigured
 from gateway.integrations.mcp.calls import CallGate
 from gateway.integrations.mcp.http import ProxyServer, listen
@@ -56,7 +56,7 @@ async def front_of(gate: Replica, opened: Open, token: str | None = None) -> Asy
             yield url
 
 
-async def answer(gate: Replica, action: str = "approve", **more: Any) -> Record:
+async def answer(gate: Replica, action: str = "approve", **more: Any) -> StoredRequest:
     """Answer the next request as Ann."""
     async with asyncio.timeout(30):
         items = await gate.waiting()

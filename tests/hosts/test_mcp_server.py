@@ -16,7 +16,7 @@ from mcp.shared.memory import create_client_server_memory_streams
 
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.integrations.mcp.server import AskTools
 from gateway.models import Kind, Reason, Status
 from tests.api.replica import AGENT, AGENT_TOKEN, OTHER_TOKEN, Replica
@@ -50,14 +50,14 @@ async def client_of(
             yield client
 
 
-async def asked(gate: Replica) -> Record:
+async def asked(gate: Replica) -> StoredRequest:
     """Return what waits, once something does."""
     async with asyncio.timeout(30):
         items = await gate.waiting()
     return items[0]
 
 
-async def answer(gate: Replica, action: str = "approve", **more: Any) -> Record:
+async def answer(gate: Replica, action: str = "approve", **more: Any) -> StoredRequest:
     """Answer what waits as Ann."""
     record = await asked(gate)
     done = await gate.decided(record.id, action, **more)

@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query, StoredRequest
 from gateway.integrations.coding_agents.picoclaw import PicoClawHook, options
 from gateway.models import Execution, Kind, Reason, Status
 from tests.api.replica import AGENT, AGENT_TOKEN, Replica
@@ -37,18 +37,18 @@ class Desk:
         for line in text.splitlines():
             self.hook.take(line)
 
-    async def asked(self, count: int = 1) -> list[Record]:
+    async def asked(self, count: int = 1) -> list[StoredRequest]:
         """Return what waits, once that many requests do; the oldest first."""
         return await asked(self.gate, count)
 
-    async def all(self) -> list[Record]:
+    async def all(self) -> list[StoredRequest]:
         """Return all requests, the oldest first."""
         ended = await self.gate.core.requests.page(Query(final=True))
         waiting = await self.gate.core.requests.page(Query())
         return sorted([*ended.items, *waiting.items], key=lambda one: one.created)
 
 
-async def asked(gate: Replica, count: int = 1) -> list[Record]:
+async def asked(gate: Replica, count: int = 1) -> list[StoredRequest]:
     """Return what waits, once that many requests do; the oldest first."""
     async with asyncio.timeout(30):
         while len(items := (await gate.core.requests.page(Query())).items) != count:
@@ -56,7 +56,7 @@ async def asked(gate: Replica, count: int = 1) -> list[Record]:
     return list(reversed(items))
 
 
-async def decide(gate: Replica, record: Record, action: str, **more: Any) -> None:
+async def decide(gate: Replica, record: StoredRequest, action: str, **more: Any) -> None:
     """Answer a request as Ann."""
     answer = await gate.decided(record.id, action, revision=record.revision, **more)
     assert answer.status == 200, answer.text
@@ -106,7 +106,7 @@ async def test_one_question_for_both_methods(desk: Desk) -> None:
     assert (ended.execution, ended.duration_ms) == (Execution.SUCCEEDED, 15)
 
 
-async def reported(desk: Desk, record: Record) -> Any:
+async def reported(desk: Desk, record: StoredRequest) -> Any:
     """Return what was reported of a request, once it was."""
     async with asyncio.timeout(30):
         while (found := (await desk.gate.core.requests.get(record.id)).report) is None:

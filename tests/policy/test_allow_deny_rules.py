@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.policy_document import Guardrails, Mode, PolicyRule, Route, RuleEffect
-from gateway.domain.records import Record, Remember
+from gateway.domain.records import Remember, StoredRequest
 from gateway.models import Context, Kind, Risk, RiskLevel, Status
 from gateway.policy.grants.grant import MatchResult
 from gateway.policy.policy_file_reader import BadPolicy, read_policy
@@ -28,7 +28,7 @@ async def in_force(world: World, *rules: PolicyRule, **more: Any) -> None:
     await world.put(rules=rules, **more)
 
 
-async def shell(world: World, text: str, **more: Any) -> Record:
+async def shell(world: World, text: str, **more: Any) -> StoredRequest:
     """Submit a command."""
     arguments = {"command": text}
     return await world.submit(kind=Kind.COMMAND, arguments=arguments, context=CWD, **more)
@@ -183,7 +183,7 @@ class Hanging:
 
     name, priority, seconds = "hanging", 960, 0.01
 
-    async def decide(self, record: Record, route: Route) -> Verdict | None:
+    async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Wait for ever."""
         await asyncio.Event().wait()
         return None
@@ -203,7 +203,7 @@ def test_an_allow_rule_must_be_certain() -> None:
     read = PolicyRule(name="read", effect=RuleEffect.ALLOW, tools=("read*",), folders=("/ws",))
     weather = PolicyRule(name="w", effect=RuleEffect.ALLOW, tools=("weather", "shell"))
 
-    def covered(rule: PolicyRule, record: Record) -> bool:
+    def covered(rule: PolicyRule, record: StoredRequest) -> bool:
         return fits(rule, record) is MatchResult.YES
 
     assert covered(read, asked("read_file", arguments={"path": "/ws/a"}))

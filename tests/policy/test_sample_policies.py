@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.cards.card import card_of
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.errors import Unauthorized
 from gateway.models import MAX_LIFE_SECONDS, Context, Kind, RiskLevel, Status
 from gateway.policy.policy_file_reader import read_policy_file
@@ -26,7 +26,7 @@ async def apply(world: World, name: str) -> None:
     world.core.writer.forget_policy()
 
 
-async def shell(world: World, text: str, **more: Any) -> Record:
+async def shell(world: World, text: str, **more: Any) -> StoredRequest:
     """Submit a command in /ws."""
     arguments = {"command": text}
     where = Context(cwd="/ws")

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.cards.remember_options import scopes_of
 from gateway.domain.policy_document import PolicyDocument, ToolRow
-from gateway.domain.records import Record, ScopeQuorum
+from gateway.domain.records import ScopeQuorum, StoredRequest
 from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.models import Action, Kind, Question, Risk, RiskLevel, Status
 from gateway.policy.grants.grant import Answer, Grant, Shape
@@ -25,7 +25,7 @@ STATUS: dict[str, Any] = {
 }
 
 
-async def ended(box: Inbox, record: Record, status: Status) -> Record:
+async def ended(box: Inbox, record: StoredRequest, status: Status) -> StoredRequest:
     """Return a request that ended so."""
     now = await box.get(record)
     assert now.status is status

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.cards.card import card_of
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Click, Record, Remember
+from gateway.domain.records import Click, Remember, StoredRequest
 from gateway.domain.risk import StepUp, StepUpDone
 from gateway.errors import Conflict, StepUpNeeded, Unauthorized
 from gateway.models import Action, Status
@@ -38,7 +38,7 @@ class Holder:
     def __init__(self, ways: Ways, session: str, device: Authenticator) -> None:
         self._passkeys, self._session, self._device = ways.passkeys, session, device
 
-    async def sign(self, record: Record, tap: Click) -> Any:
+    async def sign(self, record: StoredRequest, tap: Click) -> Any:
         """Return what their device answers when it is to agree to a click."""
         subject = subject_of(record, tap)
         return self._device.sign(await self._passkeys.begin_proof(self._session, subject))
@@ -52,7 +52,7 @@ class Holder:
         return prove
 
 
-async def asked(world: World, ways: Ways, person: str = "ann") -> tuple[Record, Holder]:
+async def asked(world: World, ways: Ways, person: str = "ann") -> tuple[StoredRequest, Holder]:
     """Return a dangerous request, and somebody with a passkey."""
     await in_force(world, PASSKEY)
     record = await world.submit(arguments=DANGEROUS)

@@ -15,9 +15,9 @@ from adapters.slack import SlackAdapter
 from adapters.slack.posting import UPDATES
 from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
-from gateway.domain.records import Person, Record
+from gateway.domain.records import Person, StoredRequest
 from gateway.models import Risk, RiskLevel
-from gateway.ports import Desk, WebPages
+from gateway.ports import AdapterApi, WebPages
 from gateway.server.background import desk_of, run_reminders, serve_adapters
 from tests.slack.counterpart.person import Human, NotShown
 from tests.slack.counterpart.slack import Slack
@@ -72,7 +72,7 @@ class Office:
     slack: Slack
     world: World
     adapter: SlackAdapter
-    desk: Desk
+    api: AdapterApi
     route: Route = ROUTE
     ann: Human = field(init=False)
     bob: Human = field(init=False)
@@ -81,21 +81,21 @@ class Office:
         self.ann = self.slack.person("UANN", name="ann")
         self.bob = self.slack.person("UBOB", name="bob")
 
-    async def ask(self, **changes: Any) -> Record:
+    async def ask(self, **changes: Any) -> StoredRequest:
         """Submit a request."""
         return await self.world.submit(**changes)
 
-    async def asked(self, **changes: Any) -> tuple[Record, Message]:
+    async def asked(self, **changes: Any) -> tuple[StoredRequest, Message]:
         """Submit a request and wait for its card in C1."""
         before = len(self.slack.messages("C1"))
         record = await self.ask(**changes)
         await self.slack.until(lambda: len(self.slack.messages("C1")) > before)
-        return await self.desk.requests.get(record.id), self.slack.messages("C1")[-1]
+        return await self.api.requests.get(record.id), self.slack.messages("C1")[-1]
 
-    async def ended(self, record: Record) -> Record:
+    async def ended(self, record: StoredRequest) -> StoredRequest:
         """Return the record once it ended."""
         async with self.world.core.feed.changes() as changes:
-            while not (now := await self.desk.requests.get(record.id)).final:
+            while not (now := await self.api.requests.get(record.id)).final:
                 await anext(changes)
         return now
 
@@ -105,7 +105,7 @@ class Office:
             while self.adapter.busy:
                 await moment()
 
-    async def until_kept(self, record: Record, target: str) -> None:
+    async def until_kept(self, record: StoredRequest, target: str) -> None:
         """Wait until the place of a copy is written down."""
         async with self.world.core.feed.changes() as changes:
             while True:
@@ -187,7 +187,7 @@ async def use_up(office: Office, *, leave: int = 0) -> None:
     """Take all turns to edit in T1, but for so many that are left to what is urgent."""
     most, seconds = UPDATES.most, UPDATES.seconds
     for number in range(most):
-        await office.desk.notes.take_turn(
+        await office.api.notes.take_turn(
             "update T1", f"other {number}", rank=0, most=most, seconds=seconds, leave=leave
         )
 
@@ -224,17 +224,17 @@ async def at_work(
     await put_in_force(world, *(routes or (ROUTE,)))
     adapter = adapter or SlackAdapter()
     adapter.ping_seconds = 0.5
-    desk = desk_of("slack", world.core, world.store, inbox=inbox)
+    api = desk_of("slack", world.core, world.store, inbox=inbox)
     public = {"GATEWAY_PUBLIC_URL": "http://127.0.0.1"}
     async with AsyncExitStack() as stack:
         stack.enter_context(environment(slack, **{**public, **(env or {})}))
-        serving = serve_adapters(adapter, desk, world.core, timings=timings)
+        serving = serve_adapters(adapter, api, world.core, timings=timings)
         pages = await stack.enter_async_context(serving)
         if steps:
             await stack.enter_async_context(run_reminders(world.core))
         if env and env.get("GATEWAY_SLACK_MODE") == "http":
             await stack.enter_async_context(_site(slack, pages))
-        yield Office(slack, world, adapter, desk)
+        yield Office(slack, world, adapter, api)
 
 
 @asynccontextmanager

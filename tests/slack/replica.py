@@ -35,8 +35,8 @@ async def main(url: str, namespace: str, *doom: str) -> None:
     """Work until killed."""
     async with AsyncExitStack() as stack:
         world = await stack.enter_async_context(assembled(url, namespace, at=Doom(*doom)))
-        desk = desk_of("slack", world.core, world.store)
-        await stack.enter_async_context(serve_adapters(SlackAdapter(), desk, world.core))
+        api = desk_of("slack", world.core, world.store)
+        await stack.enter_async_context(serve_adapters(SlackAdapter(), api, world.core))
         await stack.enter_async_context(run_reminders(world.core))
         sys.stdout.write("ready\n")
         sys.stdout.flush()

@@ -32,7 +32,7 @@ from gateway.cards.shared_texts import KillSwitch
 from gateway.chat.answering import describe_state
 from gateway.delivery.overflow_cards import build_overflow_card
 from gateway.domain.policy_document import Guardrails, PolicyDocument
-from gateway.domain.records import Approvers, Claim, Record, Vote
+from gateway.domain.records import Approvers, Claim, StoredRequest, Vote
 from gateway.domain.risk import StepUp
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.models import (
@@ -69,7 +69,7 @@ ALL = (Action.APPROVE, Action.EDIT, Action.DENY, Action.RESPOND, Action.ABORT)
 HIGH = Risk(level=RiskLevel.HIGH, reasons=("moves money", "amount above 100"))
 
 
-def asked(**changes: Any) -> Record:
+def asked(**changes: Any) -> StoredRequest:
     """Return a waiting request with fixed id and times, as the gateway keeps it: with what its
     guardrails find."""
     details: Json = {
@@ -87,7 +87,7 @@ def asked(**changes: Any) -> Record:
     }
     draft = ApprovalRequest(**details)
     request = replace(draft, digest=digest_of(draft))
-    record = Record(
+    record = StoredRequest(
         request=request,
         status=Status.PENDING,
         revision=1,
@@ -101,14 +101,16 @@ def asked(**changes: Any) -> Record:
     return as_kept(replace(record, risk=request.risk or Risk(level=RiskLevel.MEDIUM)))
 
 
-def as_kept(record: Record) -> Record:
+def as_kept(record: StoredRequest) -> StoredRequest:
     """Return a request with what the guardrails find in what it would run now. Its risk is kept: it
     stands for a rule of the operator's, which gives its own reasons."""
     ruling = PolicyDocument().ruling_on(record.request)
     return replace(assess(record, ruling), risk=record.risk)
 
 
-def ended(record: Record, status: Status, reason: Reason, name: str, **more: Any) -> Record:
+def ended(
+    record: StoredRequest, status: Status, reason: Reason, name: str, **more: Any
+) -> StoredRequest:
     """Return a request that ended."""
     kind = DeciderKind.PERSON if reason in (Reason.PERSON, Reason.FEEDBACK) else DeciderKind.SYSTEM
     decision = Decision(
@@ -225,7 +227,7 @@ GRANTS = (
     replace(GRANT, id="7d" * 16, end=End(at=MADE + 60_000, why="revoked", by="ann")),
 )
 REPORTED = Report(execution=Execution.SUCCEEDED, duration_ms=1840)
-RECORDS: dict[str, Record] = {
+RECORDS: dict[str, StoredRequest] = {
     "pending": asked(),
     "pending-git": asked(arguments={"command": "git log --oneline -n 5"}),
     "pending-high-risk": PAYMENT,
@@ -346,7 +348,7 @@ RECORDS: dict[str, Record] = {
 }
 
 
-def known_as(record: Record, digits: str) -> Record:
+def known_as(record: StoredRequest, digits: str) -> StoredRequest:
     """Return the request under another id."""
     return replace(record, request=replace(record.request, id=digits * 16))
 

@@ -61,7 +61,7 @@ def payload_of(office: Office, message: Message) -> Json:
 async def still_waits(office: Office, request_id: str) -> None:
     """Check that nothing was decided, once all that was delivered has been worked on."""
     await office.settled()
-    assert (await office.desk.requests.get(request_id)).status is Status.PENDING
+    assert (await office.api.requests.get(request_id)).status is Status.PENDING
 
 
 async def test_people_decide_over_http_as_over_sockets(web: Office) -> None:

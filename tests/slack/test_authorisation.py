@@ -44,7 +44,7 @@ async def test_18_a_stranger_is_told_privately_and_written_down(office: Office) 
     await eve.click(message, "Approve")
     await told(eve, "You are not an approver")
     assert "does not know" not in eve.private()[-1]
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    assert (await office.api.requests.get(record.id)).status is Status.PENDING
     assert labels(office.ann, message) == BUTTONS
     refused = await office.until_event("refused")
     assert (refused.agent, refused.data["request_id"]) == ("slack:T1/UEVE", record.id)
@@ -92,7 +92,7 @@ async def test_19_an_empty_list_means_nobody(slack: Slack, world: World) -> None
         await put_in_force(world, nobody)
         await office.ann.click(message, "Approve")
         await told(office.ann, "You are not an approver")
-        assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+        assert (await office.api.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_20_who_asked_may_not_approve_high_risk(office: Office) -> None:
@@ -119,13 +119,13 @@ async def test_20_high_risk_asks_are_you_sure(office: Office) -> None:
     await office.modal_offers(office.ann, "Approve")
     with pytest.raises(AssertionError):
         await office.ann.click_modal("Approve")
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    assert (await office.api.requests.get(record.id)).status is Status.PENDING
     block, button = office.ann.buttons(message.blocks)[0]
     forged = {**button, "action_id": Act.APPROVE.value}
     payload = office.ann.payloads.on_message("C1", message, block, forged)
     assert (await office.slack.deliveries.interaction(payload)).ok
     await office.settled()
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    assert (await office.api.requests.get(record.id)).status is Status.PENDING
     await told(office.ann, "confirm")
     office.ann.confirms = True
     await office.ann.click_modal("Approve")
@@ -155,7 +155,7 @@ async def test_21_when_slack_does_not_say_nobody_may(
         slack.faults.plan(method, Fault.ERROR, error="internal_error_of_ours")
         await office.ann.click(message, "Approve")
         await told(office.ann, "Slack did not say who you are")
-        assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+        assert (await office.api.requests.get(record.id)).status is Status.PENDING
         await office.ann.click(message, "Approve")
         assert (await office.ended(record)).status is Status.APPROVED
 
@@ -202,7 +202,7 @@ async def test_21_a_change_of_a_group_holds_at_once(slack: Slack, world: World) 
         await slack.deliveries.event(slack.workspace(), told_of)
         await office.ann.click(second, "Approve")
         await told(office.ann, "You are not an approver")
-        assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+        assert (await office.api.requests.get(record.id)).status is Status.PENDING
 
 
 @pytest.mark.parametrize("method", ["usergroups.list", "users.info"])
@@ -243,7 +243,7 @@ async def test_a_click_asks_once_who_somebody_is(slack: Slack, world: World) -> 
         ann.user.deleted = True
         await ann.submit()
         await count()
-        assert not (await office.desk.requests.get(record.id)).final
+        assert not (await office.api.requests.get(record.id)).final
         ann.user.deleted = False
         for words in ("show", "approve"):
             await ann.slash("/approvals", f"{words} {record.id}", "C1")
@@ -264,7 +264,7 @@ async def test_22_bots_guests_and_strangers_are_refused(office: Office, trait: s
         setattr(office.ann.user, trait, True)
     await office.ann.click(message, "Approve")
     await told(office.ann, "may not decide")
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    assert (await office.api.requests.get(record.id)).status is Status.PENDING
     assert (await office.until_event("refused")).data["request_id"] == record.id
 
 
@@ -279,7 +279,7 @@ async def test_23_rights_are_checked_again_when_a_modal_is_submitted(office: Off
     )
     await office.bob.submit()
     await office.slack.until(lambda: "not an approver" in office.modal_says(office.bob))
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    assert (await office.api.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_ids_of_another_workspace_are_other_people(slack: Slack, world: World) -> None:
@@ -291,7 +291,7 @@ async def test_ids_of_another_workspace_are_other_people(slack: Slack, world: Wo
         slack.workspace("T2").channels["C1"].messages[message.ts] = message
         await stranger.click(message, "Approve")
         await office.settled()
-        assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+        assert (await office.api.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_row_49_a_name_like_an_approvers_admits_nobody(office: Office) -> None:
@@ -303,7 +303,7 @@ async def test_row_49_a_name_like_an_approvers_admits_nobody(office: Office) -> 
     record, message = await office.asked()
     await eve.click(message, "Approve")
     await told(eve, "You are not an approver")
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    assert (await office.api.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_row_51_a_reaction_decides_nothing(office: Office) -> None:
@@ -317,7 +317,7 @@ async def test_row_51_a_reaction_decides_nothing(office: Office) -> None:
     office.slack.workspace().channels["C1"].members.add("UEVE")
     await eve.click(message, "Approve")
     await told(eve, "You are not an approver")
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    assert (await office.api.requests.get(record.id)).status is Status.PENDING
 
 
 @contextmanager
@@ -365,4 +365,4 @@ async def test_who_may_not_claim_is_written_down(office: Office) -> None:
     await told(eve, "You are not an approver")
     refused = await office.until_event("refused")
     assert (refused.agent, refused.data["request_id"]) == ("slack:T1/UEVE", record.id)
-    assert (await office.desk.requests.get(record.id)).claim is None
+    assert (await office.api.requests.get(record.id)).claim is None

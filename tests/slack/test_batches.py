@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.models import Kind, Status
 from tests.slack.counterpart.person import Human
@@ -21,7 +21,7 @@ CALLS: tuple[dict[str, Any], ...] = (
 )
 
 
-async def several(office: Office, *more: dict[str, Any]) -> list[tuple[Record, Message]]:
+async def several(office: Office, *more: dict[str, Any]) -> list[tuple[StoredRequest, Message]]:
     """Ask for all of it and return the requests with their cards."""
     return [await office.asked(**call) for call in (*CALLS, *more)]
 
@@ -32,9 +32,9 @@ async def opened(office: Office, human: Human, message: Message, count: int) -> 
     await form(human, "batch")
 
 
-async def states(office: Office, asked: list[tuple[Record, Message]]) -> list[Status]:
+async def states(office: Office, asked: list[tuple[StoredRequest, Message]]) -> list[Status]:
     """Return how the requests stand."""
-    return [(await office.desk.requests.get(record.id)).status for record, _ in asked]
+    return [(await office.api.requests.get(record.id)).status for record, _ in asked]
 
 
 async def test_all_of_a_batch_is_read_and_approved_at_once(office: Office) -> None:

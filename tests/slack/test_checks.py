@@ -138,12 +138,12 @@ async def test_live_tries_each_workspace(slack: Slack, world: World) -> None:
     targets = ("slack:T1/C1", "slack:T2/C2", "slack:T3/C3")
     async with at_work(slack, world, env=OAUTH) as office:
         assert (await install(slack, "T1"), await install(slack, "T2")) == (200, 200)
-        tried = await lived(slack, office.desk.notes, *targets, **OAUTH)
+        tried = await lived(slack, office.api.notes, *targets, **OAUTH)
         assert [one[:8] for _, one in tried] == ["T1/C1: a", "T2/C2: a"]
         assert {result for result, _ in tried} == {OK}
         slack.workspace("T2").error = "token_revoked"
         found = await SlackAdapter().checks(
-            dict.fromkeys(targets, ()), office.desk.notes, live=False
+            dict.fromkeys(targets, ()), office.api.notes, live=False
         )
     said = [f"{name}: {one.says}" for name, one in found if one.result == FAIL]
     assert said == [

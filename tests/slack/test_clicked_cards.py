@@ -76,8 +76,8 @@ async def test_who_was_too_late_is_told_and_the_card_repaired(office: Office) ->
     """Somebody was faster, and the card had not heard of it: it has once it is clicked."""
     record, message = await office.asked()
     await use_up(office)
-    by_ann = click(await office.desk.requests.get(record.id), identity=identity("ann"))
-    await office.desk.requests.decide(by_ann)
+    by_ann = click(await office.api.requests.get(record.id), identity=identity("ann"))
+    await office.api.requests.decide(by_ann)
     assert labels(office.bob, message) == BUTTONS
     await office.bob.click(message, "Approve")
     await told(office.bob, "decided already")
@@ -89,7 +89,7 @@ async def test_an_old_modal_button_repairs_the_card_too(office: Office) -> None:
     """Deny on a card that was decided meanwhile: the modal says so, and the card as well."""
     record, message = await office.asked()
     await use_up(office)
-    await office.desk.requests.decide(click(await office.desk.requests.get(record.id)))
+    await office.api.requests.decide(click(await office.api.requests.get(record.id)))
     await office.bob.click(message, "Deny…")
     await office.card_says(message, "Approved by ann")
     await office.slack.until(lambda: "decided already" in office.modal_says(office.bob))
@@ -102,9 +102,9 @@ async def test_a_denial_in_a_modal_goes_first(
     monkeypatch.setattr("adapters.slack.posting.UPDATES", Rate(1, 0.5))
     others = [await office.asked(arguments={"n": n}) for n in range(3)]
     _, message = await office.asked(arguments={"n": "mine"})
-    await office.desk.notes.shut("update T1", seconds=3.0)
+    await office.api.notes.shut("update T1", seconds=3.0)
     for record, _ in others:
-        await office.desk.requests.decide(click(await office.desk.requests.get(record.id)))
+        await office.api.requests.decide(click(await office.api.requests.get(record.id)))
     await office.ann.click(message, "Deny…")
     await form(office.ann, "deny")
     await office.ann.submit()
@@ -121,7 +121,7 @@ async def test_who_decided_is_named_as_slack_names_people(slack: Slack, world: W
     async with at_work(slack, world, route) as office:
         for who, named in (("ann", True), ("root", False)):
             record, message = await office.asked(arguments={"command": who})
-            await office.desk.requests.decide(replace(click(record), identity=identity(who)))
+            await office.api.requests.decide(replace(click(record), identity=identity(who)))
             await office.card_says(message, f"Approved by {who}")
             assert ("<@UANN>" in shown(message)) is named
         _, message = await office.asked()

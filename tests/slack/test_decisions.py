@@ -104,7 +104,7 @@ async def test_25_a_click_races_expiry_and_cancel(office: Office) -> None:
     await office.world.sweeper.sweep()
     await office.ann.click(message, "Approve")
     async with asyncio.timeout(40):
-        while not (done := await office.desk.requests.get(record.id)).final:
+        while not (done := await office.api.requests.get(record.id)).final:
             await office.world.sweeper.sweep()
     assert done.status in (Status.APPROVED, Status.EXPIRED)
     await office.card_says(message, done.status.value.title())
@@ -145,7 +145,7 @@ async def test_27_a_quorum_counts_people(slack: Slack, world: World) -> None:
         assert "1 of 2 approvals: bob" in shown(slack.thread("C1", message.ts)[0])
         await other.click(message, "Approve")
         await told(other, "You approved; waits for 1 more: ann")
-        assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+        assert (await office.api.requests.get(record.id)).status is Status.PENDING
         await office.card_says(message, "1 of 2 approvals: bob; waits for ann")
         await office.ann.click(message, "Approve")
         assert (await office.ended(record)).status is Status.APPROVED
@@ -189,7 +189,7 @@ async def test_28_the_deny_form_in_all_its_ways(office: Office) -> None:
     await bob.click(message, "Deny…")
     await form(bob, "deny")
     await bob.close()
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    assert (await office.api.requests.get(record.id)).status is Status.PENDING
 
     await bob.click(message, "Deny…")
     await form(bob, "deny")
@@ -233,7 +233,7 @@ async def test_29_without_its_store_nothing_is_recorded(
     assert (await office.ann.click(message, "Approve")).ok
     await told(office.ann, "Not recorded")
     monkeypatch.undo()
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    assert (await office.api.requests.get(record.id)).status is Status.PENDING
     await office.ann.click(message, "Approve")
     assert (await office.ended(record)).status is Status.APPROVED
 
@@ -283,5 +283,5 @@ async def test_a_stale_form_is_refused(office: Office) -> None:
     await bob.submit()
     await office.slack.until(lambda: "has changed" in office.modal_says(bob))
     assert (
-        json.dumps((await office.desk.requests.get(record.id)).arguments) == '{"command": "ls -la"}'
+        json.dumps((await office.api.requests.get(record.id)).arguments) == '{"command": "ls -la"}'
     )

@@ -262,7 +262,7 @@ async def test_08_without_its_file_a_long_request_cannot_be_approved(office: Off
     told = len(ann.private())
     assert (await office.slack.deliveries.interaction(payload)).ok
     await office.settled()
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    assert (await office.api.requests.get(record.id)).status is Status.PENDING
     await office.slack.until(lambda: len(ann.private()) > told)
     assert "cannot be approved here" in ann.private()[-1]
 
@@ -299,10 +299,10 @@ async def test_a_thread_takes_the_card_its_file_and_its_replies(slack: Slack, wo
         assert "<@UANN> <@UBOB> <@UBOB2> <!subteam^S1>" in shown(card)
         assert [len(one.files) for one in slack.thread("C1", root.ts)[1:]] == [1]
         await office.until_kept(record, target)
-        await office.desk.requests.decide(click(await office.desk.requests.get(record.id)))
+        await office.api.requests.decide(click(await office.api.requests.get(record.id)))
         await slack.until(lambda: "1 of 2 approvals: ann" in shown(slack.thread("C1", root.ts)[-1]))
-        await office.desk.requests.decide(
-            click(await office.desk.requests.get(record.id), identity=identity("bob"))
+        await office.api.requests.decide(
+            click(await office.api.requests.get(record.id), identity=identity("bob"))
         )
         await office.card_says(card, "Approved by")
         # Nobody is called any more: these two decided.

@@ -83,7 +83,7 @@ async def test_06_a_crowd_of_edits_is_coalesced(office: Office) -> None:
     record, message = await office.asked()
     await use_up(office, leave=16)
     for on in (True, False) * 5:
-        record = await office.desk.requests.claim(record.id, click(record).identity, on=on)
+        record = await office.api.requests.claim(record.id, click(record).identity, on=on)
     await office.ann.click(message, "Approve")
     await office.card_says(message, "Approved by ann")
     assert message.edits <= 3
@@ -108,7 +108,7 @@ async def test_11_other_surfaces_parse_nothing_either(office: Office) -> None:
             assert "<@U1>" not in call[where]
     for surface in (ann.modal.view, ann.home):
         assert "mrkdwn" not in str([b for b in surface["blocks"] if tool in str(b)])
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    assert (await office.api.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_12_a_reviewers_reason_pings_nobody(office: Office) -> None:

@@ -137,7 +137,7 @@ async def test_an_edit_that_makes_it_high_risk_is_confirmed_as_such(office: Offi
     await ann.submit()
     await office.slack.until(lambda: "This is high risk" in office.modal_says(ann))
     assert '+   "command": "rm -rf build"' in office.modal_says(ann)
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    assert (await office.api.requests.get(record.id)).status is Status.PENDING
     await ann.submit()
     done = await office.ended(record)
     assert done.decision is not None
@@ -252,7 +252,7 @@ async def test_remembering_says_what_it_covers_and_can_be_taken_back(office: Off
     assert again.decision.reason is Reason.GRANT
     await ann.slash("/approvals", "grants", "C1")
     await told(ann, "1 remembered")
-    (grant,) = await office.desk.grants.newest()
+    (grant,) = await office.api.grants.newest()
     assert (grant.made_by, grant.session) == ("ann", None)
     eve = office.slack.person("UEVE", name="eve")
     await eve.slash("/approvals", f"revoke {grant.id[:8]}", "C1")
@@ -285,7 +285,7 @@ async def test_high_risk_is_never_remembered(office: Office) -> None:
     await office.slack.deliveries.interaction(payload)
     await office.slack.until(lambda: "asked about each time" in office.modal_says(office.ann))
     assert "submit" not in office.ann.modal.view
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    assert (await office.api.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_a_pass_is_given_in_the_form(office: Office) -> None:
@@ -305,9 +305,9 @@ async def test_a_pass_is_given_in_the_form(office: Office) -> None:
         await ann.submit()
         if life == "Until revoked":
             await office.slack.until(lambda: "choose a shorter time" in office.modal_says(ann))
-            assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+            assert (await office.api.requests.get(record.id)).status is Status.PENDING
     assert (await office.ended(record)).status is Status.APPROVED
-    (grant,) = await office.desk.grants.newest()
+    (grant,) = await office.api.grants.newest()
     assert (grant.match.scope.value, grant.max_uses) == ("a pass for the session", 5)
     other = await office.ask(tool="bash", arguments={"command": "ls"})
     assert other.decision is not None and other.decision.decided_by.name == grant.id

@@ -18,12 +18,12 @@ from tests.world import click
 async def remembered(office: Office, **details: Any) -> tuple[Grant, Message]:
     """Have ann remember a request at her terminal; return the grant and its card in C1."""
     record, _ = await office.asked(**details)
-    await office.desk.requests.decide(
+    await office.api.requests.decide(
         click(record, Action.APPROVE, remember=Remember(lifetime="1d"))
     )
     channel = office.slack.messages("C1")
     await office.slack.until(lambda: any(is_grant(one) for one in office.slack.messages("C1")))
-    grant = (await office.desk.grants.newest())[0]
+    grant = (await office.api.grants.newest())[0]
     short = grant.id[:8]
     await office.slack.until(
         lambda: any(is_grant(one) and short in shown(one) for one in office.slack.messages("C1"))
@@ -56,7 +56,7 @@ async def test_a_grant_has_a_card_whose_button_takes_it_back(office: Office) -> 
     office.slack.workspace().channels["C1"].members.add("UEVE")
     await eve.click(message, "Revoke")
     await told(eve, "Only an admin or an approver")
-    assert (await office.desk.grants.newest())[0].id == grant.id
+    assert (await office.api.grants.newest())[0].id == grant.id
     await office.bob.click(message, "Revoke")
     await office.card_says(message, "Revoked by bob")
     assert office.bob.buttons(message.blocks) == []
@@ -99,19 +99,19 @@ async def test_a_sessions_grants_and_all_are_taken_back_from_home_and_by_command
     await home(office, "ann", "3 remembered")
     await office.ann.click_home("Revoke all of this session", 1)
     await office.slack.until(lambda: "'Revoke all'" not in str(office.ann.home))
-    assert [one.session for one in await office.desk.grants.newest()] == ["other"]
+    assert [one.session for one in await office.api.grants.newest()] == ["other"]
     await remembered(office)
     await home(office, "ann", "2 remembered")
     await office.ann.click_home("Revoke all")
     await office.slack.until(lambda: "remembered" not in str(office.ann.home))
-    assert await office.desk.grants.newest() == []
+    assert await office.api.grants.newest() == []
     await remembered(office)
     await remembered(office, session="other")
     await office.ann.slash("/approvals", "revoke session bot other", "C1")
     await told(office.ann, "Revoked: 1.")
     await office.ann.slash("/approvals", "revoke all", "C1")
     await office.slack.until(lambda: sum("Revoked: 1." in x for x in office.ann.private()) == 2)
-    assert await office.desk.grants.newest() == []
+    assert await office.api.grants.newest() == []
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ async def test_what_comes_and_goes_is_drawn(office: Office) -> None:
     record = await office.ask()
     await office.slack.until(lambda: says(office, "1 waiting"))
     assert "Approve" in offered(office)
-    await office.desk.requests.decide(click(record, identity=identity("bob")))
+    await office.api.requests.decide(click(record, identity=identity("bob")))
     await office.slack.until(lambda: says(office, "Nothing waits"))
 
 
@@ -35,7 +35,7 @@ async def test_a_stop_takes_every_approve_away(office: Office) -> None:
     await office.asked()
     await office.ann.open_home()
     await office.slack.until(lambda: says(office, "1 waiting"))
-    await office.desk.operator.stop_all(identity("root"), on=True)
+    await office.api.operator.stop_all(identity("root"), on=True)
     await office.slack.until(lambda: says(office, "stopped") or says(office, "Stopped"))
     assert "Approve" not in offered(office)
 
@@ -57,7 +57,7 @@ async def test_a_tab_stays_true_over_a_restart(slack: Slack, world: World) -> No
     async with at_work(slack, world) as office:
         await office.ann.open_home()
         await slack.until(lambda: says(office, "Nothing waits"))
-        while await office.desk.notes.get("homes") is None:
+        while await office.api.notes.get("homes") is None:
             await moment()
     async with at_work(slack, world) as office:
         await office.ask()

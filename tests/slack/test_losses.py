@@ -56,9 +56,9 @@ async def test_a_passing_loss_heals(office: Office, why: str) -> None:
     record, message = await office.asked()
     office.slack.faults.plan("chat.update", Fault.ERROR, error=why)
     who = click(record).identity
-    record = await office.desk.requests.claim(record.id, who)
+    record = await office.api.requests.claim(record.id, who)
     await office.slack.until(lambda: office.slack.faults.happened)
-    await office.desk.requests.decide(click(record))
+    await office.api.requests.decide(click(record))
     await office.card_says(message, "Approved by ann")
     assert labels(office.ann, message) == ["Details"]
 
@@ -68,7 +68,7 @@ async def test_a_deleted_card_is_posted_again(office: Office) -> None:
     record, message = await office.asked()
     await office.until_kept(record, "slack:T1/C1")
     del office.slack.workspace().channels["C1"].messages[message.ts]
-    await office.desk.requests.claim(record.id, click(record).identity)
+    await office.api.requests.claim(record.id, click(record).identity)
     await office.slack.until(lambda: office.slack.messages("C1"))
     (again,) = office.slack.messages("C1")
     await office.slack.until(lambda: "Approval needed" in shown(again))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from gateway.domain.policy_document import Budget, Route
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.ports import Rate
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
@@ -47,9 +47,9 @@ async def recover(slack: Slack, office: Office, *, ended: int, others: int) -> R
     for method in AWAY:
         slack.faults.plan(method, Fault.UNAVAILABLE, times=100_000)
     for record, _ in waiting:
-        await office.desk.requests.claim(record.id, click(record).identity)
+        await office.api.requests.claim(record.id, click(record).identity)
     for record, _ in decided:
-        await office.desk.requests.decide(click(await fresh(office, record)))
+        await office.api.requests.decide(click(await fresh(office, record)))
     await slack.until(lambda: len(slack.faults.happened) > 3)
     slack.faults.planned.clear()
     before = len(slack.state.called("chat.update"))
@@ -65,12 +65,12 @@ async def recover(slack: Slack, office: Office, *, ended: int, others: int) -> R
     return Recovery(after, updates, len(slack.rates.refused))
 
 
-async def fresh(office: Office, record: Record) -> Record:
+async def fresh(office: Office, record: StoredRequest) -> StoredRequest:
     """Return a request as it stands."""
-    return await office.desk.requests.get(record.id)
+    return await office.api.requests.get(record.id)
 
 
-def count_true(cards: list[tuple[Record, Message]]) -> int:
+def count_true(cards: list[tuple[StoredRequest, Message]]) -> int:
     """Return how many cards show that their request was approved."""
     return sum("Approved by" in shown(message) for _, message in cards)
 

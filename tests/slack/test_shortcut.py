@@ -48,7 +48,7 @@ async def test_another_message_is_no_request(office: Office) -> None:
 async def test_an_ended_card_is_opened_too(office: Office) -> None:
     """It has no buttons, but says which request it is: what ran can be read, and not answered."""
     record, message = await office.asked()
-    await office.desk.requests.decide(click(record))
+    await office.api.requests.decide(click(record))
     await office.card_says(message, "Approved by ann")
     await office.ann.shortcut(message, CALLBACK)
     await office.page(office.ann, 1)

@@ -96,7 +96,7 @@ async def test_outcomes_go_there_neither(slack: Slack, world: World) -> None:
     route = Route(approvers=("ann",), targets=("slack:T1/C1",), notify=notify)
     async with at_work(slack, world, route) as office:
         record, _ = await office.asked()
-        await office.desk.requests.decide(click(record))
+        await office.api.requests.decide(click(record))
         await slack.until(lambda: slack.messages("C2"))
         await office.until_event("undelivered")
     assert slack.messages("C3") == []

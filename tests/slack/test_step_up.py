@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.cards.shared_texts import NO_LINK
-from gateway.domain.records import Identity, Record
+from gateway.domain.records import Identity, StoredRequest
 from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Busy
@@ -26,7 +26,7 @@ BY_NUMBER = RulesByRisk(high=LevelRules(step_up=(StepUp.NUMBER,)))
 LABEL = "The number that is shown where the agent waits"
 
 
-async def asked(office: Office) -> tuple[Record, Message, str]:
+async def asked(office: Office) -> tuple[StoredRequest, Message, str]:
     """Return a dangerous request, its card, and its number."""
     await put_in_force(office.world, replace(ROUTE, risk=BY_NUMBER))
     record, message = await office.asked(risk=HIGH)
@@ -95,7 +95,7 @@ async def test_what_takes_a_passkey_is_approved_in_the_inbox(
         forged = {**button, "action_id": "approve_confirmed"}
         await slack.deliveries.interaction(ann.payloads.on_message("C1", message, block, forged))
         await office.settled()
-        assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+        assert (await office.api.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_another_answer_that_takes_it_leads_to_the_inbox(office: Office) -> None:
@@ -109,7 +109,7 @@ async def test_another_answer_that_takes_it_leads_to_the_inbox(office: Office) -
     office.ann.fill("Result, given to the agent instead of running it", "done")
     await office.ann.submit()
     assert "It takes a step-up" in office.modal_says(office.ann)
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    assert (await office.api.requests.get(record.id)).status is Status.PENDING
 
 
 @pytest.mark.parametrize("often", [False, True], ids=["a link", "too many links"])
@@ -127,7 +127,7 @@ async def test_what_takes_a_step_up_leads_there_by_a_link_that_works_once(
         ann = Identity(platform="slack", id="T1/UANN")
         with suppress(Busy):
             while often:
-                await office.desk.links.make(ann)
+                await office.api.links.make(ann)
         await office.ann.submit()
         assert "It takes a step-up" in office.modal_says(office.ann)
         (url,) = re.findall(r'"url": "([^"]+)"', json.dumps(office.ann.modal.view))
@@ -138,4 +138,4 @@ async def test_what_takes_a_step_up_leads_there_by_a_link_that_works_once(
         else:
             logins = RedisLogins(world.store, SystemClock())
             assert await logins.find_holder(found[1], address="") == "ann"
-        assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+        assert (await office.api.requests.get(record.id)).status is Status.PENDING

@@ -167,7 +167,7 @@ async def test_38_a_failing_handler_still_answers(
     monkeypatch.setattr(UserDirectory, "find_member", broken)
     await office.bob.click(message, "Deny…")
     await office.slack.until(lambda: "Not recorded" in office.modal_says(office.bob))
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    assert (await office.api.requests.get(record.id)).status is Status.PENDING
     assert "xoxb" not in caplog.text
 
 

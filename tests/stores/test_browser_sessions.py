@@ -122,9 +122,9 @@ async def test_a_prolonged_session_that_was_ended_stays_ended(
 async def test_devices_are_listed_and_ended_one_by_one(logins: RedisLogins, world: World) -> None:
     """Each with its words and its way; of one's own only, and whoever is left stays."""
     phone = await sign_in(logins, device="Safari on iPhone")
-    desk = await sign_in(logins, device="Firefox on Linux")
+    api = await sign_in(logins, device="Firefox on Linux")
     bobs = await sign_in(logins, "bob")
-    listed = await logins.list_devices(desk)
+    listed = await logins.list_devices(api)
     assert sorted((one.words, one.way, one.current) for one in listed) == [
         ("Firefox on Linux", "link", True),
         ("Safari on iPhone", "link", False),
@@ -132,9 +132,9 @@ async def test_devices_are_listed_and_ended_one_by_one(logins: RedisLogins, worl
     (other,) = (one.id for one in listed if not one.current)
     assert await logins.end_devices(bobs, (other,)) == 0, "it is not bob's"
     assert await logins.who(phone) is not None
-    assert await logins.end_devices(desk, (other, "guess")) == 1
+    assert await logins.end_devices(api, (other, "guess")) == 1
     assert await logins.who(phone) is None
-    assert await logins.who(desk) is not None
+    assert await logins.who(api) is not None
     (event,) = await told(world, "signed_out")
     assert event.data == {"person": "ann", "by": "ann", "devices": [other[:12]]}
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.policy_document import Mode, Route
-from gateway.domain.records import Record, Remember
+from gateway.domain.records import Remember, StoredRequest
 from gateway.errors import Conflict, Unreachable
 from gateway.models import Action, Status
 from gateway.policy.grants.grant import Effect
@@ -125,7 +125,7 @@ async def test_an_operator_says_what_counts(world: World, on: bool) -> None:
         with pytest.raises(Conflict, match="kill switch is on"):
             await world.core.requests.decide(click(record))
     else:
-        done: Record = await world.core.requests.decide(click(record))
+        done: StoredRequest = await world.core.requests.decide(click(record))
         assert done.status is Status.APPROVED
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.policy_document import Mode, Route
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Action, Decision
 from gateway.stores.record_codec import dumps, ending_of
 from gateway.wire.codec import build, plain
@@ -27,7 +27,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
 NAMES = ["ann", '",5,"x"]', '[2,"', "a\\", '},"decided_at":5', "%d%s", "Zoë"]
 
 
-async def stored(world: World, record: Record) -> dict[str, str]:
+async def stored(world: World, record: StoredRequest) -> dict[str, str]:
     """Return what a record's hash holds."""
     found: dict[str, str] = await world.store.redis.hgetall(world.store.keys.record(record.id))
     return found
@@ -46,7 +46,7 @@ async def replies(world: World, process: str = PROCESS) -> list[str]:
     return [fields["state"] for _, fields in rows]
 
 
-def whole(record: Record) -> str:
+def whole(record: StoredRequest) -> str:
     """Return the decision as agents are to read it, byte for byte."""
     assert record.decision is not None
     return f'"decision":{dumps(record.decision.values())}'

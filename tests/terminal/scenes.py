@@ -19,9 +19,9 @@ from adapters.terminal.cards import (
     render_diff,
     render_edited,
     render_full,
-    render_head,
     render_remembered,
     render_risk,
+    render_summary,
 )
 from adapters.terminal.prompts import (
     FormScreen,
@@ -35,7 +35,7 @@ from adapters.terminal.screen import CARD_CHARS, CARD_LINES, DENY, TerminalApp, 
 from gateway.cards.blocks import changes
 from gateway.cards.card import card_of, full_view
 from gateway.cards.remember_options import scopes_of
-from gateway.domain.records import Identity, Record
+from gateway.domain.records import Identity, StoredRequest
 from gateway.models import Action, RiskLevel
 from gateway.ports.adapter_api import address_of
 from tests.slack import states
@@ -78,7 +78,7 @@ def _confirm(name: str) -> WordsScreen:
     return WordsScreen(question, shown=render_about(card), enter="sends", alarmed=True)
 
 
-def _edit(record: Record) -> WordsScreen:
+def _edit(record: StoredRequest) -> WordsScreen:
     arguments = {"command": "make release"}
     edited = record.edited_as(arguments, states.BOB)
     now, before = (card_of(one, lines=CARD_LINES, chars=CARD_CHARS) for one in (edited, record))
@@ -89,10 +89,10 @@ def _edit(record: Record) -> WordsScreen:
     return WordsScreen(question, shown=render_edited(now, diff, before), alarmed=high)
 
 
-def _full(record: Record) -> FullTextScreen:
+def _full(record: StoredRequest) -> FullTextScreen:
     card, view = card_of(record, lines=ALL, chars=ALL), full_view(record)
     return FullTextScreen(
-        render_head(card),
+        render_summary(card),
         render_full(card, view.undeclared),
         why_not=lambda key: None,
         size=f"{view.chars} characters, digest {view.digest[:12]}",
@@ -113,14 +113,14 @@ class _Main(TerminalApp):
 
     def __init__(
         self,
-        queue: list[Record],
+        queue: list[StoredRequest],
         *,
         gone: bool = False,
         refusal: str | None = None,
         inbox: str = "",
     ) -> None:
-        desk = SimpleNamespace(address_of=partial(address_of, inbox))
-        super().__init__(cast("Any", desk), Identity(platform="terminal", id="ann"), _Fixed())
+        api = SimpleNamespace(address_of=partial(address_of, inbox))
+        super().__init__(cast("Any", api), Identity(platform="terminal", id="ann"), _Fixed())
         self._queue = queue
         self._refusals = {one.id: refusal for one in queue}
         self.gone = gone

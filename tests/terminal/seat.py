@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 
 from adapters.terminal.screen import TerminalApp
 from gateway.domain.policy_document import PolicyDocument, Route
-from gateway.domain.records import Identity, Person, Record
+from gateway.domain.records import Identity, Person, StoredRequest
 from gateway.domain.risk import RiskRule
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import RiskLevel
@@ -69,7 +69,7 @@ class Seat:
         except TimeoutError:
             raise AssertionError(f"{words} not on the screen:\n{self.text()}") from None
 
-    async def ended(self, record: Record) -> Record:
+    async def ended(self, record: StoredRequest) -> StoredRequest:
         """Return a request once it is decided."""
         async with asyncio.timeout(40):
             while not (now := await self.world.core.requests.get(record.id)).final:
@@ -86,8 +86,8 @@ async def seated(
     world: World, name: str = "ann", size: tuple[int, int] = SIZE
 ) -> AsyncIterator[Seat]:
     """Sit a person down at a terminal."""
-    desk = desk_of("terminal", world.core, world.store)
-    screen = TerminalApp(desk, Identity(platform="terminal", id=name), SystemClock())
+    api = desk_of("terminal", world.core, world.store)
+    screen = TerminalApp(api, Identity(platform="terminal", id=name), SystemClock())
     async with screen.run_test(size=size, notifications=True) as pilot:
         yield Seat(world, screen, pilot)
 
@@ -101,7 +101,7 @@ async def staffed(world: World, **route: Any) -> None:
     world.core.writer.forget_policy()
 
 
-async def by_bob(world: World, record: Record, **more: Any) -> None:
+async def by_bob(world: World, record: StoredRequest, **more: Any) -> None:
     """Have bob decide elsewhere."""
     tap = replace(click(record), identity=identity("bob"), **more)
     await world.core.requests.decide(tap)

@@ -34,7 +34,7 @@ from adapters.terminal.screen import CARD_CHARS, CARD_LINES, ask_edited
 from gateway.cards.blocks import changes
 from gateway.cards.card import Card, card_of
 from gateway.cards.shared_texts import NO_LINK
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Action, Context, Status
 from tests.slack import states
 from tests.terminal.scenes import ALL, THEMES, terminal_scenes
@@ -43,12 +43,12 @@ READABLE = 4.5
 WIDTHS = (45, 80)
 
 
-def card(record: Record) -> Card:
+def card(record: StoredRequest) -> Card:
     """Return a card as the terminal has it."""
     return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
 
 
-def whole(record: Record) -> Card:
+def whole(record: StoredRequest) -> Card:
     """Return a card of all that would run."""
     return card_of(record, lines=ALL, chars=ALL)
 
@@ -61,7 +61,7 @@ def rows(shown: RenderableType, width: int = 80) -> list[str]:
     return drawn.get().split("\n")
 
 
-def inside(record: Record, width: int = 80) -> list[str]:
+def inside(record: StoredRequest, width: int = 80) -> list[str]:
     """Return the rows of a card without its frame."""
     drawn = rows(render_card(card(record), now_ms=states.MADE), width)
     return [row[2:-2].rstrip() for row in drawn[1:-2]]
@@ -168,7 +168,7 @@ def test_findings_are_short_and_each_is_told_once() -> None:
     assert "it may hold secrets (8 times)" in text
 
 
-def different() -> Record:
+def different() -> StoredRequest:
     """Return a request with eight findings, each another and long."""
     found = tuple(f"names {n}{'x' * 300}: it may hold secrets" for n in range(8))
     return replace(states.PAYMENT, findings=found)

@@ -11,7 +11,7 @@ from textual.widgets import Select
 
 from adapters.terminal.prompts import RememberScreen
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.risk import RiskRule
 from gateway.models import (
     Action,
@@ -96,7 +96,7 @@ async def test_another_plan_is_asked_for_by_a_key_of_its_own(world: World) -> No
         assert _why(await seat.ended(planned)) is Reason.FEEDBACK
 
 
-def _why(record: Record) -> Reason:
+def _why(record: StoredRequest) -> Reason:
     assert record.decision is not None
     return record.decision.reason
 
@@ -504,7 +504,7 @@ async def test_help_lists_the_keys(world: World) -> None:
 
 async def test_a_new_request_rings(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bell sounds for what is new, not for what ends."""
-    rung: list[Record | None] = []
+    rung: list[StoredRequest | None] = []
     async with seated(world) as seat:
         monkeypatch.setattr(seat.screen, "bell", lambda: rung.append(seat.screen.record))
         await seat.sees("Nothing waits")

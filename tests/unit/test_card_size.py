@@ -11,14 +11,14 @@ from gateway.approvals.transitions import erase_content
 from gateway.cards import blocks
 from gateway.cards.blocks import CardSizes
 from gateway.cards.card import card_of
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import digest_of
 from tests.unit.test_transitions import decide, record
 
 LINES, CHARS = 5, 200
 
 
-def asking(command: Any, **changes: Any) -> Record:
+def asking(command: Any, **changes: Any) -> StoredRequest:
     """Return a waiting request to run a command."""
     found = record()
     request = replace(found.request, arguments={"command": command}, **changes)
@@ -26,7 +26,7 @@ def asking(command: Any, **changes: Any) -> Record:
     return replace(found, request=replace(request, digest=digest), digest=digest)
 
 
-def shown(sizes: CardSizes, one: Record, *, lines: int = LINES, chars: int = CHARS) -> None:
+def shown(sizes: CardSizes, one: StoredRequest, *, lines: int = LINES, chars: int = CHARS) -> None:
     """Draw a card, and tell what fitted on it, as the courier does."""
     sizes.remember_fit(one, lines, chars, card_of(one, lines=lines, chars=chars).complete)
 

@@ -17,7 +17,7 @@ from gateway.cards.batch_cards import batch_card_of
 from gateway.cards.card import Card, Style, Tone, card_of, full_view
 from gateway.cards.grant_cards import grant_card_of
 from gateway.cards.shared_texts import KillSwitch, say_names
-from gateway.cards.summary import plain_head
+from gateway.cards.summary import plain_summary
 from gateway.domain.records import Approvers
 from gateway.domain.risk import StepUp
 from gateway.models import Action
@@ -139,7 +139,7 @@ async def test_a_state_stands_once_where_no_text_may_stand() -> None:
 async def test_the_head_of_a_question_counts_the_others_and_none_is_asked_twice(name: str) -> None:
     """On each surface: what the head asks is not said below it, and its choices are."""
     asked = [one.text for one in states.RECORDS[name].request.questions]
-    assert plain_head(card(name).head) == f'Asks "{asked[0]}" and {len(asked) - 1} more'
+    assert plain_summary(card(name).summary) == f'Asks "{asked[0]}" and {len(asked) - 1} more'
     assert [one.text.text for one in card(name).unsaid] == asked[1:]
     drawn = StringIO()
     Console(file=drawn, width=80).print(render_card(card(name), now_ms=states.MADE))
@@ -225,12 +225,12 @@ def test_a_paused_agents_card_does_not_contradict_itself() -> None:
     paused, crowd, gone = (
         states.crowds()[name] for name in ("crowd-paused", "crowd", "crowd-gone")
     )
-    said = f"{paused.summary} {' '.join(paused.notices)}"
+    said = f"{paused.notification} {' '.join(paused.notices)}"
     assert "new ones ask nobody" in said
     assert "Each new request that people would have to decide is denied at once." in said
     assert "for now" not in said
     assert "to decide the" in " ".join(crowd.notices) and "decide them" not in str(crowd.notices)
-    assert gone.summary.endswith("it may ask again")
+    assert gone.notification.endswith("it may ask again")
 
 
 def test_a_remembered_decision_says_which_it_is_in_every_state() -> None:

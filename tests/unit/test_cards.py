@@ -9,7 +9,7 @@ import pytest
 
 from gateway.cards.blocks import changes, cut
 from gateway.cards.card import Card, card_of, full_view
-from gateway.domain.records import Claim, Record, Vote
+from gateway.domain.records import Claim, StoredRequest, Vote
 from gateway.domain.redaction import render_safe
 from gateway.models import (
     Action,
@@ -34,7 +34,7 @@ from tests.world import request
 FORMS = {"kind": Kind.QUESTION, "allowed": (Action.ANSWER,), "arguments": {}}
 
 
-def record(**members: Any) -> Record:
+def record(**members: Any) -> StoredRequest:
     """Return a pending record; members of the request are given with `ask`."""
     asked = request(**members.pop("ask", {}))
     values = {
@@ -48,10 +48,10 @@ def record(**members: Any) -> Record:
         "route": "default",
         **members,
     }
-    return Record(**values)
+    return StoredRequest(**values)
 
 
-def decided(status: Status, **members: Any) -> Record:
+def decided(status: Status, **members: Any) -> StoredRequest:
     """Return a record that has ended."""
     waiting = record(**members.pop("about", {}))
     decision = Decision(
@@ -69,7 +69,9 @@ def decided(status: Status, **members: Any) -> Record:
     return replace(waiting, status=status, revision=2, decision=decision)
 
 
-def card(one: Record, *, lines: int = 100, chars: int = 10_000, reveal: bool = False) -> Card:
+def card(
+    one: StoredRequest, *, lines: int = 100, chars: int = 10_000, reveal: bool = False
+) -> Card:
     """Return the card of a record with room for most."""
     return card_of(one, lines=lines, chars=chars, reveal=reveal)
 
@@ -115,7 +117,7 @@ def test_a_card_says_who_asks_what_and_where() -> None:
     assert made.says is not None
     assert made.says.text == "to free space"
     assert made.title == '⏳ Approval needed · "shell"'
-    assert made.summary == 'bot wants to run "ls"'
+    assert made.notification == 'bot wants to run "ls"'
 
 
 def test_a_long_tool_name_is_shown_whole() -> None:
@@ -289,7 +291,9 @@ def test_an_edit_is_shown_as_a_diff() -> None:
         (decided(Status.CANCELLED, reason=Reason.CANCELLED_BY_AGENT), "Cancelled"),
     ],
 )
-def test_an_ended_card_has_no_controls_and_says_what_happened(one: Record, word: str) -> None:
+def test_an_ended_card_has_no_controls_and_says_what_happened(
+    one: StoredRequest, word: str
+) -> None:
     """Buttons gone; who, when and why in the outcome."""
     made = card(one)
     assert (made.word, made.controls, made.decided_at) == (word, (), 5_000)

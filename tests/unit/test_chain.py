@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from gateway.domain.policy_document import Mode, Route
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import DecidedBy, DeciderKind, Risk, RiskLevel
 from gateway.policy.chain import ALLOW, ASK, DENY, LATER, Chain, ModeDecider, find_decisive
 from gateway.policy.hooks import HookFailed
@@ -23,7 +23,7 @@ class Fixed:
     effect: str | None
     asked: int = 0
 
-    async def decide(self, record: Record, route: Route) -> Verdict | None:
+    async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Answer as told; `broken` raises."""
         self.asked += 1
         if self.effect == "broken":
@@ -49,7 +49,7 @@ async def test_a_decider_that_says_why_it_failed_needs_no_traceback(
     """One line names it; a mistake of its code is traced. Nothing below it allows any more."""
 
     class Failing(Fixed):
-        async def decide(self, record: Record, route: Route) -> Verdict | None:
+        async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
             raise error
 
     assert await decided([Failing("mine", 5, None), Fixed("low", 1, ALLOW)]) is None
@@ -147,7 +147,7 @@ async def test_an_answer_that_nobody_can_act_on_is_a_failure(
     class Strange:
         name, priority = "strange", 5
 
-        async def decide(self, record: Record, route: Route) -> Verdict | None:
+        async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
             """Answer strangely."""
             return Verdict(effect=effect, by=DecidedBy(kind=kind, name="ann"))
 
@@ -177,7 +177,7 @@ async def test_who_names_no_time_of_its_own_has_the_chains() -> None:
     class Hanging:
         name, priority = "hanging", 9
 
-        async def decide(self, record: Record, route: Route) -> Verdict | None:
+        async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
             """Wait for ever."""
             await asyncio.Event().wait()
             return None

@@ -14,7 +14,7 @@ from gateway.api.messages import Submit
 from gateway.approvals.transitions import erase_content
 from gateway.domain.parsing import parse_message, parse_request
 from gateway.domain.policy_document import PolicyDocument, ToolRow
-from gateway.domain.records import likeness
+from gateway.domain.records import duplicate_key
 from gateway.errors import InvalidRequest
 from gateway.models import ApprovalRequest, digest_of
 from gateway.policy.policy_file_reader import BadPolicy, differences, read_policy
@@ -119,7 +119,7 @@ def test_requests_that_declare_otherwise_do_not_wait_on_one_card() -> None:
         {"harmless": True},
         {"roles": {"text": "action"}},
     ]
-    likes = {likeness(record(request=request(**kind))) for kind in kinds}
+    likes = {duplicate_key(record(request=request(**kind))) for kind in kinds}
     assert len(likes) == len(kinds)
 
 

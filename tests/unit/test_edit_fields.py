@@ -9,7 +9,7 @@ import pytest
 
 from gateway.cards.blocks import changes
 from gateway.cards.forms import EditKind, WrongField, edit_as_text, edit_fields, put_together
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from tests.slack.states import asked
 
 SECRET = "s3cr3t-Token-0123456789"
@@ -34,12 +34,12 @@ ARGUMENTS: dict[str, Any] = {
 }
 
 
-def of(arguments: dict[str, Any], **more: Any) -> Record:
+def of(arguments: dict[str, Any], **more: Any) -> StoredRequest:
     """Return a request with these arguments."""
     return asked(arguments=arguments, **more)
 
 
-def ids(record: Record) -> dict[str, str]:
+def ids(record: StoredRequest) -> dict[str, str]:
     """Return the ids of its fields by the arguments' names."""
     return {one.name: one.id for one in edit_fields(record)}
 

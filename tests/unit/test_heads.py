@@ -10,16 +10,16 @@ import pytest
 
 from adapters.discord.cards import CARD_CHARS, CARD_LINES, build_card_view
 from adapters.slack import cards
-from gateway.cards.card import Card, card_of, discreet_summary
+from gateway.cards.card import Card, card_of, discreet_notification
 from gateway.cards.summary import (
     MOST_WORDS,
     NOTICE_CHARS,
     count_words,
-    head_of,
     notice_of,
-    plain_head,
+    plain_summary,
+    summarize,
 )
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Context, Kind, Question, Risk, RiskLevel
 from gateway.policy.calls.script import read_script
 from tests.contract.hostile_requests import draw_record
@@ -35,7 +35,7 @@ TOKEN = "ghp_" + "a1B2" * 9
 MOST_BEFORE = 12  # words that people read before the first character of what runs
 
 
-def asked(tool: str = "shell", context: Context = APP, **arguments: Any) -> Record:
+def asked(tool: str = "shell", context: Context = APP, **arguments: Any) -> StoredRequest:
     """Return a request of a command, or of another tool."""
     kind = Kind.COMMAND if tool == "shell" else Kind.TOOL
     return record(ask={"tool": tool, "kind": kind, "arguments": arguments, "context": context})
@@ -43,7 +43,7 @@ def asked(tool: str = "shell", context: Context = APP, **arguments: Any) -> Reco
 
 def said(tool: str = "shell", context: Context = APP, **arguments: Any) -> str:
     """Return the head of a request as plain text."""
-    return plain_head(head_of(asked(tool, context, **arguments)))
+    return plain_summary(summarize(asked(tool, context, **arguments)))
 
 
 WIPING = """set -e
@@ -129,13 +129,13 @@ def test_no_command_that_is_said_whole_hides_a_later_one(joint: str, after: str)
 def test_a_head_leaves_room_for_the_reason_of_its_risk() -> None:
     """That stands beside it before what runs. What was found takes no word from a head."""
     one = asked(command="rm -rf build && make all of it -j 4")
-    assert plain_head(head_of(one)) == 'Deletes "build", runs "make all of it -j 4"'
+    assert plain_summary(summarize(one)) == 'Deletes "build", runs "make all of it -j 4"'
     found = replace(one, findings=("removes folders whole",), finding_places=("command",))
-    assert head_of(found) == head_of(one)
+    assert summarize(found) == summarize(one)
     risky = replace(one, risk=Risk(level=RiskLevel.HIGH, reasons=("it is for all",)))
-    assert plain_head(head_of(risky)) == 'Deletes "build", runs "make all…"'
+    assert plain_summary(summarize(risky)) == 'Deletes "build", runs "make all…"'
     long = replace(one, risk=Risk(level=RiskLevel.MEDIUM, reasons=("it says so much " * 9,)))
-    assert head_of(long) == head_of(one)
+    assert summarize(long) == summarize(one)
 
 
 def test_a_long_text_is_cut_at_a_word() -> None:
@@ -144,7 +144,7 @@ def test_a_long_text_is_cut_at_a_word() -> None:
     forms = record(
         ask={"kind": Kind.QUESTION, "arguments": {}, "questions": (Question(id="q", text=text),)}
     )
-    (_, name) = head_of(forms)
+    (_, name) = summarize(forms)
     kept = name.text.text.removesuffix("…")
     assert kept != name.text.text and text.startswith(f"{kept} ")
     assert said(command=f"deploy {'x' * 90}") == f'Runs "deploy {"x" * 53}…"'
@@ -227,7 +227,7 @@ def test_what_stands_around_a_call_is_said() -> None:
         'Runs "make", sets "LD_PRELOAD" and 1 more in "/etc"'
     )
     paid = record(ask={"arguments": {"command": "make"}, "payload": {"p": 1}})
-    assert plain_head(head_of(paid)).endswith(", with a payload")
+    assert plain_summary(summarize(paid)).endswith(", with a payload")
 
 
 def test_no_harmless_name_hides_another() -> None:
@@ -256,7 +256,7 @@ def test_a_question_is_its_head() -> None:
             "questions": (Question(id="q", text="Deploy to production?"),),
         }
     )
-    assert plain_head(head_of(forms)) == 'Asks "Deploy to production?"'
+    assert plain_summary(summarize(forms)) == 'Asks "Deploy to production?"'
     second = Question(id="w", text="Why?")
     for text, head in (
         ("Deploy to production?", 'Asks "Deploy to production?" and 1 more'),
@@ -268,16 +268,16 @@ def test_a_question_is_its_head() -> None:
     ):
         asked_first = (Question(id="q", text=text), second)
         two = replace(forms, request=replace(forms.request, questions=asked_first))
-        assert plain_head(head_of(two)) == head
+        assert plain_summary(summarize(two)) == head
 
 
 @sweep("first", range(0, 400, 80), few=1)
 def test_no_head_is_longer_than_people_take_in(first: int) -> None:
     """Whatever an agent writes: few words, one line, and each name a part of its own."""
     for number in range(first, first + 80):
-        head = head_of(draw_record(Random(f"head {number}")))
-        assert head and count_words(head) <= MOST_WORDS + 5, plain_head(head)
-        assert "\n" not in plain_head(head)
+        head = summarize(draw_record(Random(f"head {number}")))
+        assert head and count_words(head) <= MOST_WORDS + 5, plain_summary(head)
+        assert "\n" not in plain_summary(head)
 
 
 @pytest.mark.parametrize(
@@ -298,17 +298,19 @@ def test_no_word_of_a_head_is_a_secret(command: str) -> None:
 def test_a_notification_says_who_and_what() -> None:
     """In 120 characters, the quotes closed, and with a sign where more follows."""
     made = card_of(asked(command="rm -rf build && make"), lines=9, chars=900)
-    assert made.summary == 'bot wants to delete "build", run "make"'
+    assert made.notification == 'bot wants to delete "build", run "make"'
     risky = replace(asked(command="rm -rf build && make"), risk=Risk(level=RiskLevel.HIGH))
-    assert notice_of(risky) == f"High risk · {made.summary}"
+    assert notice_of(risky) == f"High risk · {made.notification}"
     long = asked("x" * 90, APP, **{f"{'name' * 9}{n}": "value" * 9 for n in range(9)})
-    cut = card_of(long, lines=9, chars=900).summary
+    cut = card_of(long, lines=9, chars=900).notification
     assert len(cut) <= NOTICE_CHARS and "…" in cut and cut.count('"') % 2 == 0
 
 
 def test_a_discreet_notification_says_nothing_of_the_call() -> None:
     """For routes whose phones lie on tables."""
-    assert discreet_summary(asked(command="rm -rf build")) == ("bot asks for approval, medium risk")
+    assert discreet_notification(asked(command="rm -rf build")) == (
+        "bot asks for approval, medium risk"
+    )
 
 
 def test_commands_within_commands_are_listed() -> None:
@@ -327,7 +329,7 @@ SHOWN = [
 
 
 @pytest.mark.parametrize("made", SHOWN, ids=lambda one: str(one.request.tool))
-def test_few_words_stand_before_what_runs(made: Record) -> None:
+def test_few_words_stand_before_what_runs(made: StoredRequest) -> None:
     """In the order of the card: nothing but the head, a label and what was found comes first."""
     kept = stored(request(**{
         "tool": made.request.tool,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cards.summary import head_of, notice_of, plain_head
+from gateway.cards.summary import notice_of, plain_summary, summarize
 from gateway.domain.redaction import hide_in, hide_known, list_known
 from gateway.models import Kind, new_id
 from gateway.policy.grants.offers import offers
-from gateway.policy.guardrails import find_signs
+from gateway.policy.guardrails import find_dangers
 from tests.unit.test_cards import record
 
 SECRET = "hunter2secret"
@@ -37,7 +37,7 @@ def test_a_word_that_is_also_in_the_clear_is_hidden_nowhere() -> None:
     arguments = {"command": "git push origin production2", "password": "production2"}
     one = record(ask={"id": new_id(), "arguments": arguments})
     assert one.secrets == ()
-    assert "production2" in plain_head(head_of(one))
+    assert "production2" in plain_summary(summarize(one))
     assert all("production2" in offer.words for offer in offers(one)[:1])
 
 
@@ -51,7 +51,7 @@ def test_words_of_ours_are_never_hidden() -> None:
 def test_a_path_in_an_address_with_a_password_is_still_a_finding() -> None:
     """Only a sign that says nothing but a secret is none."""
     command = "scp https://bot:hunter2pass@h.example/.ssh/id_rsa x; deploy --token my-secret-9"
-    said = [one.words for one in find_signs(record(ask={"arguments": {"command": command}}))]
+    said = [one.words for one in find_dangers(record(ask={"arguments": {"command": command}}))]
     assert any("id_rsa" in one and "may hold secrets" in one for one in said)
     assert not [one for one in said if "hunter2pass" in one or "my-secret-9" in one]
 
@@ -75,6 +75,6 @@ def test_no_line_of_a_key_is_in_a_head_or_a_notification(
     key = ["-----BEGIN RSA PRIVATE KEY-----", *body, "-----END RSA PRIVATE KEY-----"]
     command = f"{before}{quote}{between.join(key)}{quote} > key.pem"
     one = record(ask={"id": new_id(), "arguments": {"command": command}, "kind": Kind.COMMAND})
-    said = f"{plain_head(head_of(one))} {notice_of(one)}"
+    said = f"{plain_summary(summarize(one))} {notice_of(one)}"
     parts = [part for line in body for part in line.split("/")]
     assert not [part for part in parts if part[:8] in said]

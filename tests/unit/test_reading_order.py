@@ -16,7 +16,7 @@ from gateway.api.messages import masked_view
 from gateway.cards.card import card_of, full_view
 from gateway.cli.requests import format_request
 from gateway.domain.argument_order import put_short_first
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Context
 from tests.contract.surfaces import sent as as_message
 from tests.discord.pictures import stored
@@ -32,7 +32,7 @@ SIZES = {
 }
 
 
-def hidden(**long: Any) -> Record:
+def hidden(**long: Any) -> StoredRequest:
     """Return a request with long arguments around the short ones, which matter most."""
     (first, value), *rest = long.items()
     arguments = {first: value, "path": SHORT[0], **dict(rest), "mode": SHORT[1]}

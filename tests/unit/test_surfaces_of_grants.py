@@ -28,7 +28,7 @@ from gateway.approvals.transitions import erase_content
 from gateway.cards.card import card_of, full_view
 from gateway.cards.grant_cards import grant_card_of
 from gateway.cli.requests import format_request
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Status
 from gateway.policy.grants.grant import Grant, GrantVoter, Match, Shape
 from gateway.stores.record_codec import fields_of, record_from
@@ -43,7 +43,7 @@ WORDS = 'exactly this: "rm -rf build" in /srv/app, ' + "and more, " * 60 + "to t
 """Longer than any surface used to show."""
 
 
-def asking(because: str = BECAUSE, **details: Any) -> Record:
+def asking(because: str = BECAUSE, **details: Any) -> StoredRequest:
     """Return a request that a remembered approval just missed."""
     return replace(record(request=request(**details)), asks_because=because)
 
@@ -61,7 +61,7 @@ def discord(message: MessageContent) -> str:
     return str(view.to_components())
 
 
-CARDS: dict[str, Callable[[Record], str]] = {
+CARDS: dict[str, Callable[[StoredRequest], str]] = {
     "web": lambda one: json.dumps(build_row(one)),
     "slack": lambda one: json.dumps(build_message(card_of(one, lines=50, chars=2000), "copy")),
     "discord": lambda one: discord(build_card_view(card_of(one, lines=50, chars=2000), "copy")),

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.approvals.transitions import Clicker, ClickResult, apply_click, nonce_of
 from gateway.domain.policy_document import PolicyDocument, Route
-from gateway.domain.records import Identity, Person, Record, Remember, summary
+from gateway.domain.records import Identity, Person, Remember, StoredRequest, summary
 from gateway.domain.redaction import mask
 from gateway.domain.risk import raise_risk
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
@@ -28,7 +28,7 @@ from gateway.policy.authorization import Approver, answers_for, approver
 from tests.world import PEOPLE, click, identity, request
 
 
-def record(**changes: Any) -> Record:
+def record(**changes: Any) -> StoredRequest:
     """Return a pending record."""
     asked = changes.pop("request", None) or request()
     values: dict[str, Any] = {
@@ -42,11 +42,11 @@ def record(**changes: Any) -> Record:
         "route": "default",
         "process": "p" * 16,
     }
-    return Record(**{**values, **changes})
+    return StoredRequest(**{**values, **changes})
 
 
 def decide(
-    before: Record, action: Action = Action.APPROVE, person: str = "ann", **more: Any
+    before: StoredRequest, action: Action = Action.APPROVE, person: str = "ann", **more: Any
 ) -> ClickResult:
     """Apply a click."""
     tap = click(before, action, **more)
@@ -228,7 +228,7 @@ FORM = (
 )
 
 
-def form() -> Record:
+def form() -> StoredRequest:
     """Return a pending question."""
     return record(
         request=request(kind=Kind.QUESTION, questions=FORM, allowed=(Action.ANSWER, Action.DENY))
@@ -303,7 +303,7 @@ def test_only_people_of_the_route_may_decide() -> None:
             _approver(POLICY, record(), who)
 
 
-def _approver(policy: PolicyDocument, asked: Record, who: Identity) -> Approver:
+def _approver(policy: PolicyDocument, asked: StoredRequest, who: Identity) -> Approver:
     return approver(policy.ruling_on(asked.request), asked, who)
 
 

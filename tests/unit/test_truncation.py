@@ -11,7 +11,7 @@ from gateway.cards.blocks import headline
 from gateway.cards.card import HEADLINE_CHARS
 from gateway.domain.parsing import check_schema
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import render_safe
 from gateway.errors import InvalidRequest
 from gateway.policy.chain import Chain
@@ -81,10 +81,10 @@ async def test_what_a_rule_failed_at_is_not_cut_within_a_secret(
     class Broken:
         name, priority = "broken", 1
 
-        async def decide(self, record: Record, route: Route) -> Any:
+        async def decide(self, record: StoredRequest, route: Route) -> Any:
             """Have no opinion."""
 
-        async def shadows(self, record: Record) -> Any:
+        async def shadows(self, record: StoredRequest) -> Any:
             """Fail with what the request said."""
             raise ValueError(before(180))
 

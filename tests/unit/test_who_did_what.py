@@ -11,7 +11,7 @@ from gateway.api.messages import view
 from gateway.approvals.transitions import erase_content
 from gateway.cards.card import card_of
 from gateway.cards.shared_texts import standing_of
-from gateway.domain.records import Approvers, Record, Vote, summary, told_outcome
+from gateway.domain.records import Approvers, StoredRequest, Vote, summary, told_outcome
 from gateway.models import (
     AGENT_REASONS,
     Action,
@@ -43,7 +43,7 @@ def vote(person: str) -> Vote:
     return Vote(person=person, action=Action.APPROVE, at=1)
 
 
-def ended(one: Record, status: Status, name: str) -> Record:
+def ended(one: StoredRequest, status: Status, name: str) -> StoredRequest:
     """Return a request that a person ended."""
     decision = Decision(
         request_id=one.id,
@@ -59,7 +59,7 @@ def ended(one: Record, status: Status, name: str) -> Record:
     return replace(one, status=status, revision=2, decision=decision)
 
 
-def offered(one: Record, reader: str = "") -> set[Action]:
+def offered(one: StoredRequest, reader: str = "") -> set[Action]:
     """Return what the card offers to press."""
     return {each.action for each in card_of(one, lines=99, chars=9999, reader=reader).controls}
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.cards.summary import NOTICE_CHARS, head_of, notice_of, plain_head
+from gateway.cards.summary import NOTICE_CHARS, notice_of, plain_summary, summarize
 from gateway.domain.policy_document import Guardrails, PolicyDocument
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Kind
 from gateway.policy.guardrails import assess
 from tests.discord.pictures import stored
@@ -25,7 +25,7 @@ CARDS = sorted((Path(__file__).parents[1] / "slack/golden").glob("card-*.json"))
 FORCED = PolicyDocument(guardrails=Guardrails.ASK)
 
 
-def _watched(tool: str = "shell", **arguments: Any) -> Record:
+def _watched(tool: str = "shell", **arguments: Any) -> StoredRequest:
     """Return a request as the gateway keeps it where guardrails are in force."""
     record = asked(tool, **arguments)
     return assess(record, FORCED.ruling_on(record.request))
@@ -54,7 +54,7 @@ def test_the_harm_is_named_beside_what_was_found() -> None:
     for one, text in draw_compounds(SEED + 1, 150, 2):
         record = _watched(command=text)
         notice = notice_of(record)
-        assert one.is_named(plain_head(head_of(record))), text
+        assert one.is_named(plain_summary(summarize(record))), text
         assert one.is_named(notice) and len(notice) <= NOTICE_CHARS, f"{text!r}: {notice}"
 
 

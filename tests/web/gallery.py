@@ -26,7 +26,7 @@ from gateway.cards.remember_options import (
     USUAL_LIFETIME,
 )
 from gateway.cards.shared_texts import ANOTHER_PLAN, DENIALS
-from gateway.domain.records import Approvers, Claim, Record, Vote
+from gateway.domain.records import Approvers, Claim, StoredRequest, Vote
 from gateway.domain.risk import StepUp
 from gateway.models import Action, Reason, Status
 from tests.frame.tree import ROOT
@@ -84,7 +84,7 @@ _ANN = Viewer(name="ann", may_pass=True)
 class Scene:
     """A card as one person sees it: `view` and `draft` are what the page knows beside it."""
 
-    record: Record
+    record: StoredRequest
     whole: bool = False
     reveal: bool = False
     viewer: Viewer = _ANN
@@ -220,16 +220,16 @@ def _drafts() -> dict[str, Scene]:
     }
 
 
-def _last_scope(record: Record) -> str:
+def _last_scope(record: StoredRequest) -> str:
     """Return the widest that may be remembered: a pass, for who may give one."""
     return str(build_whole(record)["remember"]["approve"][-1]["id"])
 
 
-def _confirm(record: Record) -> Scene:
+def _confirm(record: StoredRequest) -> Scene:
     return Scene(record=record, whole=True, draft={"panel": "confirm"})
 
 
-def stepped(*ways: StepUp) -> Record:
+def stepped(*ways: StepUp) -> StoredRequest:
     """Return a request that takes one of these step-ups."""
     may = Approvers(names=("ann", "bob"), step_up=ways)
     quorum = 2 if ways == (StepUp.PERSON,) else 1

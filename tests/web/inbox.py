@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
-from gateway.domain.records import AuditEvent, Person, Record
+from gateway.domain.records import AuditEvent, Person, StoredRequest
 from gateway.domain.store import MessageContext
 from gateway.models import (
     Action,
@@ -40,7 +40,7 @@ class Inbox:
 
     gateway: Gateway
 
-    async def ask(self, **details: Any) -> Record:
+    async def ask(self, **details: Any) -> StoredRequest:
         """Submit a request as an agent that waits."""
         asked = request(
             agent=AGENT, **{"context": Context(cwd="/srv/shop", host="ci-7"), **details}
@@ -84,25 +84,27 @@ class Inbox:
         )
         self.gateway.core.writer.forget_policy()
 
-    async def get(self, record: Record) -> Record:
+    async def get(self, record: StoredRequest) -> StoredRequest:
         """Return a request as it stands."""
         return await self.gateway.core.requests.get(record.id)
 
-    async def decide(self, record: Record, action: Action = Action.APPROVE, **more: Any) -> Record:
+    async def decide(
+        self, record: StoredRequest, action: Action = Action.APPROVE, **more: Any
+    ) -> StoredRequest:
         """Decide as somebody elsewhere does: bob, unless another identity is given."""
         now = await self.get(record)
         return await self.gateway.core.requests.decide(
             click(now, action, **{"identity": identity("bob"), "confirmed": True, **more})
         )
 
-    async def change(self, record: Record, arguments: dict[str, Any]) -> Record:
+    async def change(self, record: StoredRequest, arguments: dict[str, Any]) -> StoredRequest:
         """Edit as bob does: under a quorum that is the first of two approvals."""
         return await self.decide(record, Action.EDIT, arguments=arguments)
 
-    async def claim(self, record: Record, person: str = "bob") -> None:
+    async def claim(self, record: StoredRequest, person: str = "bob") -> None:
         """Say that somebody looks at it."""
-        desk = desk_of("web", self.gateway.core, self.gateway.backend.store)
-        await desk.requests.claim(record.id, identity(person))
+        api = desk_of("web", self.gateway.core, self.gateway.backend.store)
+        await api.requests.claim(record.id, identity(person))
 
     async def leave(self) -> None:
         """Have the asking process go away: its lease has run out."""
@@ -110,7 +112,7 @@ class Inbox:
         await store.redis.zadd(store.keys.processes, {f"{AGENT} {PROCESS}": 1})
         await self.gateway.backend.store.expire_process(AGENT, PROCESS)
 
-    async def expire(self, record: Record) -> None:
+    async def expire(self, record: StoredRequest) -> None:
         """Let a request that was asked with hardly any time run out."""
         while not (await self.get(record)).final:
             await self.gateway.core.approvals.expire(record.id)
@@ -126,17 +128,17 @@ class Inbox:
         return [event for event in found if event.type == kind]
 
 
-def card(record: Record) -> str:
+def card(record: StoredRequest) -> str:
     """Return the JavaScript expression for a request's card."""
     return f"document.querySelector('[data-id=\"{record.id}\"]')"
 
 
-def line(record: Record) -> str:
+def line(record: StoredRequest) -> str:
     """Return the JavaScript expression for a request's line in the queue."""
     return f"document.querySelector('[data-row=\"{record.id}\"]')"
 
 
-async def see(page: Page, record: Record) -> None:
+async def see(page: Page, record: StoredRequest) -> None:
     """Wait until the queue has a request, and open it as a tap on its line does; what waits for
     others is looked for on their side."""
     seen, others = f"{card(record)}?.checkVisibility()", "document.querySelector('[data-side=all]')"
@@ -150,7 +152,7 @@ async def see(page: Page, record: Record) -> None:
         await page.until(seen)
 
 
-async def read_on(page: Page, record: Record) -> None:
+async def read_on(page: Page, record: StoredRequest) -> None:
     """Scroll to the end of what runs; until then no Approve stands there, however long it takes."""
     await page.until(
         f"{card(record)}.querySelector('[data-key=approve]')?.textContent === 'Read on'"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.domain.policy_document import Budget
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query, StoredRequest
 from gateway.domain.store import MessageContext
 from gateway.models import Action, Execution, Reason, Report
 from tests.picture_files import picture_file
@@ -353,14 +353,14 @@ async def done(box: Inbox, camera: Camera) -> None:
     await page.press("Waiting")
 
 
-async def shown(box: Inbox, camera: Camera, **details: Any) -> Record:
+async def shown(box: Inbox, camera: Camera, **details: Any) -> StoredRequest:
     """Ask, and wait until the page shows it."""
     record = await box.ask(**details)
     await see(camera.page, record)
     return record
 
 
-async def away(box: Inbox, camera: Camera, record: Record) -> None:
+async def away(box: Inbox, camera: Camera, record: StoredRequest) -> None:
     """End a request, and begin with an empty list."""
     await box.decide(record, Action.DENY)
     await camera.page.evaluate(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.cards.shared_texts import ANOTHER_PLAN
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Action, Reason, Status
 from tests.web.chromium import DESK, PHONE, Page
 from tests.web.inbox import AGENT, COMMAND, FILE_CHANGE, HIGH_RISK, LONG, QUESTION, Inbox, card
@@ -39,13 +39,13 @@ SLOW_STREAM = """(() => {
 })()"""
 
 
-async def tick(page: Page, record: Record) -> None:
+async def tick(page: Page, record: StoredRequest) -> None:
     """Tick one request, as a finger does."""
     await page.until("!document.querySelector('.settling')")
     await page.press("I have read this one", card(record))
 
 
-async def unseen(page: Page, records: list[Record]) -> str:
+async def unseen(page: Page, records: list[StoredRequest]) -> str:
     """Approve without the tokens that came with each item's whole text; return the refusal."""
     items = [{"id": one.id, "revision": 1, "seen": "0" * 64} for one in records]
     code: str = await page.evaluate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.policy.calls.call_effects import touches_of
+from gateway.policy.calls.call_effects import effects_of
 from tests.web.chromium import Page
 from tests.web.inbox import Inbox, card
 from tests.web.visitor import visitor
@@ -34,7 +34,7 @@ async def test_an_admin_declares_and_the_card_is_read_anew(box: Inbox, page: Pag
     (row,) = (await box.gateway.backend.store.policy()).tools
     assert (row.name, row.agents, row.arguments) == ("jot", ("deployer",), {"zork": "data"})
     assert row.declared_by == "ann"
-    assert [one.name for one in touches_of(await box.get(record))[0].leaves if one.free] == ["zork"]
+    assert [one.name for one in effects_of(await box.get(record))[0].leaves if one.free] == ["zork"]
 
 
 async def test_what_frees_an_action_is_asked_once_more(box: Inbox, page: Page) -> None:

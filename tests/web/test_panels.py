@@ -12,7 +12,7 @@ from adapters.web.cards import Viewer, add_viewer, build_row, build_short_row, b
 from gateway.cards.card import state_of
 from gateway.cards.remember_options import LIFETIME_WORDS, LIFETIMES_BY_LENGTH
 from gateway.cards.shared_texts import DENIALS
-from gateway.domain.records import Approvers, Record, Vote
+from gateway.domain.records import Approvers, StoredRequest, Vote
 from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.models import Action, Risk, RiskLevel, Status
 from tests.slack import states
@@ -34,7 +34,7 @@ OPENERS = {
 TYPED = "Not on a Friday evening."
 
 
-def pressable(record: Record) -> str:
+def pressable(record: StoredRequest) -> str:
     """Return an expression: the names of what can be pressed among the answers of a card."""
     return (
         f"[...{card(record)}.querySelectorAll('.controls button')]"
@@ -235,7 +235,7 @@ _EDITED_ON = replace(EDITED, approvers=Approvers(names=("eve",)))
         ),
     ],
 )
-def test_a_notice_repeats_nothing_of_its_card(record: Record, says: list[str]) -> None:
+def test_a_notice_repeats_nothing_of_its_card(record: StoredRequest, says: list[str]) -> None:
     """The word of the state says that nobody waits or may approve, and who edited it stands over
     what was changed."""
     row = build_row(record)
@@ -303,7 +303,7 @@ def test_nobody_reads_a_raw_id() -> None:
 _ANN = Viewer(name="ann")
 
 
-def _stepped(**changes: Any) -> Record:
+def _stepped(**changes: Any) -> StoredRequest:
     may = Approvers(names=("ann", "bob", "eve"), step_up=(StepUp.NUMBER,))
     return replace(PAYMENT.copy_with(approvers=may, numbered=True), **changes)
 

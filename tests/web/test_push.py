@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from py_vapid import Vapid02
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.models import Action, Context, Kind, Risk, RiskLevel, Status, new_id
 from gateway.server.app import push_key_of
@@ -51,7 +51,7 @@ class Site:
         assert status == 200, answer
         return phone
 
-    async def settled(self, record: Record) -> None:
+    async def settled(self, record: StoredRequest) -> None:
         """Wait until all is done about a request: it is off the queue, or stays for its end."""
         outbox = self.box.gateway.core.outbox
         now = self.box.gateway.core.writer.now

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.models import Risk, RiskLevel, Status
 from tests.approvals.test_step_up import other_than
@@ -22,7 +22,7 @@ FIELD = "[data-key=number]"
 SAYS = "{card}.textContent.includes({words})"
 
 
-async def asked(box: Inbox, page: Page, *ways: StepUp) -> tuple[Record, str]:
+async def asked(box: Inbox, page: Page, *ways: StepUp) -> tuple[StoredRequest, str]:
     """Open a dangerous request under a route that takes one of these; return it and its number."""
     await box.route(risk=RulesByRisk(high=LevelRules(step_up=ways)))
     record = await box.ask(**DANGEROUS)
@@ -31,7 +31,7 @@ async def asked(box: Inbox, page: Page, *ways: StepUp) -> tuple[Record, str]:
     return record, number or ""
 
 
-async def says(page: Page, record: Record, words: str) -> None:
+async def says(page: Page, record: StoredRequest, words: str) -> None:
     """Return once the card says this."""
     await page.until(SAYS.format(card=card(record), words=json.dumps(words)))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import new_id
 from gateway.wire.codec import JsonObject
 from tests.web.inbox import Inbox
@@ -38,11 +38,13 @@ class Visitor:
         ) as answer:
             return answer.status, await answer.json()
 
-    async def shown(self, record: Record, *, whole: bool = True) -> JsonObject:
+    async def shown(self, record: StoredRequest, *, whole: bool = True) -> JsonObject:
         """Return a request as the page gets it."""
         return await self.get(f"requests/{record.id}{'?whole=1' if whole else ''}")
 
-    async def decide(self, record: Record, action: str = "approve", **more: Any) -> tuple[int, Any]:
+    async def decide(
+        self, record: StoredRequest, action: str = "approve", **more: Any
+    ) -> tuple[int, Any]:
         """Look at the whole request, and decide."""
         shown = await self.shown(record)
         body = {"revision": shown["revision"], "action": action, "nonce": new_id(), **more}

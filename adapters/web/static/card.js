@@ -25,12 +25,12 @@ export function body(item, view) {
   const pending = item.status === "pending";
   const rest = () => [...content(item, view), ...below(item, view), facts(item), ...because(item), ...words(item, view)];
   return pending
-    ? [idle(item), head(item), ...above(item), ...rest()].filter(Boolean)
-    : [state(item), head(item), ...answers(item), ...ending(item), ...(item.opened ? rest() : [])];
+    ? [idle(item), summary(item), ...above(item), ...rest()].filter(Boolean)
+    : [state(item), summary(item), ...answers(item), ...ending(item), ...(item.opened ? rest() : [])];
 }
 
-function head(item) {
-  const named = item.head.map(([text, name]) => make(name ? "code" : "span", {}, ...line(text)));
+function summary(item) {
+  const named = item.summary.map(([text, name]) => make(name ? "code" : "span", {}, ...line(text)));
   return make("h2", { class: "head", id: `title-${item.id}` }, ...named);
 }
 

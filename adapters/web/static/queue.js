@@ -155,9 +155,9 @@ const pathOf = (id) => `/inbox/r/${id}`;
 
 // The line is a link to the request's own page: it opens in a tab of its own, too.
 function rowOf(item, shown) {
-  const head = item.head.map(([text, name]) => make(name ? "code" : "span", {}, ...line(text)));
+  const summary = item.summary.map(([text, name]) => make(name ? "code" : "span", {}, ...line(text)));
   const link = make("a", { class: "row-link", href: pathOf(item.id), "data-row": item.id, "aria-current": shown ? "true" : null },
-    make("span", { class: "row-head" }, ...head), countdown(item, "row-left"),
+    make("span", { class: "row-head" }, ...summary), countdown(item, "row-left"),
     make("span", { class: "row-who" }, ...marks(item), make("span", {}, item.agent)), make("span", { class: "row-notes" }, ...notes(item)),
     make("span", { class: "row-soon" }, "ends soon"));
   return make("li", { class: `queue-row risk-${item.risk}` }, link);

@@ -272,8 +272,8 @@ def _end(gateway: HttpConnection, url: str, request_id: str, revision: int) -> s
         token = _approver_token(url)
         if token is not None:
             body = {"revision": revision, "action": "deny", "message": _DENIED}
-            with HttpConnection(url, token) as desk:
-                desk.call("POST", f"/v1/requests/{request_id}/decide", body)
+            with HttpConnection(url, token) as api:
+                api.call("POST", f"/v1/requests/{request_id}/decide", body)
             return "denied by this check"
     withdrawal = {"reason": "cancelled_by_agent", "message": _DENIED}
     gateway.call("POST", f"/v1/requests/{request_id}/cancel", withdrawal)

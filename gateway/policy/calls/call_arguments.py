@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Context, Kind
 from gateway.policy.calls.argument_roles import (
     COMMANDS,
@@ -82,7 +82,7 @@ class Call:
     server: str | None = None
 
 
-def calls_of(record: Record) -> tuple[Call, ...]:
+def calls_of(record: StoredRequest) -> tuple[Call, ...]:
     """Return the calls of a record, one for each of its parts: the arguments, then any payload."""
     request, roles = record.request, declarations_of(record)
     return tuple(
@@ -98,7 +98,7 @@ def calls_of(record: Record) -> tuple[Call, ...]:
     )
 
 
-def declarations_of(record: Record) -> tuple[Declaration, ...]:
+def declarations_of(record: StoredRequest) -> tuple[Declaration, ...]:
     """Return what the operator and the tool's author declared about a record's tool."""
     request = record.request
     operator = Declaration(
@@ -147,8 +147,8 @@ _WHY = {
 }
 
 
-class DoubtKind(StrEnum):
-    """What a doubt is about."""
+class UncertaintyKind(StrEnum):
+    """What an uncertainty is about."""
 
     BASE = "base"
     COMMAND = "command"
@@ -161,10 +161,10 @@ class DoubtKind(StrEnum):
     URL = "url"
 
 
-class Doubt(NamedTuple):
+class Uncertainty(NamedTuple):
     """Why a call is not wholly understood: what about, where, and a sentence."""
 
-    kind: DoubtKind
+    kind: UncertaintyKind
     address: str
     words: str
 
@@ -222,7 +222,7 @@ class Traversal:
     """All values of a call, and what was seen on the way."""
 
     leaves: list[Leaf] = field(default_factory=list)
-    doubts: list[Doubt] = field(default_factory=list)
+    uncertainties: list[Uncertainty] = field(default_factory=list)
     inner: list[InnerCall] = field(default_factory=list)
     keys: list[tuple[str, str]] = field(default_factory=list)  # those that may be paths; places
     verbs: dict[str, frozenset[str]] = field(default_factory=dict)  # by the place of an object
@@ -319,9 +319,11 @@ class _Walk:
             where = at.of_key(key)
             if plain[key] in twins:
                 given = _Given(Role.UNKNOWN, RoleSource.NOBODY, "two names are one when joined")
-                self._doubt(DoubtKind.TWINS, where, f"{key} stands there twice, joined otherwise")
+                self._unclear(
+                    UncertaintyKind.TWINS, where, f"{key} stands there twice, joined otherwise"
+                )
                 if role_of_name(key, value, beside) is Role.WORKING_FOLDER:
-                    self._doubt(DoubtKind.BASE, where, "two arguments say where it runs")
+                    self._unclear(UncertaintyKind.BASE, where, "two arguments say where it runs")
                 where = where.as_unknown()
             else:
                 given = self._decide(key, value, where, beside, held)
@@ -348,11 +350,11 @@ class _Walk:
         self, key: str, value: list[Any], where: _Where, given: _Given, owner: str, depth: int
     ) -> None:
         if given.role is Role.WORKING_FOLDER:
-            self._doubt(DoubtKind.BASE, where, "it is not certain in which folder it runs")
+            self._unclear(UncertaintyKind.BASE, where, "it is not certain in which folder it runs")
         single = given.role in COMMANDS or given.role is Role.WORKING_FOLDER
         if single or (given.role is Role.DATA and not _is_whole(given)):
             given = _Given(Role.UNKNOWN, RoleSource.NOBODY, "its type does not fit")
-            self._doubt(DoubtKind.CONTAINER, where, f"{key} is a list that nobody knows")
+            self._unclear(UncertaintyKind.CONTAINER, where, f"{key} is a list that nobody knows")
         for at, part in enumerate(value):
             self._read_value(key, part, where.of_index(at), given, owner, depth + 1)
 
@@ -365,7 +367,7 @@ class _Walk:
             names = [name for name in value if isinstance(name, str)]
             self._found.keys += [(name, where.of_key(name).place) for name in names[:MAX_LEAVES]]
             if names[MAX_LEAVES:]:
-                self._doubt(DoubtKind.LIMIT, where, f"{key} names more files than are read")
+                self._unclear(UncertaintyKind.LIMIT, where, f"{key} names more files than are read")
         whole = given.role is Role.DATA and _is_whole(given)
         holds = plain in _HOLDING and not declared
         if whole or given.role in _INHERITED:
@@ -374,7 +376,9 @@ class _Walk:
             self._read_object(value, where, None, depth)
         else:
             if where.known:
-                self._doubt(DoubtKind.CONTAINER, where, f"{key} is an object that nobody knows")
+                self._unclear(
+                    UncertaintyKind.CONTAINER, where, f"{key} is an object that nobody knows"
+                )
             self._read_object(value, where.as_unknown(), None, depth)
 
     def _leads(self, address: str) -> bool:
@@ -388,7 +392,9 @@ class _Walk:
 
     def _cut(self, key: str, value: Any, where: _Where, owner: str) -> None:
         why = "it is larger or deeper than what is read"
-        self._doubt(DoubtKind.LIMIT, where, f"{key or 'the call'} is larger than what is read")
+        self._unclear(
+            UncertaintyKind.LIMIT, where, f"{key or 'the call'} is larger than what is read"
+        )
         self._budget.leaves -= 1
         self._found.leaves.append(
             Leaf(address=where.address, place=where.place, name=key, role=Role.UNKNOWN,
@@ -401,7 +407,7 @@ class _Walk:
             return
         role, source, why = self._narrow_leaf(key, value, given)
         if given.role is Role.WORKING_FOLDER and role is not given.role:
-            self._doubt(DoubtKind.BASE, where, "it is not certain in which folder it runs")
+            self._unclear(UncertaintyKind.BASE, where, "it is not certain in which folder it runs")
         if role is not Role.DATA and isinstance(value, str | list):
             self._budget.text -= _length(value)
             if self._budget.text < 0:
@@ -420,9 +426,9 @@ class _Walk:
             address in row.arguments and row.arguments[address].optional for row in rows
         )
 
-    def _doubt(self, kind: DoubtKind, where: _Where, words: str) -> None:
-        if len(self._found.doubts) < MAX_LEAVES:
-            self._found.doubts.append(Doubt(kind, where.address, words))
+    def _unclear(self, kind: UncertaintyKind, where: _Where, words: str) -> None:
+        if len(self._found.uncertainties) < MAX_LEAVES:
+            self._found.uncertainties.append(Uncertainty(kind, where.address, words))
 
     # ------------------------------------------------------------ surroundings
 
@@ -485,7 +491,7 @@ class _Walk:
             given = _Given(role, RoleSource.TABLE, "the table of known tools holds it")
         if given is None and by_name is Role.WORKING_FOLDER and not beside.command:
             # Nothing runs there, and what works on files may drop it, and work elsewhere.
-            self._doubt(DoubtKind.BASE, where, f"nobody knows whether it works in {key}")
+            self._unclear(UncertaintyKind.BASE, where, f"nobody knows whether it works in {key}")
             return _Given(Role.UNKNOWN, RoleSource.NOBODY, "nobody knows whether it works there")
         if given is None and by_name is not None:
             given = _Given(self._refine(by_name), RoleSource.NAME, _WHY[RoleSource.NAME])

@@ -3,7 +3,7 @@
     touches = touch(Call(tool=…, kind=…, arguments=…, context=…, roles=…))
 
 `touch` is pure and total: whatever the arguments are, it returns. What is not understood has the
-role `unknown`, stays fixed, and is said in `doubts`.
+role `unknown`, stays fixed, and is said in `uncertainties`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.risk import is_named
 from gateway.errors import InvalidRequest
 from gateway.policy.calls.argument_roles import (
@@ -37,12 +37,12 @@ from gateway.policy.calls.call_arguments import (
     MAX_TEXT,
     Call,
     Declaration,
-    Doubt,
-    DoubtKind,
     InnerCall,
     Leaf,
     ReadingLimits,
     Traversal,
+    Uncertainty,
+    UncertaintyKind,
     calls_of,
     walk,
 )
@@ -74,17 +74,17 @@ __all__ = [
     "Call",
     "CallEffects",
     "Declaration",
-    "Doubt",
-    "DoubtKind",
     "Leaf",
     "PathEffect",
     "PathUse",
     "Program",
     "Reading",
+    "Uncertainty",
+    "UncertaintyKind",
     "UrlUse",
     "calls_of",
+    "effects_of",
     "touch",
-    "touches_of",
 ]  # fmt: skip
 
 _KEPT = "_touches"
@@ -151,7 +151,7 @@ class CallEffects:
     urls: tuple[UrlUse, ...]
     nested: tuple[CallEffects, ...]
     readings: tuple[Ambiguity, ...]
-    doubts: tuple[Doubt, ...]
+    uncertainties: tuple[Uncertainty, ...]
     family: Family
     foreign_shell: bool
     names: tuple[str, ...]
@@ -251,7 +251,7 @@ class _Toucher:
         self._walked = walked
         self._budget = budget
         self._depth = depth
-        self._doubts = walked.doubts
+        self._uncertainties = walked.uncertainties
         self._programs: list[Program] = []
         self._paths: list[PathUse] = []
         self._urls: list[UrlUse] = []
@@ -282,7 +282,7 @@ class _Toucher:
             urls=tuple(self._urls),
             nested=tuple(self._nested),
             readings=tuple(self._readings),
-            doubts=tuple(dict.fromkeys(self._doubts)),
+            uncertainties=tuple(dict.fromkeys(self._uncertainties)),
             family=family_of(bare_name(call.tool)),
             foreign_shell=is_foreign_shell(call.tool)
             or any(map(_names_foreign_shell, self._walked.leaves)),
@@ -297,18 +297,18 @@ class _Toucher:
     def _find_base(self) -> tuple[str | None, str]:
         cwd = self._call.context.cwd
         said = [one for one in self._walked.leaves if one.role is Role.WORKING_FOLDER]
-        if any(one.kind is DoubtKind.BASE for one in self._doubts):
+        if any(one.kind is UncertaintyKind.BASE for one in self._uncertainties):
             return None, ""
         if said[1:]:
             for one in said:
-                self._doubt(DoubtKind.BASE, one, "two arguments say where it runs")
+                self._unclear(UncertaintyKind.BASE, one, "two arguments say where it runs")
             return None, ""
         if not said or said[0].value is None:
             return cwd, "context"
         leaf = said[0]
         parts = use_path(str(leaf.value), PathEffect.LIST, cwd, leaf.place).parts
         if parts is None:
-            self._doubt(DoubtKind.BASE, leaf, "it is not certain in which folder it runs")
+            self._unclear(UncertaintyKind.BASE, leaf, "it is not certain in which folder it runs")
             return None, leaf.place
         return "/" + "/".join(parts), leaf.place
 
@@ -345,7 +345,7 @@ class _Toucher:
             program = read_text(value, base, place, proven=proven)
             if leaf.role is Role.ARGV:
                 program = Program(text=value, words=None, reading=None, base=base, place=place)
-                self._doubt(DoubtKind.COMMAND, leaf, "it is no list of words")
+                self._unclear(UncertaintyKind.COMMAND, leaf, "it is no list of words")
             self._add_program(program, certain=proven or self._call.kind.value == "command")
             return
         if not is_list_of_texts(value):
@@ -359,7 +359,7 @@ class _Toucher:
             return
         ways = (Reading(programs=(whole,)), Reading(programs=read_each(value, base, place)))
         self._add_ways(place, ways)
-        self._doubt(DoubtKind.COMMAND, leaf, "its list could be one command or several")
+        self._unclear(UncertaintyKind.COMMAND, leaf, "its list could be one command or several")
 
     def _add_program(self, program: Program, *, certain: bool) -> None:
         if certain:
@@ -388,7 +388,7 @@ class _Toucher:
         # Without a base a relative path still has to stay below where it starts.
         known = found.parts is not None or (self._base is None and below(text))
         if not known:
-            self._doubt(DoubtKind.PATH, leaf, "readers of this path could differ")
+            self._unclear(UncertaintyKind.PATH, leaf, "readers of this path could differ")
 
     def _effect(self, leaf: Leaf) -> PathEffect:
         effect = EFFECTS[leaf.role]
@@ -401,7 +401,7 @@ class _Toucher:
     def _read_patch(self, leaf: Leaf, text: str) -> None:
         named = files_of_patch(text)
         if named is None:
-            self._doubt(DoubtKind.PATCH, leaf, "the patch is not wholly understood")
+            self._unclear(UncertaintyKind.PATCH, leaf, "the patch is not wholly understood")
             named, effect = named_in_patches(text), PathEffect.UNKNOWN
         else:
             effect = PathEffect.WRITE
@@ -414,14 +414,14 @@ class _Toucher:
             return
         found = use_url(text, leaf.place)
         self._urls.append(found)
-        if found.doubt is not None:
-            self._doubt(DoubtKind.URL, leaf, found.doubt)
+        if found.uncertainty is not None:
+            self._unclear(UncertaintyKind.URL, leaf, found.uncertainty)
 
     def _read_path_of_url(self, leaf: Leaf, text: str) -> None:
         found = use_path(text, PathEffect.UNKNOWN, self._base, leaf.place)
         self._paths.append(found)
         if found.parts is None:
-            self._doubt(DoubtKind.URL, leaf, "readers of this path could differ")
+            self._unclear(UncertaintyKind.URL, leaf, "readers of this path could differ")
 
     def _look_at(self, leaf: Leaf, text: str) -> None:
         """Note what a text of any other role looks like; it may be none of it."""
@@ -439,12 +439,12 @@ class _Toucher:
             found = tuple(find_urls(text, leaf.place))
             self._urls += found[:MOST_URLS]
             if found[MOST_URLS:]:
-                self._doubt(DoubtKind.LIMIT, leaf, "it names more addresses than are read")
+                self._unclear(UncertaintyKind.LIMIT, leaf, "it names more addresses than are read")
 
     def _take(self, leaf: Leaf, named: tuple[str, ...]) -> tuple[str, ...]:
-        """Return as many of the files that a text names as are read; more are a doubt."""
+        """Return as many of the files that a text names as are read; more are an uncertainty."""
         if named[MAX_LEAVES:]:
-            self._doubt(DoubtKind.LIMIT, leaf, "it names more files than are read")
+            self._unclear(UncertaintyKind.LIMIT, leaf, "it names more files than are read")
         return named[:MAX_LEAVES]
 
     def _read_json(self, leaf: Leaf, text: str) -> None:
@@ -462,16 +462,20 @@ class _Toucher:
     def _load(self, address: str, text: str) -> Any:
         """Return what a text is as JSON, None where it is none, or not the same to all readers."""
         if len(text) > min(MAX_TEXT, max(self._budget.text, 0)):
-            self._doubts.append(Doubt(DoubtKind.LIMIT, address, "it is longer than what is read"))
+            self._uncertainties.append(
+                Uncertainty(UncertaintyKind.LIMIT, address, "it is longer than what is read")
+            )
             return None
         self._budget.text -= len(text)
         try:
             return json.loads(text, object_pairs_hook=_unique)
         except _TwiceError:
             words = "its JSON says a name twice"
-            self._doubts.append(Doubt(DoubtKind.TWINS, address, words))
+            self._uncertainties.append(Uncertainty(UncertaintyKind.TWINS, address, words))
         except RecursionError:
-            self._doubts.append(Doubt(DoubtKind.LIMIT, address, "it is deeper than what is read"))
+            self._uncertainties.append(
+                Uncertainty(UncertaintyKind.LIMIT, address, "it is deeper than what is read")
+            )
         except ValueError:
             pass  # it is a text and nothing else
         return None
@@ -486,11 +490,11 @@ class _Toucher:
             arguments = self._load(inner.place, arguments)
         if not isinstance(arguments, dict):
             words = "the call within it is not understood"
-            self._doubts.append(Doubt(DoubtKind.NESTED, inner.place, words))
+            self._uncertainties.append(Uncertainty(UncertaintyKind.NESTED, inner.place, words))
             arguments = {}
         if self._depth >= MAX_NESTED:
             words = "calls stand within calls deeper than what is read"
-            self._doubts.append(Doubt(DoubtKind.LIMIT, inner.place, words))
+            self._uncertainties.append(Uncertainty(UncertaintyKind.LIMIT, inner.place, words))
             return
         self._nested.append(self._inside(inner.tool, arguments, inner.server))
 
@@ -504,8 +508,8 @@ class _Toucher:
             server=server,
         )
         found = _touch(call, self._budget, self._depth + 1)
-        limits = (one for one in found.doubts if one.kind is DoubtKind.LIMIT)
-        self._doubts += limits
+        limits = (one for one in found.uncertainties if one.kind is UncertaintyKind.LIMIT)
+        self._uncertainties += limits
         return found
 
     def _join_paths(self) -> None:
@@ -518,7 +522,9 @@ class _Toucher:
             some = leaves[:_MOST_JOINED]
             addresses = {leaf.address for leaf in leaves}
             if leaves[_MOST_JOINED:] and len(addresses) > 1:
-                self._doubt(DoubtKind.LIMIT, leaves[_MOST_JOINED], "more paths than are joined")
+                self._unclear(
+                    UncertaintyKind.LIMIT, leaves[_MOST_JOINED], "more paths than are joined"
+                )
             joined = tuple(
                 use_path(f"{one.value.rstrip('/')}/{two.value}", self._effect(two), self._base,
                          two.place)
@@ -560,8 +566,8 @@ class _Toucher:
             self._call.kind.value == "command"
         )
 
-    def _doubt(self, kind: DoubtKind, leaf: Leaf, words: str) -> None:
-        self._doubts.append(Doubt(kind, leaf.address, words))
+    def _unclear(self, kind: UncertaintyKind, leaf: Leaf, words: str) -> None:
+        self._uncertainties.append(Uncertainty(kind, leaf.address, words))
 
 
 def _names_foreign_shell(leaf: Leaf) -> bool:
@@ -605,7 +611,7 @@ def _fingerprint(call: Call) -> str:
     return sha256_hex("\n".join(parts).encode())[:32] if parts else ""
 
 
-def touches_of(record: Record) -> tuple[CallEffects, ...]:
+def effects_of(record: StoredRequest) -> tuple[CallEffects, ...]:
     """Return what each part of a record touches: its arguments, then any payload.
 
     Deciders, offers and cards all ask about one record, so the answer stays beside it, with the
@@ -625,13 +631,13 @@ def touches_of(record: Record) -> tuple[CallEffects, ...]:
 _NOTHING_BESIDE = SiblingContext(family=Family.FILE)
 
 
-def values_named(touches: CallEffects, name: str) -> Iterator[Any]:
+def values_named(effects: CallEffects, name: str) -> Iterator[Any]:
     """Yield what a call has under an argument's name, however it is spelled, or at an address."""
     wanted = plain_name(name)
-    for argument, value in touches.call.arguments.items():
+    for argument, value in effects.call.arguments.items():
         if plain_name(argument) == wanted:
             yield value
-    for leaf in touches.leaves:
+    for leaf in effects.leaves:
         if leaf.address == name and leaf.owner:
             yield leaf.value
 

@@ -78,7 +78,7 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class CommandSpec:
     """One command of the table. `first` is what the text of text_paths must look like."""
 
     program: str
@@ -115,12 +115,12 @@ class Known:
 class ParsedCommand:
     """A command as its program would take it: which flags it carries, and the rest."""
 
-    known: Known
+    known: CommandSpec
     flags: frozenset[str]
     operands: tuple[str, ...]
 
 
-def entry(words: tuple[Word, ...]) -> Known | None:
+def entry(words: tuple[Word, ...]) -> CommandSpec | None:
     """Return the entry with the most verbs that these words begin with, each without quotes."""
     for count in range(min(2, len(words) - 1), -1, -1):
         key = tuple(word.text for word in words[: count + 1])
@@ -161,7 +161,7 @@ def read(words: tuple[Word, ...]) -> ParsedCommand | None:
     return reading if _fits(reading) else None
 
 
-def table() -> tuple[Known, ...]:
+def table() -> tuple[CommandSpec, ...]:
     """Return all that is known."""
     return tuple(read_commands().values())
 
@@ -213,7 +213,7 @@ def _without_alias(words: tuple[Word, ...]) -> tuple[Word, ...]:
     return (*(Word(text, text) for text in short), *words[3:])
 
 
-def _flag_behind_dashes(known: Known, word: Word, rest: list[Word]) -> set[str] | None:
+def _flag_behind_dashes(known: CommandSpec, word: Word, rest: list[Word]) -> set[str] | None:
     """Return a flag for what the program starts in turn: `cargo test -- --nocapture`."""
     text, equals, value = word.text.partition("=")
     name = f"-- {text}"
@@ -223,7 +223,7 @@ def _flag_behind_dashes(known: Known, word: Word, rest: list[Word]) -> set[str] 
     return _with_value(name, flag, value if equals else None, rest)
 
 
-def _flags(known: Known, word: Word, rest: list[Word]) -> set[str] | None:
+def _flags(known: CommandSpec, word: Word, rest: list[Word]) -> set[str] | None:
     """Return the flags in a word that begins with a dash, taking its value off `rest`."""
     name, equals, value = word.text.partition("=")
     if not word.head.startswith(name):
@@ -252,7 +252,7 @@ def _with_value(name: str, flag: Flag, value: str | None, rest: list[Word]) -> s
     return {f"{name}={value}" if flag.where else name}
 
 
-def _read_cluster(known: Known, letters: str, rest: list[Word]) -> set[str] | None:
+def _read_cluster(known: CommandSpec, letters: str, rest: list[Word]) -> set[str] | None:
     """Read `-la`, `-n5`, or `-am TEXT`: only the last letter may take the next word."""
     found: set[str] = set()
     for at, letter in enumerate(letters, 1):
@@ -291,16 +291,16 @@ def _fits(reading: ParsedCommand) -> bool:
 
 
 @lru_cache(maxsize=1)
-def read_commands() -> dict[tuple[str, ...], Known]:
+def read_commands() -> dict[tuple[str, ...], CommandSpec]:
     """Return the rows of known commands, by program and verbs."""
     return {(known.program, *known.verbs): known for known in map(_row, rows("known_commands.txt"))}
 
 
-def _row(line: str) -> Known:
+def _row(line: str) -> CommandSpec:
     command, operands, *flags = line.rstrip("| ").split(" | ")
     program, *verbs = command.lstrip("*").split()
     kind, _, first = operands.partition("=")
-    return Known(
+    return CommandSpec(
         program=program,
         verbs=tuple(verbs),
         operands=Operands(kind),

@@ -466,7 +466,7 @@ _PRIVATE = re.compile(r"localhost|[^.]+|.*\.(?:local|internal|lan|localhost|home
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UrlUse:
-    """One URL. `doubt` says why readers could differ on where it leads, or None.
+    """One URL. `uncertainty` says why readers could differ on where it leads, or None.
 
     What only `looks` like one stands in a longer text, or under a name that does not say so.
     """
@@ -475,7 +475,7 @@ class UrlUse:
     scheme: str
     host: str
     place: str
-    doubt: str | None = None
+    uncertainty: str | None = None
     looks: bool = False
 
 
@@ -486,10 +486,12 @@ def use_url(text: str, place: str, *, looks: bool = False) -> UrlUse:
         scheme, host, port = parts.scheme.lower(), (parts.hostname or "").rstrip("."), parts.port
         named = parts.username is not None or parts.password is not None
     except ValueError:
-        return UrlUse(text=text, scheme="", host="", place=place, doubt="it is no URL",
+        return UrlUse(text=text, scheme="", host="", place=place, uncertainty="it is no URL",
                       looks=looks)  # fmt: skip
-    doubt = _doubt(text, host, named, port)
-    return UrlUse(text=text, scheme=scheme, host=host, place=place, doubt=doubt, looks=looks)
+    uncertainty = _find_uncertainty(text, host, named, port)
+    return UrlUse(
+        text=text, scheme=scheme, host=host, place=place, uncertainty=uncertainty, looks=looks
+    )
 
 
 def find_urls(text: str, place: str) -> Iterator[UrlUse]:
@@ -498,7 +500,7 @@ def find_urls(text: str, place: str) -> Iterator[UrlUse]:
         yield use_url(found.group(), place, looks=True)
 
 
-def _doubt(text: str, host: str, named: bool, port: int | None) -> str | None:
+def _find_uncertainty(text: str, host: str, named: bool, port: int | None) -> str | None:
     if not host:
         return "it names no host"
     if named:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import mask, names_secret, quote_start, start_of
 from gateway.models import Context, Kind, Reason, RiskLevel, Status
-from gateway.policy.calls.call_effects import CallEffects, Leaf, Program, is_same, touches_of
+from gateway.policy.calls.call_effects import CallEffects, Leaf, Program, effects_of, is_same
 from gateway.policy.calls.known_commands import Operands, ParsedCommand, files_of, paths_of, writes
 from gateway.policy.calls.paths import below, components, delicate, is_executed, within
 from gateway.policy.grants.denials import denies
@@ -58,7 +58,7 @@ _CHANGING = frozenset(
 )  # fmt: skip
 
 
-def covers(grant: Grant, record: Record) -> MatchResult:
+def covers(grant: Grant, record: StoredRequest) -> MatchResult:
     """Return whether the grant covers what would run now; its time and uses are not asked."""
     request = record.request
     if grant.agent != request.agent or grant.session not in (None, request.session):
@@ -88,7 +88,7 @@ class Difference(NamedTuple):
     called: str = ""
 
 
-def _allows(match: Match, record: Record) -> bool:
+def _allows(match: Match, record: StoredRequest) -> bool:
     request = record.request
     if record.for_people or request.kind is not match.kind:
         return False
@@ -97,7 +97,7 @@ def _allows(match: Match, record: Record) -> bool:
     return match.answer is not None and next(differences(match, record), None) is None
 
 
-def differences(match: Match, record: Record) -> Iterator[Difference]:
+def differences(match: Match, record: StoredRequest) -> Iterator[Difference]:
     """Yield what keeps a match from covering a call; nothing where it covers it."""
     request, context = record.request, record.request.context
     if record.risk.level is RiskLevel.HIGH:
@@ -110,29 +110,29 @@ def differences(match: Match, record: Record) -> Iterator[Difference]:
         return
     if context.host != match.host:
         yield Difference("", _DIFFERS, context.host, match.host, "the host")
-    touches = touches_of(record)[0]
-    if match.fingerprint != touches.fingerprint:
+    effects = effects_of(record)[0]
+    if match.fingerprint != effects.fingerprint:
         yield Difference("", "what is declared about the tool was changed")
-    place = touches.base_source if touches.base_source != "context" else ""
-    if touches.base != match.base:
-        yield Difference(place, _DIFFERS, touches.base, match.base, "its folder")
+    place = effects.base_source if effects.base_source != "context" else ""
+    if effects.base != match.base:
+        yield Difference(place, _DIFFERS, effects.base, match.base, "its folder")
     elif context.cwd != match.cwd:
         yield Difference("", _DIFFERS, context.cwd, match.cwd, "its folder")
-    yield from _by_leaf(match, match.answer, record, touches)
+    yield from _by_leaf(match, match.answer, record, effects)
 
 
 def _by_leaf(
-    match: Match, answer: Answer, record: Record, touches: CallEffects
+    match: Match, answer: Answer, record: StoredRequest, effects: CallEffects
 ) -> Iterator[Difference]:
     rules = {rule.address: rule for rule in match.rules}
-    found = group_by_address(touches)
+    found = group_by_address(effects)
     for address, leaves in found.items():
         rule = rules.get(address)
         if rule is not None:
-            yield from _compare(answer, rule, leaves, record, touches)
+            yield from _compare(answer, rule, leaves, record, effects)
         elif not all(
             may_come(answer, one)
-            or is_where_it_works(one, touches)
+            or is_where_it_works(one, effects)
             or _is_empty_list(answer, one, rules)
             for one in leaves
         ):
@@ -140,7 +140,7 @@ def _by_leaf(
     for address, rule in rules.items():
         if address not in found and not (rule.optional or answer is Answer.TOOL):
             yield Difference(address, "is missing")
-    if (why := why_fixed(answer, record, touches)) is not None:
+    if (why := why_fixed(answer, record, effects)) is not None:
         yield Difference("", why)
 
 
@@ -154,18 +154,18 @@ def _is_empty_list(answer: Answer, leaf: Leaf, rules: Iterable[str]) -> bool:
     )
 
 
-def group_by_address(touches: CallEffects) -> dict[str, list[Leaf]]:
+def group_by_address(effects: CallEffects) -> dict[str, list[Leaf]]:
     """Return the values of a call by address."""
     found: dict[str, list[Leaf]] = {}
-    for leaf in touches.leaves:
+    for leaf in effects.leaves:
         found.setdefault(leaf.address, []).append(leaf)
     return found
 
 
-def is_where_it_works(leaf: Leaf, touches: CallEffects) -> bool:
+def is_where_it_works(leaf: Leaf, effects: CallEffects) -> bool:
     """Whether a known argument names the folder in which the call works anyway."""
     known = leaf.role is Role.WORKING_FOLDER and leaf.source in DECLARED
-    return known and touches.base is not None and touches.base == touches.call.context.cwd
+    return known and effects.base is not None and effects.base == effects.call.context.cwd
 
 
 def value_at(address: str, leaves: list[Leaf]) -> Any:
@@ -176,7 +176,7 @@ def value_at(address: str, leaves: list[Leaf]) -> Any:
 
 
 def _compare(
-    answer: Answer, rule: Rule, leaves: list[Leaf], record: Record, touches: CallEffects
+    answer: Answer, rule: Rule, leaves: list[Leaf], record: StoredRequest, effects: CallEffects
 ) -> Iterator[Difference]:
     for leaf in leaves:
         if rule.type and leaf.type.value != rule.type:
@@ -184,10 +184,10 @@ def _compare(
             return
     first = leaves[0]
     if rule.kind is RuleKind.COMMAND:
-        if len(leaves) > 1 or not _runs_only(rule, first, record, touches):
+        if len(leaves) > 1 or not _runs_only(rule, first, record, effects):
             yield Difference(first.place, "runs something else", first.value)
     elif rule.kind is RuleKind.FOLDER:
-        if len(leaves) > 1 or not _lies_in(str(rule.value), first, record, touches):
+        if len(leaves) > 1 or not _lies_in(str(rule.value), first, record, effects):
             yield Difference(first.place, _DIFFERS, first.value, f"{rule.value}/…")
     elif rule.kind is RuleKind.ANY:
         shut = (one for one in leaves if not is_open(answer, one))
@@ -199,17 +199,17 @@ def _compare(
             yield Difference(first.place, _DIFFERS, now, rule.value)
 
 
-def _runs_only(rule: Rule, leaf: Leaf, record: Record, touches: CallEffects) -> bool:
+def _runs_only(rule: Rule, leaf: Leaf, record: StoredRequest, effects: CallEffects) -> bool:
     """Whether all that a value runs is read completely, and is what the pattern permits."""
     starts = f"{leaf.place}["
-    programs = [one for one in touches.programs
+    programs = [one for one in effects.programs
                 if one.place == leaf.place or one.place.startswith(starts)]  # fmt: skip
     wrapper = tuple(rule.value or ())
     same = all(one.wrapper == wrapper for one in programs)
     return rule.command is not None and same and runs_only(rule.command, programs, record)
 
 
-def runs_only(pattern: CommandPattern, programs: Sequence[Program], record: Record) -> bool:
+def runs_only(pattern: CommandPattern, programs: Sequence[Program], record: StoredRequest) -> bool:
     """Whether there are programs, all read completely, and each is what the pattern permits."""
     return bool(programs) and all(
         one.proven and _permits_run(pattern, one.reading, one.base, record.request.context)
@@ -217,15 +217,15 @@ def runs_only(pattern: CommandPattern, programs: Sequence[Program], record: Reco
     )
 
 
-def _lies_in(folder: str, leaf: Leaf, record: Record, touches: CallEffects) -> bool:
+def _lies_in(folder: str, leaf: Leaf, record: StoredRequest, effects: CallEffects) -> bool:
     """Whether a path lies in a folder, as far as names and what was resolved tell."""
-    use, outer = path_of(touches, leaf), components(folder)
-    if use is None or use.parts is None or outer is None or is_delicate(touches, use):
+    use, outer = path_of(effects, leaf), components(folder)
+    if use is None or use.parts is None or outer is None or is_delicate(effects, use):
         return False
     if use.parts[: len(outer)] != outer or use.text[:5].lower() == "file:":
         return False
     # What the agent's side resolved must lie there too, and nothing there may be delicate.
-    written = may_write(touches, use)
+    written = may_write(effects, use)
     files = record.request.context.files
     return all(
         within(path, folder)
@@ -238,7 +238,7 @@ def _lies_in(folder: str, leaf: Leaf, record: Record, touches: CallEffects) -> b
 # ---------------------------------------------------------------- why not
 
 
-def what_differs(grant: Grant, record: Record) -> str | None:
+def what_differs(grant: Grant, record: StoredRequest) -> str | None:
     """Return in one sentence what first kept a grant from covering a call; None where it covers.
 
     Secrets in values are masked.
@@ -247,7 +247,7 @@ def what_differs(grant: Grant, record: Record) -> str | None:
     return None if found is None else _say(found, record)
 
 
-def why_asked(grants: Iterable[Grant], record: Record) -> str:
+def why_asked(grants: Iterable[Grant], record: StoredRequest) -> str:
     """Return what kept the nearest remembered approval of the tool from covering a call."""
     near: tuple[int, str] | None = None
     for grant in grants:
@@ -259,7 +259,7 @@ def why_asked(grants: Iterable[Grant], record: Record) -> str:
     return near[1] if near is not None else ""
 
 
-def _say(found: Difference, record: Record) -> str:
+def _say(found: Difference, record: StoredRequest) -> str:
     why = str(mask(found.why))  # it may name arguments
     named = quote_start(found.place, _LONGEST_SAID) if found.place else found.called
     if found.why is not _DIFFERS or names_secret(found.place):
@@ -285,7 +285,7 @@ def _show(place: str, value: Any) -> str:
 # ---------------------------------------------------------------- passes
 
 
-def _passes(match: Match, record: Record) -> bool:
+def _passes(match: Match, record: StoredRequest) -> bool:
     """Whether a session's pass lets a request through: never high risk, secrets or hidden text."""
     request, arguments = record.request, record.arguments
     elsewhere = match.host is not None and match.host != request.context.host
@@ -358,7 +358,7 @@ class MatchPreview(Wire):
 
 
 def blast(
-    match: Match, agent: str, records: Iterable[Record], session: str | None = None
+    match: Match, agent: str, records: Iterable[StoredRequest], session: str | None = None
 ) -> MatchPreview:
     """Return what an allow of this match would have covered among an agent's recent requests.
 

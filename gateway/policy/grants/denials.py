@@ -13,22 +13,22 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Action, Kind, Reason, Status
 from gateway.policy.calls.argument_roles import COMMANDS, FREE, RoleSource, bare_name, plain_name
 from gateway.policy.calls.call_effects import (
     CallEffects,
-    DoubtKind,
     Leaf,
     PathUse,
     Program,
     Reading,
+    UncertaintyKind,
     UrlUse,
     calls_of,
+    effects_of,
     names_path,
     texts_of,
     touch,
-    touches_of,
 )
 from gateway.policy.calls.known_commands import (
     RUNNERS,
@@ -58,7 +58,7 @@ from gateway.wire.roles import Role
 _MOST_OFFERED = 8
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 # Nobody looked at what stands there, so it may be anything.
-_HIDING = frozenset({DoubtKind.LIMIT, DoubtKind.NESTED})
+_HIDING = frozenset({UncertaintyKind.LIMIT, UncertaintyKind.NESTED})
 _MAYBE_RUN = COMMANDS | {Role.ACTION, Role.UNKNOWN}
 # What stands there is read as a command, whoever runs it.
 _COMMAND_NAMES = frozenset({"command", "cmd", "commands", "argv", "cmdline", "commandline"})
@@ -79,7 +79,7 @@ def most(covers: list[MatchResult]) -> MatchResult:
     )
 
 
-def denies(match: Match, record: Record) -> MatchResult:
+def denies(match: Match, record: StoredRequest) -> MatchResult:
     """Return whether a denial that somebody remembered means what would run now, or may.
 
     Yes where it does under every reading, unsure where it does under some, or where nobody can
@@ -96,13 +96,13 @@ def denies(match: Match, record: Record) -> MatchResult:
     return most([over_readings(one, lambda inner: _denies_call(match, inner)) for one in parts])
 
 
-def _denies_call(match: Match, touches: CallEffects) -> MatchResult:
+def _denies_call(match: Match, effects: CallEffects) -> MatchResult:
     """Whether a denial means one call by its own name and what is within it."""
-    if touches.call.server is None and any(one.kind in _HIDING for one in touches.doubts):
+    if effects.call.server is None and any(one.kind in _HIDING for one in effects.uncertainties):
         return MatchResult.UNSURE  # a call that nobody looked at may stand there
-    named = _is_tool(match.tool, touches.names)
+    named = _is_tool(match.tool, effects.names)
     return named if named is MatchResult.NO else _least([
-        named, *(_keeps(rule, touches) for rule in match.rules)
+        named, *(_keeps(rule, effects) for rule in match.rules)
     ])  # fmt: skip
 
 
@@ -114,17 +114,17 @@ def _is_tool(denied: str, names: tuple[str, ...]) -> MatchResult:
     return MatchResult.UNSURE if plain_name(bare_name(denied)) in spelled else MatchResult.NO
 
 
-def _keeps(rule: Rule, touches: CallEffects) -> MatchResult:
+def _keeps(rule: Rule, effects: CallEffects) -> MatchResult:
     if rule.command is not None:
-        return forbids_command(rule.command, touches)
+        return forbids_command(rule.command, effects)
     if rule.kind is RuleKind.FOLDER:
-        return reaches_folder(str(rule.value), touches)
+        return reaches_folder(str(rule.value), effects)
     if rule.kind is RuleKind.HOST:
-        return reaches_host(str(rule.value), touches)
+        return reaches_host(str(rule.value), effects)
     return MatchResult.UNSURE  # no denial is made of another rule
 
 
-def denial_matches(record: Record) -> Iterator[tuple[str, Match]]:
+def denial_matches(record: StoredRequest) -> Iterator[tuple[str, Match]]:
     """Yield what a denial of a request may cover besides exactly it, with words, narrow first."""
     request = record.request
     for words, rule in _denial_rules(read_without_authors(record)):
@@ -144,14 +144,14 @@ def _denial_rules(parts: tuple[CallEffects, ...]) -> Iterator[tuple[str, Rule]]:
             yield words, rule
 
 
-def _rules_of(touches: CallEffects) -> Iterator[tuple[str, Rule]]:
-    for program in touches.programs:
+def _rules_of(effects: CallEffects) -> Iterator[tuple[str, Rule]]:
+    for program in effects.programs:
         for pattern in _patterns(program.words) if program.words is not None else ():
             said = " ".join((pattern.program, *pattern.verbs, *pattern.flags))
             rule = Rule(name=program.place, kind=RuleKind.COMMAND, command=pattern)
             yield f"{said}, whatever follows, by any tool", rule
-    commands = {program.place for program in touches.programs}
-    for path in touches.paths:
+    commands = {program.place for program in effects.programs}
+    for path in effects.paths:
         if path.looks or path.place in commands:
             continue
         if path.parts is not None and path.parts[1:]:  # never the whole disk
@@ -160,8 +160,8 @@ def _rules_of(touches: CallEffects) -> Iterator[tuple[str, Rule]]:
                 f"anything in {folder}, by its name and by any tool; links are not followed here",
                 Rule(name=path.place, kind=RuleKind.FOLDER, value=folder),
             )
-    named = [(one.place, one.host) for one in touches.urls if one.host and one.doubt is None]
-    said_so = [(one.place, one.value) for one in touches.with_role(Role.HOST)]
+    named = [(one.place, one.host) for one in effects.urls if one.host and one.uncertainty is None]
+    said_so = [(one.place, one.value) for one in effects.with_role(Role.HOST)]
     for place, host in (*named, *said_so):
         if isinstance(host, str) and host:
             rule = Rule(name=place, kind=RuleKind.HOST, value=host)
@@ -175,10 +175,10 @@ def _patterns(words: tuple[Word, ...]) -> Iterator[CommandPattern]:
     yield wide
 
 
-def read_without_authors(record: Record) -> tuple[CallEffects, ...]:
+def read_without_authors(record: StoredRequest) -> tuple[CallEffects, ...]:
     """Return what each part of a record touches, whatever the tool's author declares."""
     if not record.request.roles:
-        return touches_of(record)
+        return effects_of(record)
     return tuple(
         touch(
             replace(call, roles=tuple(one for one in call.roles if one.by is RoleSource.OPERATOR))
@@ -190,11 +190,11 @@ def read_without_authors(record: Record) -> tuple[CallEffects, ...]:
 # ---------------------------------------------------------------- readings
 
 
-def over_readings(touches: CallEffects, judge: Callable[[CallEffects], MatchResult]) -> MatchResult:
+def over_readings(effects: CallEffects, judge: Callable[[CallEffects], MatchResult]) -> MatchResult:
     """Judge a call and each call within it: yes where one is meant for certain, unsure where one
     is under some readings alone."""
-    found = [judge(touches), *(over_readings(one, judge) for one in touches.nested)]
-    for one in touches.readings:
+    found = [judge(effects), *(over_readings(one, judge) for one in effects.nested)]
+    for one in effects.readings:
         found.append(_agree([
             most([over_readings(inner, judge) for inner in way.nested]) for way in one.ways
         ]))  # fmt: skip
@@ -202,7 +202,7 @@ def over_readings(touches: CallEffects, judge: Callable[[CallEffects], MatchResu
 
 
 def _judge_all(
-    touches: CallEffects,
+    effects: CallEffects,
     of_call: Callable[[CallEffects], MatchResult],
     of_program: Callable[[Program], MatchResult],
     of_path: Callable[[PathUse], MatchResult],
@@ -213,10 +213,10 @@ def _judge_all(
         inner = [_judge_all(one, of_call, of_program, of_path) for one in way.nested]
         return most([*map(of_program, way.programs), *map(of_path, way.paths), *inner])
 
-    found = [of_call(touches), of_reading(touches)]
-    for one in touches.readings:
+    found = [of_call(effects), of_reading(effects)]
+    for one in effects.readings:
         found.append(_agree([of_reading(way) for way in one.ways if not _is_idle(way)]))
-    if any(one.kind in _HIDING for one in touches.doubts):
+    if any(one.kind in _HIDING for one in effects.uncertainties):
         found.append(MatchResult.UNSURE)
     return most(found)
 
@@ -246,7 +246,7 @@ def _least(found: list[MatchResult]) -> MatchResult:
 # ---------------------------------------------------------------- commands
 
 
-def forbids_command(pattern: CommandPattern, touches: CallEffects) -> MatchResult:
+def forbids_command(pattern: CommandPattern, effects: CallEffects) -> MatchResult:
     """Whether what a call runs is a command that a denial means, or may be."""
 
     def of_program(program: Program) -> MatchResult:
@@ -263,22 +263,22 @@ def forbids_command(pattern: CommandPattern, touches: CallEffects) -> MatchResul
             return MatchResult.UNSURE
         return _may_hold(one, lambda text: any(_may_be(_program(pattern.program), text)))
 
-    return _judge_all(touches, of_call, of_program, lambda _: MatchResult.NO)
+    return _judge_all(effects, of_call, of_program, lambda _: MatchResult.NO)
 
 
-def _read_as_several(touches: CallEffects) -> Iterator[Program]:
+def _read_as_several(effects: CallEffects) -> Iterator[Program]:
     """Yield the commands of a list that is one command's words only by the tool's name.
 
     Tools of other makers go by the same name, and could run each element.
     """
-    for leaf in touches.with_role(Role.ARGV):
+    for leaf in effects.with_role(Role.ARGV):
         texts = leaf.value if is_list_of_texts(leaf.value) else []
         named = leaf.source is RoleSource.OPERATOR or plain_name(leaf.name) == "argv"
         if not (named or unwrap(texts) or any(one.startswith("-") for one in texts)):
-            yield from read_each(texts, touches.base, leaf.place)
+            yield from read_each(texts, effects.base, leaf.place)
 
 
-def _has_unread_command(touches: CallEffects) -> bool:
+def _has_unread_command(effects: CallEffects) -> bool:
     """Whether something under the name of a command is neither text nor a list of texts."""
     return any(
         leaf.role in _MAYBE_RUN
@@ -286,18 +286,18 @@ def _has_unread_command(touches: CallEffects) -> bool:
         and leaf.value not in _EMPTY
         and not isinstance(leaf.value, str)
         and not is_list_of_texts(leaf.value)
-        for leaf in touches.leaves
+        for leaf in effects.leaves
     )
 
 
-def _may_hold(touches: CallEffects, holds: Callable[[str], bool]) -> MatchResult:
+def _may_hold(effects: CallEffects, holds: Callable[[str], bool]) -> MatchResult:
     """Unsure where a call hands on an action or input, or unknown text that holds something."""
-    for leaf in touches.with_role(Role.ACTION, Role.INPUT):
+    for leaf in effects.with_role(Role.ACTION, Role.INPUT):
         read = leaf.role is Role.ACTION and plain_name(leaf.name) in _COMMAND_NAMES
         if leaf.value not in _EMPTY and not read:
             return MatchResult.UNSURE
     # What a role says of any other value, a name may have said wrongly.
-    others = (leaf for leaf in touches.leaves if leaf.role not in _KEPT and not _is_checked(leaf))
+    others = (leaf for leaf in effects.leaves if leaf.role not in _KEPT and not _is_checked(leaf))
     found = (text for leaf in others for text in texts_of(leaf.value))
     return MatchResult.UNSURE if any(map(holds, found)) else MatchResult.NO
 
@@ -338,14 +338,14 @@ def _forbids(pattern: CommandPattern, words: _Words) -> MatchResult:
     found = _forbids_words(pattern, texts, reading)
     # A no says that nothing here can be meant, a yes that no reader takes it otherwise.
     quoted = not all(word.plain for word in words[1:])
-    doubt = opaque if found is MatchResult.NO else quoted
-    return MatchResult.UNSURE if doubt else found
+    uncertainty = opaque if found is MatchResult.NO else quoted
+    return MatchResult.UNSURE if uncertainty else found
 
 
 # ---------------------------------------------------------------- folders and hosts
 
 
-def reaches_folder(folder: str, touches: CallEffects) -> MatchResult:
+def reaches_folder(folder: str, effects: CallEffects) -> MatchResult:
     """Whether a call names a path in a folder that a denial means, or may; or runs there."""
     denied = components(folder.casefold())
 
@@ -391,10 +391,10 @@ def reaches_folder(folder: str, touches: CallEffects) -> MatchResult:
         bound = [of_parts(components(path)) for path in one.call.context.files]
         return most([*bound, MatchResult.UNSURE if odd else _may_hold(one, names_it)])
 
-    return _judge_all(touches, of_call, of_program, of_path)
+    return _judge_all(effects, of_call, of_program, of_path)
 
 
-def reaches_host(host: str, touches: CallEffects) -> MatchResult:
+def reaches_host(host: str, effects: CallEffects) -> MatchResult:
     """Whether a call reaches a host that a denial means, or may."""
     denied = host.casefold().rstrip(".")
 
@@ -407,7 +407,7 @@ def reaches_host(host: str, touches: CallEffects) -> MatchResult:
         return MatchResult.UNSURE if unclear else MatchResult.NO
 
     def of_url(url: UrlUse) -> MatchResult:
-        if url.doubt is not None:
+        if url.uncertainty is not None:
             return MatchResult.UNSURE
         found = of_name(url.host)
         elsewhere = found is MatchResult.NO and denied in url.text.casefold()
@@ -427,7 +427,7 @@ def reaches_host(host: str, touches: CallEffects) -> MatchResult:
             MatchResult.UNSURE if named or (opaque and program.reading is None) else MatchResult.NO
         )
 
-    return _judge_all(touches, of_call, of_program, lambda _: MatchResult.NO)
+    return _judge_all(effects, of_call, of_program, lambda _: MatchResult.NO)
 
 
 # ---------------------------------------------------------------- words of a command
@@ -487,7 +487,7 @@ def _may_be(denied: str, *texts: str) -> Iterator[bool]:
 # wears nobody down. It is kept beside the request that was denied, by keys that expire.
 
 
-def is_plain_denial(record: Record) -> bool:
+def is_plain_denial(record: StoredRequest) -> bool:
     """Whether a request ended by a denial that answers the same call too: not feedback, which asks
     for another plan, and not a question."""
     decision = record.decision
@@ -497,7 +497,7 @@ def is_plain_denial(record: Record) -> bool:
     return how == (Status.DENIED, Action.DENY, Reason.PERSON)
 
 
-def denial_of(record: Record, *, minutes: int, until: int) -> Grant | None:
+def denial_of(record: StoredRequest, *, minutes: int, until: int) -> Grant | None:
     """Return the denial of a request as it is listed and lifted: like a grant with the request's
     id. It answers the same call in the same session until then, and has no card in chats."""
     decision, request = record.decision, record.request

@@ -232,7 +232,7 @@ class End(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suspension(Wire):
+class Outdated(Wire):
     """Why an approval decides nothing any more, and since when.
 
     Of those suspended on one route, one is `announced` beside its card, for all of them.
@@ -253,8 +253,8 @@ class Grant(Wire):
     voted for it. `queues` name the outboxes that keep its cards; `notices` counts what was
     announced beside them. `suspended` says that its backers may no longer approve there. `told` is
     what a plain denial tells an agent that repeats a call; other grants tell how wide they are.
-    With `rests` it decides nothing, and only remembering anew changes that. With `end` it decides
-    nothing any more; `erased` ones have lost what they covered.
+    With `outdated` it decides nothing, and only remembering anew changes that. With `end` it
+    decides nothing any more; `erased` ones have lost what they covered.
     """
 
     id: str
@@ -276,7 +276,7 @@ class Grant(Wire):
     notices: int = 0
     suspended: bool = False
     told: str = ""
-    rests: Suspension | None = None
+    outdated: Outdated | None = None
     end: End | None = None
     erased: bool = False
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gateway.domain.records import Record, ScopeQuorum
+from gateway.domain.records import ScopeQuorum, StoredRequest
 from gateway.domain.redaction import mask_of, names_secret, render_safe, start_of
 from gateway.models import HostRule, Kind
 from gateway.policy.calls.argument_roles import JsonType
-from gateway.policy.calls.call_effects import CallEffects, Leaf, touches_of
-from gateway.policy.calls.known_commands import Known, Operands, ParsedCommand
+from gateway.policy.calls.call_effects import CallEffects, Leaf, effects_of
+from gateway.policy.calls.known_commands import CommandSpec, Operands, ParsedCommand
 from gateway.policy.calls.paths import is_root
 from gateway.policy.grants.coverage import covers, group_by_address, is_where_it_works, value_at
 from gateway.policy.grants.denials import denial_matches
@@ -74,7 +74,7 @@ class Offer(Wire):
     match: Match
 
 
-def offers(record: Record, effect: Effect = Effect.ALLOW) -> tuple[Offer, ...]:
+def offers(record: StoredRequest, effect: Effect = Effect.ALLOW) -> tuple[Offer, ...]:
     """Return what may be remembered about a request, narrow first; nothing when nothing may be.
 
     High risk, questions, and text that hides something are asked about each time. Every offer
@@ -83,13 +83,13 @@ def offers(record: Record, effect: Effect = Effect.ALLOW) -> tuple[Offer, ...]:
     return tuple(_offers(record, effect))
 
 
-def narrowest(record: Record, effect: Effect = Effect.ALLOW) -> Offer | None:
+def narrowest(record: StoredRequest, effect: Effect = Effect.ALLOW) -> Offer | None:
     """Return the narrowest offer: for a `remember` that cannot say how much. Wider ones are not
     looked for, which would take reading commands."""
     return next(_offers(record, effect), None)
 
 
-def _offers(record: Record, effect: Effect) -> Iterator[Offer]:
+def _offers(record: StoredRequest, effect: Effect) -> Iterator[Offer]:
     request = record.request
     if request.questions or not legible([request.tool, *record.parts]):
         return
@@ -99,22 +99,22 @@ def _offers(record: Record, effect: Effect) -> Iterator[Offer]:
             yield offer
 
 
-def find_offer(record: Record, offer_id: str, effect: Effect = Effect.ALLOW) -> Offer | None:
+def find_offer(record: StoredRequest, offer_id: str, effect: Effect = Effect.ALLOW) -> Offer | None:
     """Return the offer with this id, if it is still made for the request as it stands."""
     return next((offer for offer in offers(record, effect) if offer.id == offer_id), None)
 
 
-def _matches(record: Record, effect: Effect) -> Iterator[tuple[str, Match]]:
+def _matches(record: StoredRequest, effect: Effect) -> Iterator[tuple[str, Match]]:
     request = record.request
-    touches = touches_of(record)[0]
-    yield _exact_words(record, touches), _exact(record)
+    effects = effects_of(record)[0]
+    yield _exact_words(record, effects), _exact(record)
     if request.kind is Kind.PLAN:
         return
     if effect is Effect.DENY:
         yield from denial_matches(record)
         return
-    made = (*_commands(record, touches), *_folders(record, touches), *_texts(record, touches),
-            *_values(record, touches), *_whole_tool(record, touches))  # fmt: skip
+    made = (*_commands(record, effects), *_folders(record, effects), *_texts(record, effects),
+            *_values(record, effects), *_whole_tool(record, effects))  # fmt: skip
     for said, match in made:
         if len(said.open) <= _LONGEST_OPEN and len(match.rules) <= MAX_RULES:
             yield said.words, match
@@ -136,17 +136,17 @@ class _Said:
 # ---------------------------------------------------------------- exactly this
 
 
-def _exact(record: Record) -> Match:
+def _exact(record: StoredRequest) -> Match:
     request = record.request
     return Match(shape=Shape.EXACT, tool=request.tool, kind=request.kind, digest=record.digest)
 
 
-def _exact_words(record: Record, touches: CallEffects) -> str:
+def _exact_words(record: StoredRequest, effects: CallEffects) -> str:
     """Say what runs: the command as it stands, of any other call the tool and its arguments."""
     context = record.request.context
-    leaf = command_leaf(touches)
-    base, beside = touches.base, touches.leaves
-    if leaf is not None and touches.programs:
+    leaf = command_leaf(effects)
+    base, beside = effects.base, effects.leaves
+    if leaf is not None and effects.programs:
         text = " ".join(leaf.value) if isinstance(leaf.value, list) else str(leaf.value)
         if leaf.role is Role.COMMANDS and isinstance(leaf.value, list):
             text = "; ".join(leaf.value)
@@ -166,24 +166,24 @@ def _exact_words(record: Record, touches: CallEffects) -> str:
 # ---------------------------------------------------------------- approvals
 
 
-def _commands(record: Record, touches: CallEffects) -> Iterator[tuple[_Said, Match]]:
-    leaf = command_leaf(touches)
-    if leaf is None or why_fixed(Answer.COMMAND, record, touches) is not None:
+def _commands(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said, Match]]:
+    leaf = command_leaf(effects)
+    if leaf is None or why_fixed(Answer.COMMAND, record, effects) is not None:
         return
-    first = touches.programs[0] if touches.programs else None
+    first = effects.programs[0] if effects.programs else None
     if first is None or first.reading is None or not first.proven:
         return
     each = "each command of a list: " if leaf.role is Role.COMMANDS else ""
     each = each if isinstance(leaf.value, list) else ""
     by = f", by {' '.join(first.wrapper)}" if first.wrapper else ""
-    remarks = sorted({one.name for one in touches.with_role(Role.REMARK, Role.PART)})
+    remarks = sorted({one.name for one in effects.with_role(Role.REMARK, Role.PART)})
     said = "say" if remarks[1:] else "says"
     behind = f"; whatever {', '.join(remarks)} {said}" if remarks else ""
-    for pattern, flags in _patterns(first.reading, touches.base):
-        text = f"{each}{_command_words(pattern)}, {flags}{by}{_where(record, touches)}"
+    for pattern, flags in _patterns(first.reading, effects.base):
+        text = f"{each}{_command_words(pattern)}, {flags}{by}{_where(record, effects)}"
         rule = Rule(name=_name(leaf.address), kind=RuleKind.COMMAND, command=pattern,
                     value=list(first.wrapper) or None, type=leaf.type.value)  # fmt: skip
-        yield _pattern(record, touches, Answer.COMMAND, text, rule, behind=behind)
+        yield _pattern(record, effects, Answer.COMMAND, text, rule, behind=behind)
 
 
 def _patterns(reading: ParsedCommand, folder: str | None) -> Iterator[tuple[CommandPattern, str]]:
@@ -209,7 +209,7 @@ def _patterns(reading: ParsedCommand, folder: str | None) -> Iterator[tuple[Comm
             yield wide, said + always
 
 
-def _list_wider(known: Known, used: frozenset[str]) -> Iterator[tuple[frozenset[str], str]]:
+def _list_wider(known: CommandSpec, used: frozenset[str]) -> Iterator[tuple[frozenset[str], str]]:
     """Yield more flags than a command had, and how they are told: the harmless ones may be counted,
     of all others each is named."""
     harmless, told = used | known.harmless, used | known.list_told(used)
@@ -237,17 +237,17 @@ def _command_words(pattern: CommandPattern) -> str:
     return command + said.get(pattern.operands, "")
 
 
-def _where(record: Record, touches: CallEffects) -> str:
+def _where(record: StoredRequest, effects: CallEffects) -> str:
     host = record.request.context.host
     on = f" on {host}" if host else ""
-    return f", run in {touches.base}{on}" if touches.base else on
+    return f", run in {effects.base}{on}" if effects.base else on
 
 
-def _folders(record: Record, touches: CallEffects) -> Iterator[tuple[_Said, Match]]:
+def _folders(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said, Match]]:
     """Offer the folder of the one path that a call names, where the rest is content or the same."""
-    leaf = path_leaf(touches)
-    use = path_of(touches, leaf) if leaf is not None else None
-    if leaf is None or use is None or why_fixed(Answer.FOLDER, record, touches) is not None:
+    leaf = path_leaf(effects)
+    use = path_of(effects, leaf) if leaf is not None else None
+    if leaf is None or use is None or why_fixed(Answer.FOLDER, record, effects) is not None:
         return
     if use.parts is None or not use.parts[1:]:
         return  # never the root of the disk
@@ -255,57 +255,62 @@ def _folders(record: Record, touches: CallEffects) -> Iterator[tuple[_Said, Matc
     if is_systems_folder(folder):
         return
     rule = Rule(name=_name(leaf.address), kind=RuleKind.FOLDER, value=folder, type=leaf.type.value)
-    varying = _varying_names(Answer.FOLDER, touches, leaf)
+    varying = _varying_names(Answer.FOLDER, effects, leaf)
     given = f", with any {varying}" if varying else ""
     text = f"{record.request.tool} on anything in {folder}{given}"
     behind = f"{_on_host(record)}, by its name; links are not followed here"
-    yield _pattern(record, touches, Answer.FOLDER, text, rule, behind=behind)
+    yield _pattern(record, effects, Answer.FOLDER, text, rule, behind=behind)
 
 
-def _texts(record: Record, touches: CallEffects) -> Iterator[tuple[_Said, Match]]:
+def _texts(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said, Match]]:
     """Offer a message to the same people with another text, or what was declared to be data."""
-    varying = _varying_names(Answer.TEXT, touches)
-    if varying and why_fixed(Answer.TEXT, record, touches) is None:
+    varying = _varying_names(Answer.TEXT, effects)
+    if varying and why_fixed(Answer.TEXT, record, effects) is None:
         text = f"{record.request.tool} with any {varying}"
-        yield _pattern(record, touches, Answer.TEXT, text, behind=_behind(record, touches))
+        yield _pattern(record, effects, Answer.TEXT, text, behind=_behind(record, effects))
 
 
-def _values(record: Record, touches: CallEffects) -> Iterator[tuple[_Said, Match]]:
+def _values(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said, Match]]:
     """Offer a look-up with other plain values of the same arguments."""
-    if why_fixed(Answer.VALUES, record, touches) is None:
-        names = ", ".join(sorted(one.name for one in touches.leaves))
+    if why_fixed(Answer.VALUES, record, effects) is None:
+        names = ", ".join(sorted(one.name for one in effects.leaves))
         text = f"{record.request.tool} with other plain values of {names}"
-        yield _pattern(record, touches, Answer.VALUES, text, behind=_behind(record, touches))
+        yield _pattern(record, effects, Answer.VALUES, text, behind=_behind(record, effects))
 
 
-def _whole_tool(record: Record, touches: CallEffects) -> Iterator[tuple[_Said, Match]]:
+def _whole_tool(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said, Match]]:
     """Offer all that a harmless tool does with what is declared, and with these arguments."""
-    if why_fixed(Answer.TOOL, record, touches) is None:
-        varying = {one.address for one in touches.leaves if is_open(Answer.TOOL, one)}
+    if why_fixed(Answer.TOOL, record, effects) is None:
+        varying = {one.address for one in effects.leaves if is_open(Answer.TOOL, one)}
         names = ", ".join(sorted(varying))
         given = f" with {names} and what is declared" if names else " with what is declared"
         text = f"everything that {record.request.tool} can do{given}"
         none = Rule(name="$", kind=RuleKind.ANY, optional=True)
-        yield _pattern(record, touches, Answer.TOOL, text, none, behind=_behind(record, touches))
+        yield _pattern(record, effects, Answer.TOOL, text, none, behind=_behind(record, effects))
 
 
-def _behind(record: Record, touches: CallEffects) -> str:
-    return f", run in {touches.base}{_on_host(record)}" if touches.base else _on_host(record)
+def _behind(record: StoredRequest, effects: CallEffects) -> str:
+    return f", run in {effects.base}{_on_host(record)}" if effects.base else _on_host(record)
 
 
-def _on_host(record: Record) -> str:
+def _on_host(record: StoredRequest) -> str:
     host = record.request.context.host
     return f" on {host}" if host else ""
 
 
 def _pattern(
-    record: Record, touches: CallEffects, answer: Answer, text: str, *rules: Rule, behind: str = ""
+    record: StoredRequest,
+    effects: CallEffects,
+    answer: Answer,
+    text: str,
+    *rules: Rule,
+    behind: str = "",
 ) -> tuple[_Said, Match]:
     """Return a pattern of these rules; other values may vary where they are open, or are fixed."""
     read = {rule.address for rule in rules}
     made: list[Rule] = list(rules)
     fixed: list[tuple[str, Any]] = []
-    for address, leaves in group_by_address(touches).items():
+    for address, leaves in group_by_address(effects).items():
         if address in read:
             continue
         name, first = _name(address), leaves[0]
@@ -317,7 +322,7 @@ def _pattern(
             made.append(Rule(name=name, kind=RuleKind.ANY, type=known, optional=optional))
         else:
             value = value_at(address, leaves)
-            same_place = all(is_where_it_works(one, touches) for one in leaves)
+            same_place = all(is_where_it_works(one, effects) for one in leaves)
             made.append(
                 Rule(name=name, kind=RuleKind.EQUALS, value=value, type=kept, optional=same_place)
             )
@@ -331,19 +336,19 @@ def _pattern(
         cwd=request.context.cwd,
         host=request.context.host,
         answer=answer,
-        base=touches.base,
-        fingerprint=touches.fingerprint,
+        base=effects.base,
+        fingerprint=effects.fingerprint,
     )
     if len(made) > MAX_RULES:
         return _Said("?" * (_LONGEST_OPEN + 1)), match
     return _Said(text, _say_values(fixed, ", always with "), behind), match
 
 
-def _varying_names(answer: Answer, touches: CallEffects, besides: Leaf | None = None) -> str:
+def _varying_names(answer: Answer, effects: CallEffects, besides: Leaf | None = None) -> str:
     """Return the names of what may be different each time, but for the leaf that is said anyway."""
     names = {
         leaves[0].name
-        for leaves in group_by_address(touches).values()
+        for leaves in group_by_address(effects).values()
         if besides not in leaves and _all_vary(answer, leaves)
     }
     return ", ".join(sorted(names))
@@ -395,7 +400,7 @@ def _offer(words: str, match: Match) -> Offer:
     return Offer(id=offer_id, words=words, match=match)
 
 
-def _covers(offer: Offer, record: Record, effect: Effect) -> bool:
+def _covers(offer: Offer, record: StoredRequest, effect: Effect) -> bool:
     grant = Grant(
         id="0" * 32,
         effect=effect,
@@ -418,7 +423,7 @@ NO_REACH = "Only the host knows what it will let through by that."
 """What is said where other offers say what they would have covered."""
 
 
-def host_rules_of(record: Record) -> dict[str, HostRule]:
+def host_rules_of(record: StoredRequest) -> dict[str, HostRule]:
     """Return what a person may have the host keep with an approval, by the id of each offer."""
     takes_several = record.quorum > 1 or record.scope_quorum != ScopeQuorum()
     rules = record.request.host_rules
@@ -433,12 +438,12 @@ def host_rules_of(record: Record) -> dict[str, HostRule]:
     }
 
 
-def find_host_rule(record: Record, offer_id: str) -> HostRule | None:
+def find_host_rule(record: StoredRequest, offer_id: str) -> HostRule | None:
     """Return the one that an offer's id names, if it is offered for the request as it stands."""
     return host_rules_of(record).get(offer_id) if offer_id.startswith(_PREFIX) else None
 
 
-def host_rule_words(record: Record, rule: HostRule) -> str:
+def host_rule_words(record: StoredRequest, rule: HostRule) -> str:
     """Say what the host would keep. Its own words are quoted: they cannot pass for ours."""
     return (
         f"kept by {name_host(record)} itself: {_quote(rule.rule)}, {_quote(rule.scope)}; it asks "
@@ -446,7 +451,7 @@ def host_rule_words(record: Record, rule: HostRule) -> str:
     )
 
 
-def kept_words(record: Record, rule: HostRule) -> str:
+def kept_words(record: StoredRequest, rule: HostRule) -> str:
     """Say what the host keeps since an approval."""
     return (
         f"{name_host(record)} itself keeps {_quote(rule.rule)}, {_quote(rule.scope)}, "
@@ -454,7 +459,7 @@ def kept_words(record: Record, rule: HostRule) -> str:
     )
 
 
-def name_host(record: Record) -> str:
+def name_host(record: StoredRequest) -> str:
     """Return what the agent calls its host, quoted."""
     told = record.request.origin.framework
     return f"the host {_quote(told)}" if told else "the agent's host"
@@ -478,7 +483,7 @@ PASS_LIFETIMES = tuple(
 )
 
 
-def passes_for(record: Record) -> tuple[Offer, ...]:
+def passes_for(record: StoredRequest) -> tuple[Offer, ...]:
     """Return the passes that would let this very request through, narrow first.
 
     None for what shows signs of danger, which a pass never lets through.
@@ -493,7 +498,7 @@ def passes_for(record: Record) -> tuple[Offer, ...]:
     )
 
 
-def find_pass(record: Record, offer_id: str) -> Offer | None:
+def find_pass(record: StoredRequest, offer_id: str) -> Offer | None:
     """Return the pass with this id, if it is still offered for the request as it stands."""
     return next((one for one in passes_for(record) if one.id == offer_id), None)
 
@@ -522,7 +527,7 @@ def _pass_offers_offer(shape: Shape, words: str, host: str | None) -> Offer:
     return Offer(id=offer_id, words=words, match=match)
 
 
-def _pass_offers_covers(shape: Shape, record: Record) -> bool:
+def _pass_offers_covers(shape: Shape, record: StoredRequest) -> bool:
     grant = Grant(
         id="0" * 32,
         effect=Effect.ALLOW,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Kind
 from gateway.policy.calls.argument_roles import (
     COMMANDS,
@@ -20,12 +20,12 @@ from gateway.policy.calls.argument_roles import (
 )
 from gateway.policy.calls.call_effects import (
     CallEffects,
-    DoubtKind,
     Leaf,
     PathEffect,
     PathUse,
+    UncertaintyKind,
+    effects_of,
     texts_of,
-    touches_of,
 )
 from gateway.policy.calls.known_steps import Extent, hides_no_name, reach_of, sure_folder
 from gateway.policy.calls.paths import (
@@ -59,7 +59,7 @@ _SEEN = frozenset({Role.READ, Role.FOLDER, Role.GLOB})
 # ---------------------------------------------------------------- edits
 
 
-def lets_edit(record: Record, folder: str | None = None) -> bool:
+def lets_edit(record: StoredRequest, folder: str | None = None) -> bool:
     """Whether a call creates, changes and moves files below where the agent works, and no more.
 
     A pass that names a `folder` covers what lies below that one, too.
@@ -70,34 +70,35 @@ def lets_edit(record: Record, folder: str | None = None) -> bool:
         return False
     resolved = request.context.files
     return all(
-        _is_edit(touches)
-        and all(_is_editable(text, touches.base, cwd, folder) for text in (*resolved, *named))
-        for touches, named in ((one, _list_named(one)) for one in touches_of(record))
+        _is_edit(effects)
+        and all(_is_editable(text, effects.base, cwd, folder) for text in (*resolved, *named))
+        for effects, named in ((one, _list_named(one)) for one in effects_of(record))
     )
 
 
-def _is_edit(touches: CallEffects) -> bool:
+def _is_edit(effects: CallEffects) -> bool:
     """Whether a call changes files, and every value of it is understood."""
-    call = touches.call
+    call = effects.call
     fits = any(
         row.kind is Kind.FILE_CHANGE and row.fits(call.arguments)
         for row in find_known_tools(call.tool)
     )
     if not fits and family_of(call.tool) is not Family.FILE:
         return False
-    inner = sum(1 for _ in touches.everything()) - 1
-    if _has_doubts(touches) or inner or not touches.paths:
+    inner = sum(1 for _ in effects.everything()) - 1
+    if _has_doubts(effects) or inner or not effects.paths:
         return False
-    return all(map(_is_understood, touches.leaves)) and not any(
-        _deletes(touches, one) for one in touches.all_paths()
+    return all(map(_is_understood, effects.leaves)) and not any(
+        _deletes(effects, one) for one in effects.all_paths()
     )
 
 
-def _has_doubts(touches: CallEffects) -> bool:
+def _has_doubts(effects: CallEffects) -> bool:
     """Whether anything is doubtful but what stands under a path: each value there is looked at."""
-    paths = {one.place for one in touches.paths}
+    paths = {one.place for one in effects.paths}
     return any(
-        one.kind is not DoubtKind.CONTAINER or one.address not in paths for one in touches.doubts
+        one.kind is not UncertaintyKind.CONTAINER or one.address not in paths
+        for one in effects.uncertainties
     )
 
 
@@ -114,18 +115,18 @@ def _is_understood(leaf: Leaf) -> bool:
     return True
 
 
-def _deletes(touches: CallEffects, use: PathUse) -> bool:
+def _deletes(effects: CallEffects, use: PathUse) -> bool:
     """Whether a path is deleted: what is moved is, but lies at its second path then."""
     if use.effect is not PathEffect.DELETE:
         return False
-    moves = "move" in verbs_of_file_tool(touches.call.tool)
-    return not (moves and touches.with_role(Role.DESTINATION))
+    moves = "move" in verbs_of_file_tool(effects.call.tool)
+    return not (moves and effects.with_role(Role.DESTINATION))
 
 
-def _list_named(touches: CallEffects) -> list[str]:
+def _list_named(effects: CallEffects) -> list[str]:
     """Return every path that a call names, and the folder in which it says that it runs."""
-    folders = touches.with_role(Role.WORKING_FOLDER)
-    return [*(one.text for one in touches.all_paths()),
+    folders = effects.with_role(Role.WORKING_FOLDER)
+    return [*(one.text for one in effects.all_paths()),
             *(one.value for one in folders if isinstance(one.value, str))]  # fmt: skip
 
 
@@ -141,7 +142,7 @@ def _is_editable(path: str, base: str | None, cwd: str | None, folder: str | Non
 # ---------------------------------------------------------------- work and scripts
 
 
-def lets_work(record: Record, *, scripts: bool) -> bool:
+def lets_work(record: StoredRequest, *, scripts: bool) -> bool:
     """Whether a call is known to look, or to create, change and move files, below where the agent
     works; with `scripts` also whether it runs the project's own code. What is not known is not."""
     request = record.request
@@ -153,20 +154,20 @@ def lets_work(record: Record, *, scripts: bool) -> bool:
         return False
     if lets_edit(record):
         return True
-    return all(_is_work(record, one, scripts=scripts) for one in touches_of(record))
+    return all(_is_work(record, one, scripts=scripts) for one in effects_of(record))
 
 
-def _is_work(record: Record, touches: CallEffects, *, scripts: bool) -> bool:
-    if touches.nested:
+def _is_work(record: StoredRequest, effects: CallEffects, *, scripts: bool) -> bool:
+    if effects.nested:
         return False
-    if touches.programs and touches.call.kind in (Kind.COMMAND, Kind.TOOL):
-        known = why_fixed(Answer.COMMAND, record, touches) is None
-        beside = (leaf for leaf in touches.leaves if leaf.role not in COMMANDS)
-        reach = _reach(touches) if known and all(map(_changes_nothing, beside)) else None
+    if effects.programs and effects.call.kind in (Kind.COMMAND, Kind.TOOL):
+        known = why_fixed(Answer.COMMAND, record, effects) is None
+        beside = (leaf for leaf in effects.leaves if leaf.role not in COMMANDS)
+        reach = _reach(effects) if known and all(map(_changes_nothing, beside)) else None
         return reach is not None and (scripts or reach is not Extent.RUN)
-    harmless = why_fixed(Answer.TOOL, record, touches) is None
-    plain = all(is_open(Answer.TOOL, leaf) for leaf in touches.leaves)
-    return (harmless and plain) or _is_look(touches)
+    harmless = why_fixed(Answer.TOOL, record, effects) is None
+    plain = all(is_open(Answer.TOOL, leaf) for leaf in effects.leaves)
+    return (harmless and plain) or _is_look(effects)
 
 
 def _changes_nothing(leaf: Leaf) -> bool:
@@ -180,10 +181,10 @@ def _changes_nothing(leaf: Leaf) -> bool:
     return said or known or switch or refused or leaf.value is None or leaf.value == {}
 
 
-def _reach(touches: CallEffects) -> Extent | None:
+def _reach(effects: CallEffects) -> Extent | None:
     """Return how far a call's command reaches, where it runs below where the agent works."""
-    base, cwd = touches.base, touches.call.context.cwd
-    leaf = command_leaf(touches)
+    base, cwd = effects.base, effects.call.context.cwd
+    leaf = command_leaf(effects)
     if leaf is None or (base is not None and (cwd is None or not within(base, cwd))):
         return None
     if leaf.role is Role.COMMANDS and isinstance(leaf.value, list):
@@ -194,23 +195,23 @@ def _reach(touches: CallEffects) -> Extent | None:
     return reach_of(text, base)
 
 
-def _is_look(touches: CallEffects) -> bool:
+def _is_look(effects: CallEffects) -> bool:
     """Whether a file tool only reads, lists or searches below where the agent works."""
-    call, base, cwd = touches.call, touches.base, touches.call.context.cwd
+    call, base, cwd = effects.call, effects.base, effects.call.context.cwd
     rows = [row for row in find_known_tools(call.tool) if row.fits(call.arguments)]
     verbs = verbs_of_file_tool(call.tool)
-    by_name = touches.family is Family.FILE and verbs <= {"read", "list"} and bool(verbs)
-    if call.kind is not Kind.TOOL or not (rows or by_name) or _has_doubts(touches):
+    by_name = effects.family is Family.FILE and verbs <= {"read", "list"} and bool(verbs)
+    if call.kind is not Kind.TOOL or not (rows or by_name) or _has_doubts(effects):
         return False
-    if touches.rights or touches.environment or touches.users or touches.readings:
+    if effects.rights or effects.environment or effects.users or effects.readings:
         return False
     if base is not None and (cwd is None or not within(base, cwd)):
         return False
-    seen = any(leaf.role in _SEEN for leaf in touches.leaves)
-    return seen and all(_is_seen(touches, leaf) for leaf in touches.leaves)
+    seen = any(leaf.role in _SEEN for leaf in effects.leaves)
+    return seen and all(_is_seen(effects, leaf) for leaf in effects.leaves)
 
 
-def _is_seen(touches: CallEffects, leaf: Leaf) -> bool:
+def _is_seen(effects: CallEffects, leaf: Leaf) -> bool:
     """Whether a value is a place to look at below the folder, or says how to look."""
     if not leaf.read or leaf.role not in _SEEN | {Role.PART, Role.REMARK, Role.PATH, Role.FLAG}:
         return False
@@ -219,7 +220,7 @@ def _is_seen(touches: CallEffects, leaf: Leaf) -> bool:
     if leaf.role is Role.FLAG:
         return leaf.value is None or isinstance(leaf.value, bool | int)
     globs = leaf.role is Role.GLOB
-    return all(_may_see(text, touches.base, globs=globs) for text in texts_of(leaf.value))
+    return all(_may_see(text, effects.base, globs=globs) for text in texts_of(leaf.value))
 
 
 def _may_see(text: str, base: str | None, *, globs: bool) -> bool:

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable
 from typing import Any
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import holds_secrets, quote_start
 from gateway.domain.safe_text import make_visible
 from gateway.models import Kind
@@ -94,13 +94,13 @@ _TOLD = re.compile(
 _MESSAGE_IDS = frozenset({"inreplyto", "messageid", "messagets", "replyto"})
 
 
-def is_message(touches: CallEffects) -> bool:
+def is_message(effects: CallEffects) -> bool:
     """Whether a call is a message to people at an address that is known as one."""
-    if touches.call.kind is not Kind.TOOL or touches.family is not Family.MESSAGE:
+    if effects.call.kind is not Kind.TOOL or effects.family is not Family.MESSAGE:
         return False
-    known = all(one.role in _BESIDE or _is_id(one) for one in touches.leaves)
+    known = all(one.role in _BESIDE or _is_id(one) for one in effects.leaves)
     return known and any(
-        plain_name(one.name) in _ADDRESSES and _is_address(one) for one in touches.leaves
+        plain_name(one.name) in _ADDRESSES and _is_address(one) for one in effects.leaves
     )
 
 
@@ -163,9 +163,9 @@ _FACTS = frozenset(
 _FACT_NAMES = frozenset(map(plain_name, _FACTS))
 
 
-def why_fixed(answer: Answer, record: Record, touches: CallEffects) -> str | None:
+def why_fixed(answer: Answer, record: StoredRequest, effects: CallEffects) -> str | None:
     """Return why nothing of a call may be left open by such an answer; None where it may."""
-    return _why_nothing(record, touches) or _CONDITIONS[answer](record, touches)
+    return _why_nothing(record, effects) or _CONDITIONS[answer](record, effects)
 
 
 def is_open(answer: Answer, leaf: Leaf) -> bool:
@@ -193,26 +193,26 @@ def may_come(answer: Answer, leaf: Leaf) -> bool:
     return plain and looks_like(leaf.value) is None
 
 
-def command_leaf(touches: CallEffects) -> Leaf | None:
+def command_leaf(effects: CallEffects) -> Leaf | None:
     """Return the one command of a call, None where there is none or more."""
-    found = touches.with_role(*COMMANDS)
+    found = effects.with_role(*COMMANDS)
     return found[0] if len(found) == 1 else None
 
 
-def path_leaf(touches: CallEffects) -> Leaf | None:
+def path_leaf(effects: CallEffects) -> Leaf | None:
     """Return the one path of a call, None where there is none or more."""
-    found = touches.with_role(*PATHS)
+    found = effects.with_role(*PATHS)
     return found[0] if len(found) == 1 else None
 
 
-def path_of(touches: CallEffects, leaf: Leaf) -> PathUse | None:
+def path_of(effects: CallEffects, leaf: Leaf) -> PathUse | None:
     """Return how a path is used."""
-    return next((one for one in touches.paths if one.place == leaf.place and not one.looks), None)
+    return next((one for one in effects.paths if one.place == leaf.place and not one.looks), None)
 
 
-def is_delicate(touches: CallEffects, use: PathUse) -> bool:
+def is_delicate(effects: CallEffects, use: PathUse) -> bool:
     """Whether a path is asked about each time, for what is done to it."""
-    written = may_write(touches, use)
+    written = may_write(effects, use)
     if written and is_executed(use.text):
         return True
     if use.delicate is None:
@@ -221,10 +221,10 @@ def is_delicate(touches: CallEffects, use: PathUse) -> bool:
     return written or absolute is None or delicate(absolute, written=False) is not None
 
 
-def may_write(touches: CallEffects, use: PathUse) -> bool:
+def may_write(effects: CallEffects, use: PathUse) -> bool:
     """Whether a path may be written: what opens a file may do that, too."""
     read = use.effect in (PathEffect.READ, PathEffect.LIST)
-    return not read or "open" in words_of(bare_name(touches.call.tool))
+    return not read or "open" in words_of(bare_name(effects.call.tool))
 
 
 def is_systems_folder(folder: str) -> bool:
@@ -247,90 +247,90 @@ def legible(value: Any, depth: int = 0) -> bool:
 # ---------------------------------------------------------------- each answer's conditions
 
 
-def _why_nothing(record: Record, touches: CallEffects) -> str | None:
+def _why_nothing(record: StoredRequest, effects: CallEffects) -> str | None:
     """Return what keeps any part of a call from being left open, whatever the answer."""
     context = record.request.context
-    if context.env or touches.environment:
+    if context.env or effects.environment:
         return "it changes environment variables"
     if record.request.payload is not None:
         return "it carries a payload"
-    if touches.rights:
-        return f"{_quote(touches.rights[0])} asks for more rights"
-    if any(str(one.value).strip().lower() in ("root", "0") for one in touches.users):
+    if effects.rights:
+        return f"{_quote(effects.rights[0])} asks for more rights"
+    if any(str(one.value).strip().lower() in ("root", "0") for one in effects.users):
         return "it runs as root"
-    return _why_unclear(touches)
+    return _why_unclear(effects)
 
 
-def _why_unclear(touches: CallEffects) -> str | None:
+def _why_unclear(effects: CallEffects) -> str | None:
     """Return what is not understood of a call, hidden, or in a place that asks each time."""
-    if touches.nested:
+    if effects.nested:
         return "it hands on another call"
-    if touches.doubts:
-        return touches.doubts[0].words
-    if not legible([touches.call.tool, *(part for one in touches.leaves
+    if effects.uncertainties:
+        return effects.uncertainties[0].words
+    if not legible([effects.call.tool, *(part for one in effects.leaves
                                          for part in (one.address, one.value))]):  # fmt: skip
         return "its text hides something"
-    base = touches.base
+    base = effects.base
     if base is not None and (components(base) is None or delicate(base) is not None):
         return "it works where secrets lie or what stands there runs later"
     return None
 
 
-def _why_no_command(record: Record, touches: CallEffects) -> str | None:
-    leaf = command_leaf(touches)
-    if leaf is None or touches.foreign_shell:
+def _why_no_command(record: StoredRequest, effects: CallEffects) -> str | None:
+    leaf = command_leaf(effects)
+    if leaf is None or effects.foreign_shell:
         return "it is not one command of a known shell"
-    if touches.base is not None and is_systems_folder(touches.base):
+    if effects.base is not None and is_systems_folder(effects.base):
         return "it runs where the system keeps its own"
-    beside = [one for one in touches.leaves if one is not leaf]
-    return _why_not_beside(touches, leaf, beside, PATHS | {Role.PATCH})
+    beside = [one for one in effects.leaves if one is not leaf]
+    return _why_not_beside(effects, leaf, beside, PATHS | {Role.PATCH})
 
 
-def _why_no_folder(record: Record, touches: CallEffects) -> str | None:
-    leaf = path_leaf(touches)
-    use = path_of(touches, leaf) if leaf is not None else None
+def _why_no_folder(record: StoredRequest, effects: CallEffects) -> str | None:
+    leaf = path_leaf(effects)
+    use = path_of(effects, leaf) if leaf is not None else None
     if leaf is None or use is None or record.request.kind in (Kind.COMMAND, Kind.PLAN):
         return "it does not work on one file"
-    if touches.family is not Family.FILE and leaf.source not in DECLARED:
+    if effects.family is not Family.FILE and leaf.source not in DECLARED:
         return "its tool is not known to work on files"
-    if not _is_reading_or_writing(touches, leaf, use):
+    if not _is_reading_or_writing(effects, leaf, use):
         return "it may delete, move or link"
-    beside = [one for one in touches.leaves if one is not leaf]
+    beside = [one for one in effects.leaves if one is not leaf]
     if any(one.role is Role.PATCH and not isinstance(one.value, str) for one in beside):
         return "its patch is not understood"
-    named = [one for one in touches.paths if one.place != leaf.place and not one.looks]
+    named = [one for one in effects.paths if one.place != leaf.place and not one.looks]
     if named:
         return "it names a second path"
-    return _why_not_beside(touches, leaf, beside, COMMANDS | {Role.URL})
+    return _why_not_beside(effects, leaf, beside, COMMANDS | {Role.URL})
 
 
-def _is_reading_or_writing(touches: CallEffects, leaf: Leaf, use: PathUse) -> bool:
+def _is_reading_or_writing(effects: CallEffects, leaf: Leaf, use: PathUse) -> bool:
     if leaf.role in (Role.DELETE, Role.DESTINATION) or use.effect is PathEffect.DELETE:
         return False
     if use.effect is not PathEffect.UNKNOWN:
         return True
-    known = {Role.FLAG} & {one.role for one in touches.leaves}
-    verbs = verbs_of_file_tool(bare_name(touches.call.tool))
+    known = {Role.FLAG} & {one.role for one in effects.leaves}
+    verbs = verbs_of_file_tool(bare_name(effects.call.tool))
     return leaf.role is Role.PATH and not known and not verbs & {"move", "delete"}
 
 
-def _why_no_text(record: Record, touches: CallEffects) -> str | None:
-    free = [one for one in touches.leaves if one.role in (Role.DATA, Role.PART)]
+def _why_no_text(record: StoredRequest, effects: CallEffects) -> str | None:
+    free = [one for one in effects.leaves if one.role in (Role.DATA, Role.PART)]
     if record.request.kind is not Kind.TOOL:
         return "it is no message"
-    if not is_message(touches):
+    if not is_message(effects):
         if not free or not all(one.source in DECLARED for one in free):
             return "it is no message to people at a known address"
-        if touches.family is Family.MESSAGE and any(one.source is RoleSource.TABLE for one in free):
+        if effects.family is Family.MESSAGE and any(one.source is RoleSource.TABLE for one in free):
             return "its address is not known as one of people"
-    if touches.base_source != "context" and is_systems_folder(touches.base or "/"):
+    if effects.base_source != "context" and is_systems_folder(effects.base or "/"):
         return "it works where the system keeps its own"
-    return _why_not_beside(touches, None, list(touches.leaves),
+    return _why_not_beside(effects, None, list(effects.leaves),
                            COMMANDS | PATHS | {Role.PATCH, Role.URL})  # fmt: skip
 
 
 def _why_not_beside(
-    touches: CallEffects, leaf: Leaf | None, beside: list[Leaf], more: frozenset[Role]
+    effects: CallEffects, leaf: Leaf | None, beside: list[Leaf], more: frozenset[Role]
 ) -> str | None:
     """Return what stands beside the value that is read, and must not."""
     for one in beside:
@@ -340,18 +340,18 @@ def _why_not_beside(
         if one.role is Role.UNKNOWN and (unclear or looks_like(one.value)):
             return f"nobody knows what {_quote(one)} is"
     fixed = {one.place for one in beside if not one.free}
-    if any(one.place not in fixed for one in touches.readings):
+    if any(one.place not in fixed for one in effects.readings):
         return "it can be taken in several ways"
     return None
 
 
-def _why_no_values(record: Record, touches: CallEffects) -> str | None:
+def _why_no_values(record: StoredRequest, effects: CallEffects) -> str | None:
     request = record.request
     if request.kind is not Kind.TOOL:
         return "it is no look-up"
-    if not is_lookup(request.tool) or not touches.leaves:
+    if not is_lookup(request.tool) or not effects.leaves:
         return "its name is not that of a look-up"
-    for one in touches.leaves:
+    for one in effects.leaves:
         if plain_name(one.name) not in _FACT_NAMES or one.place != one.name:
             return f"{_quote(one)} is not known as a plain fact"
         if one.source in DECLARED or not _is_plain_value(one.value):
@@ -359,14 +359,14 @@ def _why_no_values(record: Record, touches: CallEffects) -> str | None:
     return None
 
 
-def _why_no_tool(record: Record, touches: CallEffects) -> str | None:
-    if record.request.kind is not Kind.TOOL or not touches.harmless:
+def _why_no_tool(record: StoredRequest, effects: CallEffects) -> str | None:
+    if record.request.kind is not Kind.TOOL or not effects.harmless:
         return "its tool is not declared harmless"
-    risky = next((one for one in touches.leaves if _is_risky(one)), None)
+    risky = next((one for one in effects.leaves if _is_risky(one)), None)
     if risky is not None:
         return f"{_quote(risky)} names a path, an address or something delicate"
     files = record.request.context.files
-    if any(is_delicate(touches, one) for one in touches.all_paths()) or any(map(delicate, files)):
+    if any(is_delicate(effects, one) for one in effects.all_paths()) or any(map(delicate, files)):
         return "it names something delicate"
     return None
 
@@ -406,7 +406,7 @@ def _is_plain_value(value: Any) -> bool:
     return type(value) in (int, float) and abs(value) < 10**12
 
 
-_CONDITIONS: dict[Answer, Callable[[Record, CallEffects], str | None]] = {
+_CONDITIONS: dict[Answer, Callable[[StoredRequest, CallEffects], str | None]] = {
     Answer.COMMAND: _why_no_command,
     Answer.FOLDER: _why_no_folder,
     Answer.TEXT: _why_no_text,

@@ -60,7 +60,7 @@ local function arguments()
 end
 
 -- What every replica acts on. See ADR 36.
-local CONTROL = {policy_applied = 1, grant_made = 1, grant_ended = 1, grant_rests = 1}
+local CONTROL = {policy_applied = 1, grant_made = 1, grant_ended = 1, grant_outdated = 1}
 local LONGEST_CONTROL_STREAM = 10000
 
 -- Appends to the event stream, which is the audit; what every replica acts on also to their short one,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.models import Context, Kind
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import (
@@ -30,7 +30,7 @@ from tests.grants.hostile.words import Claim, understand
 from tests.grants.making import asked, granted
 
 _SESSION = "afternoon"
-Covers = Callable[[Grant, Record, Record], bool]
+Covers = Callable[[Grant, StoredRequest, StoredRequest], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Report:
         )  # fmt: skip
 
 
-def as_the_product_does(grant: Grant, first: Record, then: Record) -> bool:
+def as_the_product_does(grant: Grant, first: StoredRequest, then: StoredRequest) -> bool:
     """Whether the product lets the next call through under a grant."""
     if grant.match.shape in PASSES and findings(then):
         return False
@@ -78,7 +78,7 @@ class Search:
     def __init__(self, cell: Cell, covering: Covers = as_the_product_does) -> None:
         self._cell, self._covering = cell, covering
         self._done: dict[str, list[Effect]] = {}
-        self._answers: dict[int, tuple[Record, list[Remembered]]] = {}
+        self._answers: dict[int, tuple[StoredRequest, list[Remembered]]] = {}
         self.report = Report()
 
     def look_at(self, calls: Iterable[NextCall]) -> Report:
@@ -95,7 +95,7 @@ class Search:
                 self._judge(call, one)
         return self.report
 
-    def _remember(self, call: BaseCall) -> tuple[Record, list[Remembered]]:
+    def _remember(self, call: BaseCall) -> tuple[StoredRequest, list[Remembered]]:
         if id(call) not in self._answers:
             first = first_record(call)
             wide = [
@@ -143,12 +143,12 @@ def _passes() -> tuple[Remembered, ...]:
     return tuple(made)
 
 
-def first_record(call: BaseCall) -> Record:
+def first_record(call: BaseCall) -> StoredRequest:
     """Return the request that asks for a call as it is remembered."""
     return _record(NextCall(call, call.tool, call.arguments, "", ""))
 
 
-def _record(call: NextCall) -> Record:
+def _record(call: NextCall) -> StoredRequest:
     harmless = not {"keeper", "tracker"}.isdisjoint(call.remembered.hosts)
     context = Context(**{"cwd": FOLDER, **call.context})
     return asked(

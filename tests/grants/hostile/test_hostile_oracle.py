@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.records import Record
+from gateway.domain.records import StoredRequest
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import PASSES, Grant, MatchResult
 from tests.grants.hostile.base_calls import BASE_CALLS, FOLDER, BaseCall
@@ -161,7 +161,7 @@ _LEAVES = [(call, name) for call in BASE_CALLS for name in call.arguments if nam
 def _ignoring(name: str) -> Covers:
     """Return a coverage that is too wide: it does not look at one argument."""
 
-    def covering(grant: Grant, first: Record, then: Record) -> bool:
+    def covering(grant: Grant, first: StoredRequest, then: StoredRequest) -> bool:
         if grant.match.shape in PASSES:
             return False
         arguments = {**then.arguments, name: first.arguments[name]}

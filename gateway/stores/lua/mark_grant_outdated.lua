@@ -15,6 +15,6 @@ redis.call('ZREM', KEYS[5], ARGV[1])
 redis.call('HINCRBY', KEYS[1], 'gen', 1)
 if ARGV[6] == '1' then redis.call('HINCRBY', KEYS[1], 'notices', 1) end
 redis.call('HINCRBY', KEYS[4], 'generation', 1)
-event(KEYS[3], 'grant_rests', now, ARGV[2], '', '0', ARGV[5])
+event(KEYS[3], 'grant_outdated', now, ARGV[2], '', '0', ARGV[5])
 for i = 6, #KEYS do redis.call('ZADD', KEYS[i], now, ARGV[7]) end
 return 1
