@@ -78,7 +78,7 @@ def fit_keys(keys: Sequence[Key], width: int) -> list[Key]:
     return kept
 
 
-class _KeySign(Static):
+class _KeyLabel(Static):
     """One key in the line, which can be clicked."""
 
     def __init__(self, key: Key) -> None:
@@ -107,7 +107,7 @@ class KeyLine(Horizontal):
     def compose(self) -> ComposeResult:
         """Lay out the keys."""
         self._shown = self._find()
-        yield from map(_KeySign, self._shown)
+        yield from map(_KeyLabel, self._shown)
 
     def look(self) -> None:
         """List what does something by now."""

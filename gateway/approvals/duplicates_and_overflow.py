@@ -88,10 +88,10 @@ class GroupStore(Protocol):
 class Grouping:
     """Takes the steps of requests that wait without a card. Every step may be taken twice."""
 
-    def __init__(self, store: Store, held: GroupStore, writer: Writer) -> None:
+    def __init__(self, store: Store, groups: GroupStore, writer: Writer) -> None:
         self._store = store
         self._writer = writer
-        self._held = held
+        self._groups = groups
 
     async def settle(self, leader: StoredRequest, now: int) -> float | None:
         """Resolve the requests grouped behind a former leader; return seconds until the next check.
@@ -104,7 +104,7 @@ class Grouping:
             if 0 < rest <= _GRANT_MS:
                 return rest / 1000
         if decision is not None and _is_denied(leader):
-            ids = await self._held.behind(leader.id)
+            ids = await self._groups.behind(leader.id)
             for follower in await self._store.load_many(ids[:_AT_ONCE]):
                 if follower is not None and shares(policy, leader, follower):
                     await self._deny(leader, decision, follower)
@@ -114,18 +114,18 @@ class Grouping:
                 return _RETRY
         budget = policy.budget_for(leader.request.agent)
         shown = posts(policy.ruling_on(leader.request))
-        await self._held.promote_next(leader, budget, posts=shown)
+        await self._groups.promote_next(leader, budget, posts=shown)
         return None
 
     async def release(self, agent: str) -> float | None:
         """Give cards to those behind an agent's overflow card, as far as its budget goes."""
         policy = await self._writer.policy()
-        return await self._held.release(agent, policy.budget_for(agent))
+        return await self._groups.release(agent, policy.budget_for(agent))
 
     async def overflow(self, agent: str) -> Overflow:
         """Return what an agent's overflow card is about."""
-        load = await self._held.load(agent)
-        found = await self._store.load_many(await self._held.behind(overflow_of(agent)))
+        load = await self._groups.load(agent)
+        found = await self._store.load_many(await self._groups.behind(overflow_of(agent)))
         return Overflow(
             agent=agent,
             revision=load.revision,
@@ -136,7 +136,7 @@ class Grouping:
 
     async def _has_undecided(self, leader: StoredRequest, policy: PolicyDocument) -> bool:
         """Whether one still waits that should have taken over the denial."""
-        left = await self._store.load_many(await self._held.behind(leader.id))
+        left = await self._store.load_many(await self._groups.behind(leader.id))
         return any(one is not None and shares(policy, leader, one) for one in left)
 
     async def _deny(self, leader: StoredRequest, decision: Decision, known: StoredRequest) -> None:

@@ -30,13 +30,13 @@ class OperatorService:
         self,
         store: Store,
         writer: Writer,
-        held: GroupStore,
+        groups: GroupStore,
         sessions: SessionService,
         health: Health,
     ) -> None:
         self._store = store
         self._writer = writer
-        self._held = held
+        self._groups = groups
         self._sessions = sessions
         self._health = health
 
@@ -48,7 +48,7 @@ class OperatorService:
         admin = identity is not None and (await self._writer.policy()).is_admin(identity)
         return GatewayStatus(
             switch=KillSwitch(on=found is not None, by=by, at=at, waiting=waiting),
-            paused=tuple(await self._held.list_paused()),
+            paused=tuple(await self._groups.list_paused()),
             troubles=self._health.readiness.problems if admin else (),
         )
 
@@ -72,7 +72,7 @@ class OperatorService:
             why = "only an admin or an approver of this agent may let it ask again"
             await self._refuse(identity, why)
             raise Unauthorized(why)
-        return await self._held.resume_agent(agent, by=policy.name_of(identity))
+        return await self._groups.resume_agent(agent, by=policy.name_of(identity))
 
     async def list_sessions(self, agent: str | None) -> list[Session]:
         """Return the sessions that have not ended, of one agent or of all."""

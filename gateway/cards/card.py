@@ -41,7 +41,7 @@ from gateway.cards.shared_texts import (
     standing_of,
 )
 from gateway.cards.summary import discreet_notice, notice_of, plain_summary, summarize
-from gateway.domain.records import Edit, StoredRequest, company, told_outcome
+from gateway.domain.records import Edit, StoredRequest, describe_duplicates, told_outcome
 from gateway.domain.redaction import render_safe, start_of
 from gateway.domain.risk import MOST_GUESSES, StepUp, finding_sign, say_ways
 from gateway.domain.safe_text import Segment, Visible, ascii_escaped
@@ -126,7 +126,7 @@ def list_notices(
         "Escalated: nobody answered in time.": record.tier > 0 and not record.final,
         f"{steps} {tries}".strip(): steps and not here,
     }
-    return (*(text for text, holds in notices.items() if holds), *company(record))
+    return (*(text for text, holds in notices.items() if holds), *describe_duplicates(record))
 
 
 def say_masked(count: int) -> str:

@@ -588,7 +588,7 @@ def _told_edits(record: StoredRequest) -> JsonObject:
     return {"edits": record.hide_in(plain(record.edits))} if record.edits else {}
 
 
-_LIKENESS_LENGTH = 16
+_DUPLICATE_KEY_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -636,10 +636,10 @@ def duplicate_key(record: StoredRequest) -> str:
         *((request.roles, request.harmless) if request.roles or request.harmless else ()),
         *(("human",) if request.human else ()),
     )
-    return sha256_hex(json.dumps(shared).encode())[:_LIKENESS_LENGTH]
+    return sha256_hex(json.dumps(shared).encode())[:_DUPLICATE_KEY_LENGTH]
 
 
-def company(record: StoredRequest) -> tuple[str, ...]:
+def describe_duplicates(record: StoredRequest) -> tuple[str, ...]:
     """Say on a card who waits behind it, or that it has none of its own in chats."""
     if record.final:
         return ()

@@ -211,13 +211,13 @@ async def _answer(
         async with asyncio.timeout(seconds):
             verdict = await decider.decide(record, route)
     if verdict is None:
-        return ChainResult(_hear(record, decider, ()), None)
+        return ChainResult(_raise_risk(record, decider, ()), None)
     known = (ALLOW, DENY, ASK, MODIFY, RESPOND, CONTINUE)
     if verdict.effect not in known or (verdict.effect == MODIFY and verdict.arguments is None):
         raise ValueError(f"{decider.name} says {verdict.effect!r}")
     if verdict.by.kind not in (DeciderKind.RULE, DeciderKind.GRANT):
         raise ValueError(f"{decider.name} decides in the name of a {verdict.by.kind}")
-    record = _hear(record, decider, _raised_by(decider, verdict))
+    record = _raise_risk(record, decider, _raised_by(decider, verdict))
     if verdict.effect == CONTINUE:
         return ChainResult(record, None)
     if record.request.human and verdict.effect in (ALLOW, RESPOND):
@@ -237,7 +237,9 @@ def _raised_by(decider: Decider, verdict: Verdict) -> Iterator[RaisedRisk]:
         yield RaisedRisk(decider=decider.name, by=by, level=risk.level, reasons=reasons)
 
 
-def _hear(record: StoredRequest, decider: Decider, raised: Iterable[RaisedRisk]) -> StoredRequest:
+def _raise_risk(
+    record: StoredRequest, decider: Decider, raised: Iterable[RaisedRisk]
+) -> StoredRequest:
     """Return the record with its risk raised by a decider that answered.
 
     Asked anew about a whole call, it takes back what it raised before. Asked only about what was

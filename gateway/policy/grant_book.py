@@ -17,7 +17,7 @@ from gateway.policy.authorization import holds_at_risk, is_backed, lets_through
 from gateway.policy.chain import ALLOW, ASK, DENY
 from gateway.policy.grants.coverage import covers, why_asked
 from gateway.policy.grants.grant import PASSES, Effect, Grant, MatchResult, Outdated
-from gateway.policy.guardrails import findings
+from gateway.policy.guardrails import find_dangers
 from gateway.policy.verdict import Decider, Verdict
 
 DENY_PRIORITY, ALLOW_PRIORITY = 900, 500
@@ -159,7 +159,7 @@ class GrantBook:
             return False
         if grant.match.shape not in PASSES:
             return True
-        return lets_through(self._policy, grant, record, route) and not findings(record)
+        return lets_through(self._policy, grant, record, route) and not find_dangers(record)
 
     async def _empty(self) -> bool:
         """Tell whether nothing is remembered: then nothing need be looked up for each request."""

@@ -93,11 +93,6 @@ class GuardrailFinding:
     destroys: bool = True  # or reaches for secrets; else it is only worth a look
 
 
-def findings(record: StoredRequest) -> tuple[str, ...]:
-    """Return what a request shows signs of, each in a few words."""
-    return tuple(one.words for one in find_dangers(record))
-
-
 def find_dangers(record: StoredRequest) -> tuple[GuardrailFinding, ...]:
     """Return each sign that a request shows, with the place of the first value that shows it."""
     found: dict[str, GuardrailFinding] = {}

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.records import StoredRequest
 from gateway.models import Context, Kind
 from gateway.policy.calls.shell_words import rows
-from gateway.policy.guardrails import assess, find_dangers, findings
+from gateway.policy.guardrails import assess, find_dangers
 from gateway.stores.record_codec import changed_fields
 from gateway.wire.codec import JsonObject
 from tests.grants.everyday import pairs
@@ -122,6 +123,11 @@ DESTRUCTIVE = [
     "cp /etc/shadow /tmp",
     "tar czf x.tgz .aws/credentials",
 ]
+
+
+def findings(record: StoredRequest) -> tuple[str, ...]:
+    """Return what a request shows, each in a few words."""
+    return tuple(one.words for one in find_dangers(record))
 
 
 @pytest.mark.parametrize("text", DESTRUCTIVE)

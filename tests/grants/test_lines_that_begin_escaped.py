@@ -7,7 +7,7 @@ import pytest
 
 from gateway.policy.calls.script import read_script
 from gateway.policy.grants.grant import Shape
-from gateway.policy.guardrails import findings
+from gateway.policy.guardrails import find_dangers
 from tests.grants.making import command
 from tests.grants.test_session_passes import passes
 
@@ -29,7 +29,7 @@ def test_escaped_line_is_a_command(before: str) -> None:
     text = f"{before}\\rm -rf /srv"
     call = command(text)
     assert read_script(text).steps[-1].words == ("rm", "-rf", "/srv")
-    assert findings(call)
+    assert find_dangers(call)
     assert not passes(Shape.SCRIPTS, call)
 
 
@@ -44,5 +44,5 @@ def test_quoted_lines_stay_as_they_are() -> None:
 )
 def test_echo_is_read_both_ways(program: str) -> None:
     """Where dash prints a tab, bash prints a backslash."""
-    assert findings(command(f"echo '\\{program}' | sh"))
-    assert findings(command(f"printf '%s' '\\{program}' | sh"))
+    assert find_dangers(command(f"echo '\\{program}' | sh"))
+    assert find_dangers(command(f"printf '%s' '\\{program}' | sh"))

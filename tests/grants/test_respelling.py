@@ -6,7 +6,7 @@ import pytest
 
 from gateway.policy.calls.script import read_script
 from gateway.policy.grants.grant import Shape
-from gateway.policy.guardrails import findings
+from gateway.policy.guardrails import find_dangers
 from tests.grants.harmless import NEVER
 from tests.grants.making import command
 from tests.grants.respelling import respell
@@ -24,7 +24,7 @@ def _look(depth: int) -> list[str]:
         f"{name}: {text!r}"
         for row in rows
         for name, text in respell(row, SEED, depth)
-        if not findings(command(text))
+        if not find_dangers(command(text))
     ]
 
 

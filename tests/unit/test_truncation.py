@@ -16,7 +16,7 @@ from gateway.domain.redaction import render_safe
 from gateway.errors import InvalidRequest
 from gateway.policy.chain import Chain
 from gateway.policy.grants.offers import offers
-from gateway.policy.guardrails import findings
+from gateway.policy.guardrails import find_dangers
 from gateway.policy.hooks import approval
 from tests.unit.test_cards import card, record
 from tests.world import request
@@ -61,7 +61,7 @@ def of_a_schema() -> str:
         of_many_offers,
         of_a_schema,
         lambda: approval({"approved": False, "reason": before(2000)}).reason,
-        lambda: repr(findings(record(ask={"arguments": {"path": f"/{before(80)}/.env"}}))),
+        lambda: repr(find_dangers(record(ask={"arguments": {"path": f"/{before(80)}/.env"}}))),
         lambda: card(record(ask={"tool": before(80)})).title,
         lambda: headline(record(ask={"arguments": {"command": before(240)}}), HEADLINE_CHARS).text,
         lambda: headline(record(ask={"arguments": {"a": before(231)}}), HEADLINE_CHARS).text,

@@ -84,8 +84,8 @@ def find_destructive(text: str) -> Iterator[str]:
     """Yield what a text does that looks destructive, each in a few words."""
     lower = text.lower()
     for at in sorted({at for hint, at in _HINTS if hint in lower}):
-        says, sign = _SIGNS[at]
-        if sign.search(text):
+        says, pattern = _SIGNS[at]
+        if pattern.search(text):
             yield says
 
 
@@ -171,7 +171,7 @@ def _guess_names(step: Step) -> list[str]:
 # ---------------------------------------------------------------- parsed options
 
 
-class _Signs(NamedTuple):
+class _OptionPattern(NamedTuple):
     """One row of `dangerous_options.txt`."""
 
     says: str
@@ -196,7 +196,7 @@ def find_in_words(words: Sequence[str]) -> Iterator[str]:
     options, operands = _parse(words[1:], _valued().get(name, frozenset()))
     for row in found:
         if _begin_with(row.verbs, operands) and (not row.any_of or any(
-            all(_shows(sign, options, operands) for sign in each) for each in row.any_of
+            all(_shows(option, options, operands) for option in each) for each in row.any_of
         )):  # fmt: skip
             yield row.says
 
@@ -252,10 +252,10 @@ def _begin_with(verbs: Sequence[re.Pattern[str] | None], operands: Sequence[_Ope
     return not first.sure and _begin_with(verbs, rest)
 
 
-def _shows(sign: str, options: list[tuple[str, str]], operands: list[_Operand]) -> bool:
-    if sign[:1] != "-":
-        return any(_pattern(sign).fullmatch(one.text[:_LONGEST]) for one in operands)
-    name, equals, value = sign.partition("=")
+def _shows(option: str, options: list[tuple[str, str]], operands: list[_Operand]) -> bool:
+    if option[:1] != "-":
+        return any(_pattern(option).fullmatch(one.text[:_LONGEST]) for one in operands)
+    name, equals, value = option.partition("=")
     return any(
         _is_option(name, given)
         and (not equals or _pattern(value).fullmatch(said[:_LONGEST].lower()))
@@ -276,7 +276,7 @@ def _pattern(word: str) -> re.Pattern[str]:
     return re.compile("|".join(map(translate, word.split("|"))))
 
 
-def _find_rows(name: str) -> tuple[_Signs, ...]:
+def _find_rows(name: str) -> tuple[_OptionPattern, ...]:
     by_name = _by_program()
     if name in by_name:
         return by_name[name]
@@ -290,13 +290,13 @@ def load_tables() -> None:
 
 
 @lru_cache(maxsize=1)
-def _by_program() -> dict[str, tuple[_Signs, ...]]:
+def _by_program() -> dict[str, tuple[_OptionPattern, ...]]:
     """Return the rows by the names of programs; under "" those whose programs are patterns."""
-    found: dict[str, tuple[_Signs, ...]] = {"": ()}
+    found: dict[str, tuple[_OptionPattern, ...]] = {"": ()}
     for line in _OPTIONS:
         said, words, signs = (one.strip() for one in f"{line} ".split(" | ", 2))
         program, *verbs = words.split()
-        row = _Signs(
+        row = _OptionPattern(
             says=said,
             programs=_pattern(program),
             verbs=tuple(None if one == "**" else _pattern(one) for one in verbs),

@@ -21,7 +21,7 @@ from gateway.policy.grants.grant import (
     MatchResult,
 )
 from gateway.policy.grants.offers import offers, pass_words
-from gateway.policy.guardrails import findings
+from gateway.policy.guardrails import find_dangers
 from tests.grants.hostile.base_calls import FOLDER, BaseCall
 from tests.grants.hostile.cell import Cell
 from tests.grants.hostile.hostile_calls import NextCall
@@ -67,7 +67,7 @@ class Report:
 
 def as_the_product_does(grant: Grant, first: StoredRequest, then: StoredRequest) -> bool:
     """Whether the product lets the next call through under a grant."""
-    if grant.match.shape in PASSES and findings(then):
+    if grant.match.shape in PASSES and find_dangers(then):
         return False
     return covers(grant, then) is MatchResult.YES
 
