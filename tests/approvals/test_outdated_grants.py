@@ -194,7 +194,7 @@ async def test_a_look_that_failed_is_made_again(
     await rests(world, "cat")
     store = world.core.writer.book.store
     with monkeypatch.context() as patch:
-        patch.setattr(store, "rest", None)
+        patch.setattr(store, "mark_outdated", None)
         with pytest.raises(TypeError):
             await world.core.grants.suspend_outdated()
     await world.core.grants.suspend_outdated()
