@@ -13,7 +13,7 @@ from benchmarks.stage import ARGUMENT, ASK_TOOL, Stage, click, stage
 from benchmarks.table import Row
 from gateway.domain.store import MessageContext
 from gateway.models import ApprovalRequest, digest_of, new_id
-from gateway.server.background import desk_of, serve_adapters
+from gateway.server.background import adapter_api, serve_adapters
 from tests.recording import RecordingAdapter
 
 _COPIES = 3_000
@@ -56,7 +56,7 @@ async def _converge(scene: Stage, adapter: RecordingAdapter, sender: Any) -> tup
     commands, those inside scripts included."""
     store, core = scene.gateway.backend.store, scene.gateway.core
     before, began, looks = await commands(sender), monotonic(), 1
-    async with serve_adapters(adapter, desk_of(adapter.name, core, store), core):
+    async with serve_adapters(adapter, adapter_api(adapter.name, core, store), core):
         while await store.redis.zcard(store.keys.dirty(adapter.name)):
             looks += 1
             await asyncio.sleep(_LOOK_SECONDS)

@@ -46,7 +46,7 @@ from gateway.server.background import (
     NOT_FOLLOWING,
     NOT_TAKING_IN,
     HealthWatch,
-    desk_of,
+    adapter_api,
     follow_policy,
     follow_targets,
     hold_duty,
@@ -121,7 +121,7 @@ class PushParts:
             self._clock,
         )
 
-    def desk_for(self, place: str) -> PushService:
+    def service_for(self, place: str) -> PushService:
         """Return the push devices of an adapter's people."""
         return PushService(
             place,
@@ -353,12 +353,12 @@ def _announce(
 def _api(
     name: str, settings: Settings, core: Core, backend: Backend, push: PushParts
 ) -> AdapterApi:
-    return desk_of(
+    return adapter_api(
         name,
         core,
         backend.store,
         inbox=settings.inbox_url,
-        devices=push.desk_for(name),
+        devices=push.service_for(name),
         logins=backend.logins,
         secure=settings.secure,
     )

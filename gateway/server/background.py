@@ -38,7 +38,7 @@ _LOST: tuple[type[BaseException], ...] = (Unreachable, *AWAY)
 _SELDOM = Timings(idle=6.0)  # of a queue that only a new policy fills, with an event that rings
 
 
-def desk_of(
+def adapter_api(
     name: str,
     core: Core,
     store: RedisStore,

@@ -10,7 +10,7 @@ from gateway.domain.policy_document import Route
 from gateway.domain.records import StoredRequest
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Action, Status
-from gateway.server.background import desk_of
+from gateway.server.background import adapter_api
 from tests.world import World, assembled, click, identity, policy
 
 
@@ -73,7 +73,7 @@ async def test_what_a_card_shows_is_read_again_only_for_a_card_of_another_revisi
 ) -> None:
     """An old card is judged by what it shows, and its click refused; a new one by what is new."""
     record, edited = await edited_elsewhere(world, replica)
-    api = desk_of("web", world.core, world.store)
+    api = adapter_api("web", world.core, world.store)
     assert await api.requests.get(record.id, revision=record.revision) == record
     assert await api.requests.get(record.id, revision=edited.revision) == edited
     with pytest.raises(NotFound):

@@ -13,7 +13,7 @@ from gateway.domain.parsing import check_schema
 from gateway.domain.redaction import render_safe
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Action, Execution, Reason, Report, Status, new_id
-from gateway.server.background import desk_of
+from gateway.server.background import adapter_api
 from tests.sweeps import sweep
 from tests.world import World, click, identity, over_http
 
@@ -140,7 +140,7 @@ async def test_no_number_of_processes_bloats_a_request(world: World) -> None:
 
 async def test_what_is_cut_for_the_audit_was_masked_before(world: World) -> None:
     """Half a secret looks like none."""
-    api = desk_of("web", world.core, world.store)
+    api = adapter_api("web", world.core, world.store)
     why = "x" * 480 + " ghp_" + "a" * 36
     await api.requests.refuse("0" * 32, identity("eve"), why)
     assert "ghp_" not in (await world.events())[-1].data["why"]

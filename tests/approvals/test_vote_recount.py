@@ -12,7 +12,7 @@ from gateway.domain.policy_document import Route
 from gateway.domain.records import StoredRequest
 from gateway.errors import Unauthorized
 from gateway.models import Status
-from gateway.server.background import desk_of, follow_policy
+from gateway.server.background import adapter_api, follow_policy
 from tests.world import World, click, identity, policy
 
 PAIR = Route(approvers=("ann", "bob", "eve"), quorum=2)
@@ -51,7 +51,7 @@ async def test_a_removed_approvers_vote_leaves_the_card(world: World) -> None:
 async def test_who_was_removed_reveals_and_lifts_nothing(world: World) -> None:
     """Also on a replica that has not heard of the new policy yet: no script checks these."""
     record = await world.submit(arguments={"token": "ghp_" + "a" * 36})
-    api = desk_of("web", world.core, world.store)
+    api = adapter_api("web", world.core, world.store)
     await api.requests.reveal(record.id, identity("ann"))
     await world.credentials.revoke_approver("ann")
     with pytest.raises(Unauthorized):

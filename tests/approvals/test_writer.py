@@ -17,7 +17,7 @@ from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Conflict, NotFound, Unreachable
 from gateway.models import Reason, Status
 from gateway.policy.grant_book import GrantBook
-from gateway.server.background import desk_of
+from gateway.server.background import adapter_api
 from gateway.stores.grants import RedisGrants
 from tests.world import World, identity, policy
 
@@ -80,7 +80,7 @@ async def test_a_step_is_taken_only_of_what_was_seen(world: World) -> None:
 async def test_who_comes_after_the_deadline_ends_the_request(world: World) -> None:
     """Looking at it, as answering it: it has expired, whether the clock has said so yet or not."""
     late = await world.submit(timeout=0.001)
-    api = desk_of("web", world.core, world.store)
+    api = adapter_api("web", world.core, world.store)
     with pytest.raises(Overtaken, match="expired before your answer"):
         await api.requests.claim(late.id, identity("ann"))
     assert (await world.core.requests.get(late.id)).status is Status.EXPIRED

@@ -8,14 +8,14 @@ from gateway.chat.answering import Answering, Press
 from gateway.domain.records import StoredRequest
 from gateway.models import new_id
 from gateway.ports import AdapterApi
-from gateway.server.background import desk_of
+from gateway.server.background import adapter_api
 from tests.world import World, identity
 
 
 @pytest.fixture
 def api(world: World) -> AdapterApi:
     """Return the API of a chat."""
-    return desk_of("token", world.core, world.store, inbox="https://inbox.example")
+    return adapter_api("token", world.core, world.store, inbox="https://inbox.example")
 
 
 @pytest.fixture

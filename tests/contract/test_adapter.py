@@ -12,7 +12,7 @@ import pytest
 from gateway.cards.card import Card, card_of
 from gateway.models import Risk, RiskLevel
 from gateway.ports import Adapter, CopyGone, DeliveryFailed, Notice, NoticeKind, RetryLater
-from gateway.server.background import desk_of
+from gateway.server.background import adapter_api
 from tests.contract.stages import Stage
 from tests.waiting import moment
 from tests.world import World, click
@@ -32,7 +32,7 @@ class Running:
 @pytest.fixture
 async def run(stage: Stage, world: World) -> AsyncIterator[Running]:
     """Yield each adapter, running with its API without the core behind it."""
-    api = desk_of(stage.target.partition(":")[0], world.core, world.store)
+    api = adapter_api(stage.target.partition(":")[0], world.core, world.store)
     adapter = stage.adapter(api)
     async with adapter.run(api):
         yield Running(adapter, stage)

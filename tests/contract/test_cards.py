@@ -17,7 +17,7 @@ from gateway.domain.records import Person, StoredRequest
 from gateway.models import Action, Kind, Question, Status
 from gateway.ports import AdapterApi
 from gateway.ports.outgoing import CopyState
-from gateway.server.background import desk_of, serve_adapters
+from gateway.server.background import adapter_api, serve_adapters
 from tests.contract.stages import Faulty, Stage, until
 from tests.waiting import moment
 from tests.world import AGENT, World, click, identity
@@ -77,7 +77,7 @@ async def playing(
 ) -> AsyncIterator[Play]:
     """Run an adapter with its courier; ann at the platform and bob elsewhere may approve."""
     await in_force(stage, world, **route)
-    api = desk_of(stage.target.partition(":")[0], world.core, world.store, inbox=inbox)
+    api = adapter_api(stage.target.partition(":")[0], world.core, world.store, inbox=inbox)
     adapter = stage.adapter(api)
     async with serve_adapters(adapter, api, world.core, timings=timings):
         yield Play(stage, world, api)

@@ -23,7 +23,7 @@ from gateway.ports.outgoing import (
     Notice,
     NoticeKind,
 )
-from gateway.server.background import desk_of
+from gateway.server.background import adapter_api
 from tests.contract.stages import GRANTING, Granting, Stage, until
 from tests.contract.test_adapter import HOSTILE, NONCE, patiently
 from tests.contract.test_cards import Play, playing
@@ -54,7 +54,7 @@ class Running:
 @pytest.fixture
 async def run(granting: Granting, world: World) -> AsyncIterator[Running]:
     """Yield each adapter, running with its API without the core behind it."""
-    api = desk_of(granting.target.partition(":")[0], world.core, world.store)
+    api = adapter_api(granting.target.partition(":")[0], world.core, world.store)
     adapter = granting.adapter(api)
     async with adapter.run(api):
         yield Running(adapter, granting)
@@ -69,7 +69,7 @@ async def test_every_adapter_that_posts_is_asked(
     stage: Stage, world: World, request: pytest.FixtureRequest
 ) -> None:
     """The core posts them where it posts cards; none of ours is left out here."""
-    adapter = stage.adapter(desk_of("x", world.core, world.store))
+    adapter = stage.adapter(adapter_api("x", world.core, world.store))
     assert adapter.posts is (request.node.callspec.params["stage"] in GRANTING)
 
 

@@ -24,7 +24,7 @@ from gateway.ports.outgoing import (
     NoticeKind,
     RetryLater,
 )
-from gateway.server.background import desk_of
+from gateway.server.background import adapter_api
 from gateway.stores.outbox import RedisOutbox
 from tests.recording import RecordingAdapter
 from tests.world import World, click, identity, policy
@@ -51,7 +51,7 @@ class Office:
         self.adapter = adapter or RecordingAdapter()
         self.clock = OfficeClock(world)
         self.outbox = RedisOutbox(world.store)
-        self.api: AdapterApi = desk_of("rec", world.core, world.store)
+        self.api: AdapterApi = adapter_api("rec", world.core, world.store)
         changes = world.core.feed.changes
         keeper = CardKeeper(self.adapter, self.api, world.core, self.clock, timings)
         followups = Reminders(world.core, self.clock)

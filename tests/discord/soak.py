@@ -33,7 +33,7 @@ from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import Reason, Status
 from gateway.policy.chain import ModeDecider
 from gateway.server.app import Gateway
-from gateway.server.background import desk_of, run_in_background, run_reminders, serve_adapters
+from gateway.server.background import adapter_api, run_in_background, run_reminders, serve_adapters
 from gateway.server.connections import Backend, core_over
 from gateway.sign_in.logins import Ways
 from gateway.stores.credentials import RedisCredentials
@@ -256,7 +256,7 @@ async def stage() -> AsyncIterator[Soaked]:
         timings = Timings(idle=10.0)
         await stack.enter_async_context(run_in_background("sweeper", sweeper.run))
         await stack.enter_async_context(run_reminders(core))
-        api = desk_of("discord", core, store)
+        api = adapter_api("discord", core, store)
         await stack.enter_async_context(
             serve_adapters(DiscordAdapter(), api, core, timings=timings)
         )

@@ -16,7 +16,7 @@ from gateway.cards.card import Field
 from gateway.errors import InvalidRequest
 from gateway.models import Action, FieldKind
 from gateway.ports import make_visible
-from gateway.server.background import desk_of
+from gateway.server.background import adapter_api
 from tests.discord.stage import Stage
 
 _OURS = {one["name"] for one in DEFINITIONS}
@@ -32,7 +32,7 @@ async def register(stage: Stage) -> None:
     """Register as at a start."""
     client = await log_in(read_settings())
     try:
-        api = desk_of("discord", stage.core, stage.gateway.backend.store)
+        api = adapter_api("discord", stage.core, stage.gateway.backend.store)
         await register_missing(client, api.notes)
     finally:
         await client.close()

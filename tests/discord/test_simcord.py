@@ -23,7 +23,7 @@ from gateway.domain.records import Person, StoredRequest
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import Status
 from gateway.ports import AdapterApi
-from gateway.server.background import desk_of
+from gateway.server.background import adapter_api
 from tests.discord.messages import buttons, shown_text
 from tests.discord.test_wire import card
 from tests.web.chromium import DESK, chromium
@@ -49,7 +49,7 @@ def as_json(message: Any) -> dict[str, Any]:
 async def test_people_do_in_the_simulator_what_they_do_in_ours(world: World) -> None:
     """A card; a stranger refused; everything read; a modal opened before a restart and submitted
     after it; and a button that works after three days, when every token has long died."""
-    api = desk_of("discord", world.core, world.store)
+    api = adapter_api("discord", world.core, world.store)
     async with simcord.run(bot(api)) as env:
         guild = env.create_guild(name="Acme")
         channel = guild.create_text_channel("approvals")

@@ -21,7 +21,7 @@ from gateway.domain.records import REVIEWS, AuditEvent, Query, Remember, StoredR
 from gateway.errors import Aborted, Denied, NotFound, Unauthorized
 from gateway.models import Action, Reason, Status
 from gateway.policy.hooks import Hook, HookHost, HookLink
-from gateway.server.background import desk_of, run_reviews
+from gateway.server.background import adapter_api, run_reviews
 from gateway.stores.requests import RedisGroups
 from tests.faults import roles
 from tests.faults.processes import child
@@ -57,7 +57,7 @@ async def waiting(world: World, **more: Any) -> StoredRequest:
 
 async def test_nobody_sees_or_decides_what_hooks_are_asked_about(world: World) -> None:
     """Not on a list, not by its id, not by a click; afterwards it is there, and can be approved."""
-    api = desk_of("test", world.core, world.store)
+    api = adapter_api("test", world.core, world.store)
     record = await waiting(world)
     assert record.queues == (REVIEWS,)
     assert (await api.requests.page(Query())).items == ()

@@ -18,7 +18,7 @@ from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import Person, StoredRequest
 from gateway.models import Risk, RiskLevel
 from gateway.ports import AdapterApi, WebPages
-from gateway.server.background import desk_of, run_reminders, serve_adapters
+from gateway.server.background import adapter_api, run_reminders, serve_adapters
 from tests.slack.counterpart.person import Human, NotShown
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
@@ -224,7 +224,7 @@ async def at_work(
     await put_in_force(world, *(routes or (ROUTE,)))
     adapter = adapter or SlackAdapter()
     adapter.ping_seconds = 0.5
-    api = desk_of("slack", world.core, world.store, inbox=inbox)
+    api = adapter_api("slack", world.core, world.store, inbox=inbox)
     public = {"GATEWAY_PUBLIC_URL": "http://127.0.0.1"}
     async with AsyncExitStack() as stack:
         stack.enter_context(environment(slack, **{**public, **(env or {})}))

@@ -14,7 +14,7 @@ import sys
 from contextlib import AsyncExitStack
 
 from adapters.slack import SlackAdapter
-from gateway.server.background import desk_of, run_reminders, serve_adapters
+from gateway.server.background import adapter_api, run_reminders, serve_adapters
 from tests.world import assembled
 
 
@@ -35,7 +35,7 @@ async def main(url: str, namespace: str, *doom: str) -> None:
     """Work until killed."""
     async with AsyncExitStack() as stack:
         world = await stack.enter_async_context(assembled(url, namespace, at=Doom(*doom)))
-        api = desk_of("slack", world.core, world.store)
+        api = adapter_api("slack", world.core, world.store)
         await stack.enter_async_context(serve_adapters(SlackAdapter(), api, world.core))
         await stack.enter_async_context(run_reminders(world.core))
         sys.stdout.write("ready\n")

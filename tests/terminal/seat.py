@@ -17,7 +17,7 @@ from gateway.domain.records import Identity, Person, StoredRequest
 from gateway.domain.risk import RiskRule
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import RiskLevel
-from gateway.server.background import desk_of
+from gateway.server.background import adapter_api
 from tests.waiting import moment
 from tests.world import World, click, identity
 
@@ -86,7 +86,7 @@ async def seated(
     world: World, name: str = "ann", size: tuple[int, int] = SIZE
 ) -> AsyncIterator[Seat]:
     """Sit a person down at a terminal."""
-    api = desk_of("terminal", world.core, world.store)
+    api = adapter_api("terminal", world.core, world.store)
     screen = TerminalApp(api, Identity(platform="terminal", id=name), SystemClock())
     async with screen.run_test(size=size, notifications=True) as pilot:
         yield Seat(world, screen, pilot)

@@ -25,7 +25,7 @@ from gateway.models import (
     RiskLevel,
 )
 from gateway.server.app import Gateway, run_gateway
-from gateway.server.background import desk_of
+from gateway.server.background import adapter_api
 from gateway.server.settings import Settings
 from tests.ports import free_port
 from tests.web.chromium import Page
@@ -103,7 +103,7 @@ class Inbox:
 
     async def claim(self, record: StoredRequest, person: str = "bob") -> None:
         """Say that somebody looks at it."""
-        api = desk_of("web", self.gateway.core, self.gateway.backend.store)
+        api = adapter_api("web", self.gateway.core, self.gateway.backend.store)
         await api.requests.claim(record.id, identity(person))
 
     async def leave(self) -> None:
