@@ -63,6 +63,14 @@ from gateway.ports.adapters import (
     report_failure,
     report_ok,
 )
+from gateway.ports.claims import (
+    ChatSetup,
+    Claimant,
+    ClaimCalls,
+    ClaimedPlace,
+    RoutePlaces,
+    SetupTerminal,
+)
 from gateway.ports.devices import DeviceCalls, PushDevice, QuietHours, Subscription, name_device
 from gateway.ports.outgoing import (
     AdapterStorage,
@@ -110,6 +118,10 @@ __all__ = [
     "BodyTooLarge",
     "BodyTooSlow",
     "Card",
+    "ChatSetup",
+    "ClaimCalls",
+    "Claimant",
+    "ClaimedPlace",
     "Click",
     "Clock",
     "CopyGone",
@@ -160,9 +172,11 @@ __all__ = [
     "Remember",
     "RequestCalls",
     "RetryLater",
+    "RoutePlaces",
     "Search",
     "Segment",
     "Session",
+    "SetupTerminal",
     "Shown",
     "StoredRequest",
     "Subscription",

@@ -38,6 +38,7 @@ from gateway.models import ApprovalRequest, Context, Kind, digest_of, new_id
 from gateway.policy.declared_tools import ToolWord
 from gateway.policy.grants.grant import Effect, Grant, Match
 from gateway.policy.grants.offers import Offer
+from gateway.ports.claims import ClaimCalls
 from gateway.ports.devices import DeviceCalls
 from gateway.ports.outgoing import AdapterStorage
 from gateway.ports.sign_in import LoginLinks, Logins, Prove
@@ -419,7 +420,7 @@ class AdapterApi:
     `feed` tells what happens, from all replicas of the gateway. `sizes` knows which cards show all
     that would run. `links` sign people in to the inbox; `inbox` is its address as people open it,
     "" where nobody said it. For pages, `logins` sign people in, and `secure` says that browsers
-    come over TLS."""
+    come over TLS. `claims` take new channels and accounts into the policy."""
 
     requests: RequestCalls
     grants: GrantCalls
@@ -429,6 +430,7 @@ class AdapterApi:
     sizes: CardSizes
     links: LoginLinks
     logins: Logins
+    claims: ClaimCalls
     inbox: str = ""
     devices: DeviceCalls | None = None
     secure: bool = False

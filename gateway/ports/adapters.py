@@ -9,6 +9,7 @@ from typing import Any
 
 from gateway.domain.records import MessageRef
 from gateway.ports.adapter_api import AdapterApi
+from gateway.ports.claims import ChatSetup
 from gateway.ports.outgoing import AdapterStorage, DeliveryFailed, Notice, Shown
 
 # What a check finds.
@@ -69,6 +70,8 @@ class Adapter:
     """How many characters of what would run fit on a card."""
     list_command: str = ""
     """What people type to see what waits for them, such as `/waiting`; "" for no such command."""
+    setup: ChatSetup | None = None
+    """How `gateway NAME setup` connects it; None where there is nothing to connect."""
     checks_copies: bool = False
     """Whether the platform tells nobody of deleted messages, so that `check_copy` has to ask."""
 
@@ -111,7 +114,7 @@ class Adapter:
         return ()
 
     def commands(self, verbs: Any) -> None:
-        """Add a parser for each command `gateway COMMAND NAME` to `verbs`, which argparse's
+        """Add a parser for each command `gateway NAME COMMAND` to `verbs`, which argparse's
         `add_subparsers` returned.
 
         Each sets the default `run`, an async function of the parsed options that returns the exit
