@@ -1,7 +1,7 @@
 """How a chat is connected: its set-up in a terminal, and the claims of people in it.
 
-Somebody shows a code from the operator's terminal in a chat. That claims a channel, or an account,
-for the policy. Nothing changes until the operator says yes.
+An invitation is a code in the operator's terminal. Who types it in a chat claims a channel, or an
+account, for the policy. Nothing changes until the operator says yes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.domain.records import Identity
+from gateway.wire.codec import Wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,75 @@ class RoutePlaces:
     targets: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invitation(Wire):
+    """A code that waits for somebody to type it in a chat: `id` is its hash, `platform` the chat.
+
+    One for a channel names the `route` that it joins. One for an account names the `person` that it
+    joins. Times are in ms since the epoch.
+    """
+
+    id: str
+    platform: str
+    made: int
+    ends: int
+    route: str = ""
+    person: str = ""
+
+    @property
+    def short_id(self) -> str:
+        """How an operator calls it."""
+        return self.id[:8]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim(Wire):
+    """What somebody claimed with an invitation, and waits for the operator.
+
+    `identity` is written `platform:id`. `target` and `place` are empty for an account. Both sides
+    see `number`, so that the operator says yes to the right one.
+    """
+
+    identity: str
+    handle: str
+    words: str
+    number: str
+    at: int
+    target: str = ""
+    place: str = ""
+
+
+class ClaimStore(Protocol):
+    """Keeps invitations and claims for all replicas. Both go by themselves in time."""
+
+    async def invite(self, invitation: Invitation) -> None:
+        """Keep an invitation until it ends."""
+
+    async def find(self, invitation_id: str) -> tuple[Invitation, Claim | None] | None:
+        """Return an invitation that has not ended, and what was claimed with it."""
+
+    async def claim(self, invitation: Invitation, claim: Claim) -> bool:
+        """Keep the claim of an invitation, for a day; return False where it has one already."""
+
+    async def list_all(self) -> list[tuple[Invitation, Claim | None]]:
+        """Return what has not ended, the oldest first."""
+
+    async def remove(self, invitation_id: str) -> bool:
+        """Forget an invitation and its claim; return whether this call did."""
+
+    async def count_wrong(self, platform: str) -> int:
+        """Count a wrong code; return how many there were lately in this chat."""
+
+    async def end_all(self, platform: str) -> None:
+        """End the invitations of a chat that nobody has used."""
+
+    async def list_departed(self) -> set[str]:
+        """Return the names of people who left the policy: what they did bears them still."""
+
+    async def is_file_in_force(self) -> bool:
+        """Whether the policy comes from the file of the settings, and from nowhere else."""
+
+
 class ClaimCalls(Protocol):
     """Who and what joins the policy from a chat."""
 
@@ -53,8 +123,8 @@ class ClaimCalls(Protocol):
         """Claim a channel with a code of a set-up, or without `place` an account with a code of
         `gateway approver link`. Return a number of two digits, which the operator sees too.
 
-        Raises Unauthorized for a code that is wrong, over, used, or for the other thing; and
-        InvalidRequest where a policy file is in force, with the lines to add to it.
+        Raises Unauthorized for a code that is wrong, over, used, or for the other thing. After five
+        wrong ones the codes of this chat end.
         """
 
     async def list_routes(self, identity: Identity) -> tuple[RoutePlaces, ...]:

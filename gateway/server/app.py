@@ -516,6 +516,8 @@ async def _first_policy(backend: Backend, settings: Settings) -> str | None:
         return await apply_at_start(backend, settings.policy_file)
     store = backend.store
     policy = await store.policy()
+    if (await store.policy_file()).digest:
+        await store.note_policy_file("")  # the settings name none any more
     if not policy.routes:
         first = PolicyDocument(
             generation=policy.generation,

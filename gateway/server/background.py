@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 
+from gateway.approvals.claims import ClaimService
 from gateway.approvals.policy_changes import recount
 from gateway.approvals.request_writer import FOLLOWUPS
 from gateway.approvals.services import Core
@@ -22,6 +23,7 @@ from gateway.errors import Unreachable
 from gateway.ports import Adapter, AdapterApi, Feed, WebPages
 from gateway.ports.devices import DeviceCalls
 from gateway.sign_in.logins import ChatLinks, Ways
+from gateway.stores.claims import RedisClaims
 from gateway.stores.connect import AWAY
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.event_feed import RedisFeed
@@ -60,6 +62,7 @@ def adapter_api(
         sizes=core.sizes,
         links=ChatLinks(logins, name, inbox),
         logins=logins,
+        claims=ClaimService(store, RedisClaims(store, SystemClock()), SystemClock(), name),
         inbox=inbox,
         devices=devices,
         secure=secure,

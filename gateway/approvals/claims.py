@@ -1,0 +1,279 @@
+"""People and channels that join the policy from a chat, and the operator's yes or no."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from itertools import chain
+
+from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.records import Identity, Person
+from gateway.domain.store import Store
+from gateway.domain.time_and_tasks import Clock
+from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
+from gateway.ports.claims import (
+    Claim,
+    Claimant,
+    ClaimedPlace,
+    ClaimStore,
+    Invitation,
+    RoutePlaces,
+)
+from gateway.wire.canonical_json import sha256_hex
+
+INVITATION_SECONDS = 600
+_LETTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # none that looks like another
+_CODE_LENGTH = 8
+_MOST_WRONG = 5
+_TRIES = 8
+_NO_LETTER = re.compile(r"[^a-z0-9._-]+")
+_REFUSED = (
+    "this code is wrong, used or over: ask whoever runs the gateway for a new one. Five wrong codes "
+    "end all that wait"
+)
+
+Change = Callable[[PolicyDocument], PolicyDocument]
+
+
+class ClaimService:
+    """A `gateway.ports.ClaimCalls` of one chat, and what the operator does with its claims."""
+
+    def __init__(self, store: Store, claims: ClaimStore, clock: Clock, platform: str) -> None:
+        self._store = store
+        self._claims = claims
+        self._clock = clock
+        self._platform = platform
+
+    # ---------------------------------------------------------------- the chat
+
+    async def claim(self, code: str, by: Claimant, place: ClaimedPlace | None = None) -> str:
+        """Claim a channel or an account with a code; return the number that both sides see."""
+        identity = by.identity.written
+        found = await self._claims.find(_hash(code))
+        if found is None or not self._fits(found[0], place):
+            await self._refuse(identity)
+        invitation = found[0]
+        if invitation.person:
+            await self._check_free(by.identity, invitation.person)
+        claim = Claim(
+            identity=identity,
+            handle=by.handle,
+            words=by.words,
+            number=str(10 + secrets.randbelow(90)),
+            at=self._clock.now_ms(),
+            target=place.target if place else "",
+            place=place.words if place else "",
+        )
+        if not await self._claims.claim(invitation, claim):
+            await self._refuse(identity)
+        await self._store.note("claimed", data=_facts(invitation, claim))
+        return claim.number
+
+    async def list_routes(self, identity: Identity) -> tuple[RoutePlaces, ...]:
+        """Return the routes for an admin who wants requests in a channel."""
+        policy = await self._admins_policy(identity)
+        await self._refuse_file("in [[routes]]: targets = [...]")
+        return tuple(RoutePlaces(name=one.name, targets=one.targets) for one in policy.routes)
+
+    async def add_place(self, identity: Identity, route: str, place: ClaimedPlace) -> str:
+        """Send the requests of a route to a channel too; return a sentence that says so."""
+        policy = await self._admins_policy(identity)
+        await self._refuse_file(f'in [[routes]] {route}: targets = [..., "{place.target}"]')
+        name = policy.name_of(identity)
+        await self._change(lambda now: _with_target(now, route, place.target), by=name)
+        data = {"target": place.target, "place": place.words, "route": route, "by": name}
+        await self._store.note("place_claimed", data=data)
+        return f"Requests of the route {route} come here from now on."
+
+    async def list_admins(self) -> tuple[str, ...]:
+        """Return the names of the admins."""
+        return tuple(one.name for one in (await self._store.policy()).people if one.admin)
+
+    def _fits(self, invitation: Invitation, place: ClaimedPlace | None) -> bool:
+        wanted = invitation.route if place else invitation.person
+        return bool(wanted) and invitation.platform == self._platform
+
+    async def _refuse(self, identity: str) -> None:
+        count = await self._claims.count_wrong(self._platform)
+        if count >= _MOST_WRONG:
+            await self._claims.end_all(self._platform)
+        data = {"why": "a wrong code for a channel or an account", "count": count}
+        await self._store.note("refused", agent=identity, data=data)
+        raise Unauthorized(_REFUSED)
+
+    async def _check_free(self, identity: Identity, person: str) -> None:
+        known = (await self._store.policy()).person_of(identity)
+        if known is not None:
+            whose = "yours already" if known.name == person else f"{known.name}'s already"
+            raise Unauthorized(f"this account is {whose}; an account never moves to somebody else")
+
+    async def _admins_policy(self, identity: Identity) -> PolicyDocument:
+        policy = await self._store.policy()
+        if not policy.is_admin(identity):
+            why = "only an admin may add a channel without a code"
+            await self._store.note("refused", agent=identity.written, data={"why": why})
+            raise Unauthorized(why)
+        return policy
+
+    async def _refuse_file(self, line: str) -> None:
+        if await self._claims.is_file_in_force():
+            raise InvalidRequest(
+                f"the policy comes from a file, which this changes nothing of; add there {line}"
+            )
+
+    # ---------------------------------------------------------------- the operator
+
+    async def invite(self, *, route: str = "", person: str = "") -> tuple[Invitation, str]:
+        """Make a code for a channel of a route, or for an account of a person; return both.
+
+        Raises NotFound for a route or a person that the policy does not have.
+        """
+        policy = await self._store.policy()
+        if person and all(one.name != person for one in policy.people):
+            raise NotFound(f"there is no person {person}: gateway approver add {person}")
+        if not person:
+            route = _route_of(policy, route).name
+        code = "".join(secrets.choice(_LETTERS) for _ in range(_CODE_LENGTH))
+        now = self._clock.now_ms()
+        invitation = Invitation(
+            id=_hash(code),
+            platform=self._platform,
+            made=now,
+            ends=now + INVITATION_SECONDS * 1000,
+            route=route,
+            person=person,
+        )
+        await self._claims.invite(invitation)
+        return invitation, f"{code[:4]}-{code[4:]}"
+
+    async def list_waiting(self) -> list[tuple[Invitation, Claim]]:
+        """Return what waits for the operator in all chats, the oldest first."""
+        return [(one, claim) for one, claim in await self._claims.list_all() if claim is not None]
+
+    async def find(self, start: str) -> tuple[Invitation, Claim]:
+        """Return the claim whose id begins so. Raises NotFound."""
+        found = [one for one in await self.list_waiting() if one[0].id.startswith(start)]
+        if not start or len(found) != 1:
+            raise NotFound("no claim, or more than one, begins so: gateway claims list")
+        return found[0]
+
+    async def preview(self, invitation: Invitation, claim: Claim) -> PolicyDocument:
+        """Return the policy as it would be after a yes. Raises as `approve` does."""
+        departed = await self._claims.list_departed()
+        return _with_claim(await self._store.policy(), invitation, claim, departed)
+
+    async def approve(self, invitation: Invitation, claim: Claim, *, by: str) -> None:
+        """Put a claim into the policy. Raises NotFound for one that is gone, InvalidRequest where
+        the policy comes from a file, Unauthorized for an account that became somebody else's."""
+        if await self._claims.is_file_in_force():
+            raise InvalidRequest("the policy comes from a file: add the lines there, and deny this")
+        departed = await self._claims.list_departed()
+        if not await self._claims.remove(invitation.id):
+            raise NotFound("this claim is over")
+        await self._change(lambda now: _with_claim(now, invitation, claim, departed), by=by)
+        event = "place_claimed" if claim.target else "account_claimed"
+        await self._store.note(event, data={**_facts(invitation, claim), "by": by})
+
+    async def deny(self, invitation: Invitation, claim: Claim, *, by: str) -> None:
+        """Drop a claim."""
+        if await self._claims.remove(invitation.id):
+            data = {**_facts(invitation, claim), "by": by}
+            await self._store.note("claim_denied", data=data)
+
+    async def _change(self, change: Change, *, by: str) -> None:
+        """Apply a change to the policy as it stands; what is so already is not applied."""
+        for _ in range(_TRIES):
+            policy = await self._store.policy()
+            after = change(policy)
+            if after == policy:
+                return
+            try:
+                await self._store.apply(after, by=by)
+            except Conflict:  # somebody else changed the policy: look at what stands now
+                continue
+            return
+        raise Conflict("the policy keeps changing: try again")
+
+
+def _hash(code: str) -> str:
+    return sha256_hex(re.sub(r"[\s-]", "", code).upper().encode())
+
+
+def _facts(invitation: Invitation, claim: Claim) -> dict[str, str]:
+    facts = {
+        "identity": claim.identity,
+        "target": claim.target,
+        "place": claim.place,
+        "route": invitation.route,
+        "person": invitation.person,
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+# What a claim changes. Everything is added, nothing is replaced.
+
+
+def _with_claim(
+    policy: PolicyDocument, invitation: Invitation, claim: Claim, departed: Collection[str]
+) -> PolicyDocument:
+    if invitation.person:
+        return _with_account(policy, invitation.person, claim.identity)
+    policy, name = _with_person(policy, claim, departed)
+    route = _route_of(policy, invitation.route)
+    if not {claim.identity, name} & {*route.approvers}:
+        policy = _with_route(policy, route, replace(route, approvers=(*route.approvers, name)))
+    return _with_target(policy, route.name, claim.target)
+
+
+def _with_person(
+    policy: PolicyDocument, claim: Claim, departed: Collection[str]
+) -> tuple[PolicyDocument, str]:
+    """Return the policy with the claimant as a person, and their name there: one that nobody has or
+    had, as rights and remembered decisions go by names."""
+    for person in policy.people:
+        if claim.identity in person.identities:
+            return policy, person.name
+    taken = {*departed, *(one.name for one in policy.people)}
+    taken |= {name for route in policy.routes for name in route.admitted}
+    wanted = _NO_LETTER.sub("-", claim.handle.lower()).strip("-._")[:40] or "somebody"
+    platform = claim.identity.partition(":")[0]
+    numbered = (f"{wanted}-{platform}-{number}" for number in range(2, len(taken) + 3))
+    names = chain((wanted, f"{wanted}-{platform}"), numbered)
+    name = next(one for one in names if one not in taken)
+    person = Person(name=name, identities=(claim.identity,))
+    return replace(policy, people=(*policy.people, person)), name
+
+
+def _with_account(policy: PolicyDocument, name: str, identity: str) -> PolicyDocument:
+    owner = next((one.name for one in policy.people if identity in one.identities), name)
+    if owner != name:
+        raise Unauthorized(f"this account is {owner}'s already; it never moves to somebody else")
+    if all(one.name != name for one in policy.people):
+        raise NotFound(f"there is no person {name} any more")
+    people = tuple(
+        replace(one, identities=tuple(dict.fromkeys((*one.identities, identity))))
+        if one.name == name
+        else one
+        for one in policy.people
+    )
+    return replace(policy, people=people)
+
+
+def _with_target(policy: PolicyDocument, name: str, target: str) -> PolicyDocument:
+    route = _route_of(policy, name)
+    targets = tuple(dict.fromkeys((*route.targets, target)))
+    return _with_route(policy, route, replace(route, targets=targets))
+
+
+def _with_route(policy: PolicyDocument, old: Route, new: Route) -> PolicyDocument:
+    return replace(policy, routes=tuple(new if one is old else one for one in policy.routes))
+
+
+def _route_of(policy: PolicyDocument, name: str) -> Route:
+    """Return the route of a name, the first one for no name. Raises NotFound."""
+    for route in policy.routes:
+        if route.name == name or not name:
+            return route
+    raise NotFound(f"the policy has no route {name}" if name else "the policy has no route")
