@@ -30,8 +30,8 @@ _MOST_WRONG = 5
 _TRIES = 8
 _NO_LETTER = re.compile(r"[^a-z0-9._-]+")
 _REFUSED = (
-    "this code is wrong, used or over: ask whoever runs the gateway for a new one. Five wrong codes "
-    "end all that wait"
+    "this code is wrong, used or over: ask whoever runs the gateway for a new one. Five wrong "
+    "codes end all that wait"
 )
 
 Change = Callable[[PolicyDocument], PolicyDocument]
@@ -147,6 +147,14 @@ class ClaimService:
         )
         await self._claims.invite(invitation)
         return invitation, f"{code[:4]}-{code[4:]}"
+
+    async def is_open(self, invitation: Invitation) -> bool:
+        """Whether an invitation, or its claim, has not ended."""
+        return await self._claims.find(invitation.id) is not None
+
+    async def is_file_in_force(self) -> bool:
+        """Whether the policy comes from the file of the settings, and from nowhere else."""
+        return await self._claims.is_file_in_force()
 
     async def list_waiting(self) -> list[tuple[Invitation, Claim]]:
         """Return what waits for the operator in all chats, the oldest first."""

@@ -1,4 +1,4 @@
-"""The commands that adapters add to `gateway`."""
+"""The commands of an adapter: `gateway NAME COMMAND`."""
 
 from __future__ import annotations
 
@@ -6,36 +6,55 @@ import argparse
 from collections.abc import Sequence
 
 from gateway.errors import InvalidRequest
+from gateway.ports import Adapter
 from gateway.server.plugins import BrokenAdapter, adapter_class, adapter_names
 
 
 def adapter_parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, Sequence[str]] | None:
     """Return the parser of an adapter's commands and its words, None when none is named.
 
-    `COMMAND NAME …` runs a command, `NAME` alone lists them. Our own commands come first, so an
+    `NAME COMMAND …` runs a command, `NAME` alone lists them. Our own commands come first, so an
     adapter cannot replace `gateway approve`.
     """
-    known = adapter_names()
-    if words[0] in known:
-        return _parser_of_adapter(words[0]), ["--help"]
-    if len(words) > 1 and words[1] in known:
-        return _parser_of_adapter(words[1]), [words[0], *words[2:]]
-    return None
+    if words[0] not in adapter_names():
+        return None
+    return _parser_of_adapter(words[0]), words[1:] or ["--help"]
 
 
 def _parser_of_adapter(name: str) -> argparse.ArgumentParser:
     """Return the parser of one adapter; the others are not loaded, in case one is broken."""
     kind = adapter_class(name)
-    parser = argparse.ArgumentParser(prog="gateway", usage=f"gateway COMMAND {name} …")
+    parser = argparse.ArgumentParser(prog=f"gateway {name}")
     verbs = parser.add_subparsers(metavar="COMMAND", required=True)
     try:
-        kind().commands(verbs)
+        adapter = kind()
+        adapter.commands(verbs)
     except Exception as error:  # an adapter may raise anything
         raise BrokenAdapter(name, error) from error
+    if adapter.setup is not None:
+        _add_chat_commands(verbs, adapter)
     if not verbs.choices:
         raise InvalidRequest(
             f"the adapter {name} adds no commands; to run it: gateway adapter {name}"
         )
-    for verb, command in verbs.choices.items():
-        command.prog = f"gateway {verb} {name}"
     return parser
+
+
+def _add_chat_commands(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser], adapter: Adapter
+) -> None:
+    """Add what every chat has that can be set up."""
+    setup = verbs.add_parser(
+        "setup", help="connect it: the app, its tokens, a channel, a first card"
+    )
+    setup.add_argument(
+        "--non-interactive", action="store_true", help="take the tokens from the environment"
+    )
+    setup.add_argument("--route", default="", help="the route whose requests go there (the first)")
+    status = verbs.add_parser("status", help="is it set up, does it run, where does it post")
+    status.add_argument("--json", action="store_true", help="print JSON")
+    remove = verbs.add_parser(
+        "remove", help="forget its tokens, take its channels out of the routes"
+    )
+    for parser, run in ((setup, "setup"), (status, "show_status"), (remove, "remove")):
+        parser.set_defaults(run=f"chats.{run}", adapter=adapter.name)

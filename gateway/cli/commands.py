@@ -33,11 +33,9 @@ _EPILOG = """Begin with:
   gateway demo                 try it: a real agent asks, you answer in the browser
   gateway up                   run the gateway with its own server and the inbox
   gateway ask shell -- rm x    ask from a shell; the exit code is the answer
-Adapters add commands; gateway NAME lists those of the adapter NAME:
-  gateway manifest slack       print the manifest to make the Slack app from
-  gateway invite discord       print the link that adds the bot to a server
-  gateway check discord        check the bot's permissions in channels
-  gateway convert saiki        write a Saiki agent's toolConfirmation as a route
+Chats:
+  gateway slack setup          connect Slack, up to the first card; gateway slack lists more
+  gateway discord setup        connect Discord, up to the first card; gateway discord lists more
 
 Settings are environment variables, see .env.example."""
 
@@ -46,6 +44,9 @@ def run(words: Sequence[str]) -> int:
     """Parse and run one command; return its exit code."""
     parser, verbs = _parser()
     try:
+        from gateway.server.kept_settings import take_kept  # noqa: PLC0415 (see `find_command`)
+
+        take_kept()
         if words and not words[0].startswith("-") and words[0] not in verbs.choices:
             from gateway.cli.adapter_commands import adapter_parser  # noqa: PLC0415 (see `find_command`)
 
@@ -320,6 +321,14 @@ def _add_people_commands(verbs: Verbs) -> None:
     renew = approver("rotate", "rotate_approver", "replace an approver's token")
     leave = approver("revoke", "revoke_approver", "remove an approver")
     approver("list", "list_approvers", "list approvers")
+    link = approver("link", "link_approver", "let a person add their account in a chat")
+    link.set_defaults(run="chats.link_approver")
+    link.add_argument("name", help="the person")
+    link.add_argument("chat", help="the adapter, for example slack")
+    claim = _group(verbs, "claims", "chats", "channels and accounts that chats ask for")
+    claim("list", "list_claims", "list what waits for your yes")
+    claim("approve", "approve_claim", "put it into the policy").add_argument("id")
+    claim("deny", "deny_claim", "drop it").add_argument("id")
     login = _command(
         verbs, "login", "sessions_and_logins.login", "print a one-time link to the inbox"
     )

@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, TextIO
 from gateway.cli.redis_access import connect_backend
 from gateway.doctor import FAIL, examine
 from gateway.domain.redaction import mask
+from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.server import app
 from gateway.server.background import run_in_background
 from gateway.server.demo import run_demo
+from gateway.server.kept_settings import read_kept, take_kept
 from gateway.server.plugins import adapter_names
 from gateway.server.settings import Settings, name_unknown
 from gateway.server.start_up_checks import POLICY_FILE, apply_again, first_login
@@ -169,14 +171,22 @@ class JsonFormatter(_ExceptionFormatter):
 log = logging.getLogger("gateway.cli")
 
 _OPEN_FILES = 16_384
+_LOOK_SECONDS = 0.5
 _NOT_READY = "Stopped before it was ready"
 
 
 async def up(options: argparse.Namespace) -> int:
-    """Run the gateway until SIGINT or SIGTERM."""
+    """Run the gateway until SIGINT or SIGTERM, anew each time that a chat is set up or removed."""
+    async with _until_signal() as wait:
+        while await _serve(wait):
+            take_kept()
+    return 0
+
+
+async def _serve(wait: Callable[[], Awaitable[None]]) -> bool:
+    """Run the gateway until a signal; return True where kept settings changed before one."""
     settings = _start()
     async with (
-        _until_signal() as wait,
         _on_hangup(settings) as again,
         app.run_gateway(settings) as gateway,
         _reread_policy(gateway, settings, again),
@@ -186,8 +196,18 @@ async def up(options: argparse.Namespace) -> int:
             seen = sys.stderr.isatty()  # else it may be the log of a service
             for line in await first_login(gateway.backend, gateway.url, settings, link=seen):
                 print(line, file=sys.stderr)
-        await wait()
-    return 0
+        stopped = asyncio.ensure_future(wait())
+        changed = asyncio.create_task(_kept_settings_change())
+        await asyncio.wait((stopped, changed), return_when=asyncio.FIRST_COMPLETED)
+        await cancel_and_wait(stopped, changed)
+        return changed.done() and not changed.cancelled() and not stopped.done()
+
+
+async def _kept_settings_change() -> None:
+    """Return once the set-up of a chat kept something else."""
+    before = read_kept()
+    while read_kept() == before:
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def adapter(options: argparse.Namespace) -> int:

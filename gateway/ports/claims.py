@@ -157,7 +157,7 @@ class ChatSetup(Protocol):
     """How one chat is connected by `gateway NAME setup`.
 
     `variables` are the settings that it finds out. `invite` is what people type in a channel first,
-    "" where nothing is. `command` is what they type then, before the code.
+    "" where nothing is. `command` is what they type then, before `here` or `me` and the code.
     """
 
     variables: tuple[str, ...]

@@ -347,6 +347,7 @@ def _announce(
         enroll=enrolling.secret,
         public_key=signer.public_key,
         data=name_data(settings.own_redis, settings.namespace),
+        adapters=settings.adapters,
     )
 
 

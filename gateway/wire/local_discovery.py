@@ -10,7 +10,7 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -34,12 +34,19 @@ def state_folder() -> str:
 
 @contextmanager
 def announce(
-    folder: str | os.PathLike[str], *, url: str, enroll: str, public_key: str, data: str = ""
+    folder: str | os.PathLike[str],
+    *,
+    url: str,
+    enroll: str,
+    public_key: str,
+    data: str = "",
+    adapters: Sequence[str] = (),
 ) -> Iterator[None]:
     """Keep `gateway.json` (0600) in the folder inside the block: the URL, the secret to enrol
-    with, and which `data` the gateway works on, see `name_data`."""
+    with, which `data` the gateway works on, see `name_data`, and which adapters it runs."""
     path = os.path.join(folder, FILE_NAME)
-    text = json.dumps({"url": url, "enroll": enroll, "public_key": public_key, "data": data})
+    said = {"url": url, "enroll": enroll, "public_key": public_key, "data": data}
+    text = json.dumps({**said, "adapters": list(adapters)})
     write_private(path, text)
     try:
         yield

@@ -1,0 +1,330 @@
+"""`gateway NAME setup`, `status` and `remove` of a chat, and `gateway claims …`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import getpass
+import json
+import os
+import signal
+import sys
+import time
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from gateway.approvals.claims import ClaimService
+from gateway.cli.redis_access import connect_backend
+from gateway.client import AsyncClient
+from gateway.domain.time_and_tasks import SystemClock
+from gateway.errors import Denied, GatewayError, InvalidRequest, Unreachable
+from gateway.policy.policy_file_reader import differences
+from gateway.ports import ChatSetup
+from gateway.ports.claims import Claim, Invitation
+from gateway.server.connections import Backend
+from gateway.server.kept_settings import keep, read_kept, take_kept
+from gateway.server.plugins import adapter_class
+from gateway.server.settings import Settings
+from gateway.stores.claims import RedisClaims
+from gateway.wire.local_discovery import FILE_NAME, read_private, secret
+
+_LOOK_SECONDS = 0.5
+_START_SECONDS = 60.0
+_TRY_SECONDS = 600.0
+_TRY_AGENT, _TRY_COMMAND = "setup", "echo hello"
+_BY = "operator"
+
+
+class Terminal:
+    """A `gateway.ports.SetupTerminal`: standard input and output."""
+
+    def __init__(self, *, asks: bool) -> None:
+        self.asks = asks and sys.stdin.isatty() and sys.stdout.isatty()
+
+    def say(self, line: str) -> None:
+        """Print a line."""
+        print(line, flush=True)
+
+    def open(self, url: str) -> None:
+        """Print a link, and open it in the browser where there is one."""
+        self.say(f"  {url}")
+        if self.asks and (os.environ.get("DISPLAY") or sys.platform == "darwin"):
+            with suppress(webbrowser.Error):
+                webbrowser.open(url)
+
+    async def ask_secret(self, question: str, variable: str) -> str:
+        """Return what somebody types, unseen, or what the setting says already."""
+        if not self.asks:
+            if found := secret(variable):
+                return found
+            raise InvalidRequest(f"nobody can type here: set {variable}, or {variable}_FILE")
+        with _interruptible():
+            return getpass.getpass(f"{question} (typing shows nothing): ").strip()
+
+    def confirm(self, question: str) -> bool:
+        """Return whether somebody types yes."""
+        with _interruptible():
+            return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Have Ctrl-C end a question at once: the event loop would only note it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    except EOFError:
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+async def setup(options: argparse.Namespace) -> int:
+    """Connect a chat: its app, its tokens, a channel, its first approver, a first card."""
+    name, terminal = options.adapter, Terminal(asks=not options.non_interactive)
+    chat = _setup_of(name)
+    kept = read_kept().get(name, {})
+    known = {one: os.environ.get(one) or kept.get(one, "") for one in chat.variables}
+    found = await chat.connect(terminal, {one: said for one, said in known.items() if said})
+    if found != kept:
+        keep(name, found)
+        terminal.say("✓ Kept in the data folder, readable by you alone. A program that runs as you")
+        terminal.say("  can read it too, and so can an agent of yours.")
+    take_kept()
+    await _run_gateway(name, terminal)
+    async with connect_backend() as backend:
+        service = _claims(backend, name)
+        claimed = await _wait_for_claim(service, chat, terminal, route=options.route)
+        if claimed is None:
+            return 0
+        if not await _ask_operator(service, backend, claimed, terminal):
+            return 1
+    return await _try_it(terminal)
+
+
+def _setup_of(name: str) -> ChatSetup:
+    chat = adapter_class(name)().setup
+    if chat is None:
+        raise InvalidRequest(f"the adapter {name} needs no set-up: name it in GATEWAY_ADAPTERS")
+    return chat
+
+
+def _claims(backend: Backend, name: str) -> ClaimService:
+    clock = SystemClock()
+    return ClaimService(backend.store, RedisClaims(backend.store, clock), clock, name)
+
+
+async def _run_gateway(name: str, terminal: Terminal) -> None:
+    """Have a gateway run that uses this chat: one of this data folder takes new settings itself."""
+    settings = Settings()
+    if settings.redis_url is not None:
+        terminal.say("The gateways that REDIS_URL is for need these settings too, and a restart.")
+        return
+    place = settings.data_dir / FILE_NAME
+    if read_private(place) is None:
+        from gateway.cli.serve import start_detached  # noqa: PLC0415 (it loads the whole server)
+
+        terminal.say("Starting the gateway …")
+        await start_detached(settings)
+    ends = time.monotonic() + _START_SECONDS
+    while name not in (read_private(place) or {}).get("adapters", ()):
+        if time.monotonic() > ends:
+            raise Unreachable(
+                f"the gateway does not run {name}: look at its log, {settings.data_dir}/gateway.log"
+            )
+        await asyncio.sleep(_LOOK_SECONDS)
+    terminal.say(f"✓ The gateway runs, and {name} is connected.")
+
+
+async def _wait_for_claim(
+    service: ClaimService, chat: ChatSetup, terminal: Terminal, **invited: str
+) -> tuple[Invitation, Claim] | None:
+    """Print what to type in the chat, with a code, and return what was claimed; None where nobody
+    waits here for that."""
+    while True:
+        invitation, code = await service.invite(**invited)
+        if chat.invite and not invitation.person:
+            terminal.say(f"In the channel for approvals, type:  {chat.invite}")
+        verb = "me" if invitation.person else "here"
+        terminal.say(
+            f"In {'the chat' if invitation.person else 'that channel'}, type:  {chat.command} {verb} {code}"
+        )
+        if not terminal.asks:
+            terminal.say("The code works once, for 10 minutes. Then: gateway claims list")
+            return None
+        terminal.say("Waiting … (the code works once, for 10 minutes)")
+        while await service.is_open(invitation):
+            for found, claim in await service.list_waiting():
+                if found.id == invitation.id:
+                    return found, claim
+            await asyncio.sleep(_LOOK_SECONDS)
+        terminal.say("That code is over; here is a new one.")
+
+
+async def _ask_operator(
+    service: ClaimService,
+    backend: Backend,
+    claimed: tuple[Invitation, Claim],
+    terminal: Terminal,
+) -> bool:
+    """Show a claim and what it changes, ask, and do it; return whether it was done."""
+    for line in await _describe(service, backend, claimed):
+        terminal.say(line)
+    if await service.is_file_in_force():
+        await service.deny(*claimed, by=_BY)
+        return False
+    if not terminal.confirm("Is the number the same, and do you want this?"):
+        await service.deny(*claimed, by=_BY)
+        terminal.say("Nothing was changed.")
+        return False
+    await service.approve(*claimed, by=_BY)
+    terminal.say("✓ The policy has it now. `gateway policy export` prints it as a file.")
+    return True
+
+
+async def _describe(
+    service: ClaimService, backend: Backend, claimed: tuple[Invitation, Claim]
+) -> list[str]:
+    """Return what a claim is, and what it would change, or the lines for the policy file."""
+    invitation, claim = claimed
+    where = f" in {claim.place}" if claim.place else f" wants to be {invitation.person}"
+    lines = [f"{claim.words}{where}", f"The number in their private reply: {claim.number}"]
+    if await service.is_file_in_force():
+        lines.append("The policy comes from a file. Add to it, and nothing is changed here:")
+        lines.append(f'  identities = [..., "{claim.identity}"]   # in [[people]]')
+        if claim.target:
+            lines.append(
+                f'  targets = [..., "{claim.target}"]   # in [[routes]] {invitation.route}'
+            )
+        return lines
+    now, then = await backend.store.policy(), await service.preview(invitation, claim)
+    return [*lines, *(f"  {one}" for one in differences(now, then))]
+
+
+async def _try_it(terminal: Terminal) -> int:
+    """Ask something harmless, so that the first card comes; return the exit code."""
+    terminal.say(f"A first card comes to the channel: {_TRY_COMMAND}. Press Approve there.")
+    try:
+        client = await asyncio.to_thread(AsyncClient.from_env, _TRY_AGENT, say=None)
+        async with asyncio.timeout(_TRY_SECONDS), client:
+            approval = await client.ask(
+                "shell", {"command": _TRY_COMMAND}, hint="This is a try. Nothing runs."
+            )
+    except Denied as error:
+        terminal.say(f"✓ Denied: {error}. That works too.")
+        return 0
+    except (GatewayError, TimeoutError) as error:
+        terminal.say(f"Nobody answered: {error}. Try: gateway ask shell -- {_TRY_COMMAND}")
+        return 1
+    terminal.say(f"✓ Approved by {approval.by}. Connect an agent: gateway install")
+    return 0
+
+
+# `gateway NAME status` and `remove`.
+
+
+async def show_status(options: argparse.Namespace) -> int:
+    """Print whether a chat is set up, runs, and where it posts."""
+    name, settings = options.adapter, Settings()
+    kept = name in read_kept()
+    running = (read_private(settings.data_dir / FILE_NAME) or {}).get("adapters", ())
+    async with connect_backend() as backend:
+        policy = await backend.store.policy()
+    targets = [one for one in policy.places() if one.partition(":")[0] == name]
+    people = [
+        person.name
+        for person in policy.people
+        if any(one.startswith(f"{name}:") for one in person.identities)
+    ]
+    facts = {"kept": kept, "running": name in running, "targets": targets, "people": people}
+    if options.json:
+        print(json.dumps(facts))
+        return 0
+    used = "in GATEWAY_ADAPTERS" if name in settings.adapters else "not used"
+    print(
+        f"{name}: {'set up here' if kept else used}, {'runs' if name in running else 'not running'}"
+    )
+    print(f"posts to: {', '.join(targets) or 'no channel'}")
+    print(f"people with an account: {', '.join(people) or 'none'}")
+    return 0
+
+
+async def remove(options: argparse.Namespace) -> int:
+    """Forget a chat's tokens, and take its channels out of the routes; people keep their names."""
+    name = options.adapter
+    keep(name, None)
+    async with connect_backend(acting=True) as backend:
+        if await _claims(backend, name).is_file_in_force():
+            print("its tokens are forgotten; take its channels out of the policy file yourself")
+            return 0
+        policy = await backend.store.policy()
+        routes = tuple(
+            replace(
+                route,
+                targets=tuple(one for one in route.targets if not one.startswith(f"{name}:"))
+                or ("web",),
+            )
+            for route in policy.routes
+        )
+        after = replace(policy, routes=routes)
+        for line in differences(policy, after):
+            print(line)
+        if after != policy:
+            await backend.store.apply(after, by=_BY)
+    print(f"{name} is removed from this gateway; revoke its tokens where they were made")
+    return 0
+
+
+# `gateway claims`, and `gateway approver link`.
+
+
+async def list_claims(options: argparse.Namespace) -> int:
+    """Print what waits for the operator's yes."""
+    async with connect_backend() as backend:
+        service = _claims(backend, "")
+        waiting = await service.list_waiting()
+        if options.json:
+            print(json.dumps([{"id": one.id, "words": claim.words} for one, claim in waiting]))
+            return 0
+        for claimed in waiting:
+            print(f"{claimed[0].short_id}  {claimed[0].platform}")
+            for line in await _describe(service, backend, claimed):
+                print(f"  {line}")
+    if not waiting:
+        print("nobody claims anything")
+    return 0
+
+
+async def approve_claim(options: argparse.Namespace) -> int:
+    """Put a claim into the policy."""
+    async with connect_backend(acting=True) as backend:
+        service = _claims(backend, "")
+        claimed = await service.find(options.id)
+        for line in await _describe(service, backend, claimed):
+            print(line)
+        await service.approve(*claimed, by=_BY)
+    print("the policy has it now")
+    return 0
+
+
+async def deny_claim(options: argparse.Namespace) -> int:
+    """Drop a claim."""
+    async with connect_backend(acting=True) as backend:
+        service = _claims(backend, "")
+        await service.deny(*await service.find(options.id), by=_BY)
+    print("nothing was changed")
+    return 0
+
+
+async def link_approver(options: argparse.Namespace) -> int:
+    """Print a code by which a person adds an account of theirs in a chat."""
+    async with connect_backend(acting=True) as backend:
+        service = _claims(backend, options.chat)
+        chat = _setup_of(options.chat)
+        terminal = Terminal(asks=True)
+        claimed = await _wait_for_claim(service, chat, terminal, person=options.name)
+        if claimed is None:
+            return 0
+        return 0 if await _ask_operator(service, backend, claimed, terminal) else 1
