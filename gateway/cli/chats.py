@@ -145,12 +145,12 @@ async def _wait_for_claim(
     waits here for that."""
     while True:
         invitation, code = await service.invite(**invited)
-        if chat.invite and not invitation.person:
-            terminal.say(f"In the channel for approvals, type:  {chat.invite}")
-        verb = "me" if invitation.person else "here"
-        terminal.say(
-            f"In {'the chat' if invitation.person else 'that channel'}, type:  {chat.command} {verb} {code}"
-        )
+        if invitation.person:
+            terminal.say(f"In the chat, type:  {chat.command} me {code}")
+        else:
+            if chat.invite:
+                terminal.say(f"In the channel for approvals, type:  {chat.invite}")
+            terminal.say(f"In that channel, type:  {chat.command} here {code}")
         if not terminal.asks:
             terminal.say("The code works once, for 10 minutes. Then: gateway claims list")
             return None

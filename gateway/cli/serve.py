@@ -11,12 +11,12 @@ import resource
 import signal
 import sys
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from gateway.cli.redis_access import connect_backend
 from gateway.doctor import FAIL, examine
@@ -183,7 +183,7 @@ async def up(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _serve(wait: Callable[[], Awaitable[None]]) -> bool:
+async def _serve(wait: Callable[[], Coroutine[Any, Any, None]]) -> bool:
     """Run the gateway until a signal; return True where kept settings changed before one."""
     settings = _start()
     async with (
@@ -196,17 +196,17 @@ async def _serve(wait: Callable[[], Awaitable[None]]) -> bool:
             seen = sys.stderr.isatty()  # else it may be the log of a service
             for line in await first_login(gateway.backend, gateway.url, settings, link=seen):
                 print(line, file=sys.stderr)
-        stopped = asyncio.ensure_future(wait())
+        stopped = asyncio.create_task(wait())
         changed = asyncio.create_task(_kept_settings_change())
-        await asyncio.wait((stopped, changed), return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait((stopped, changed), return_when=asyncio.FIRST_COMPLETED)
         await cancel_and_wait(stopped, changed)
-        return changed.done() and not changed.cancelled() and not stopped.done()
+        return stopped not in done
 
 
 async def _kept_settings_change() -> None:
     """Return once the set-up of a chat kept something else."""
     before = read_kept()
-    while read_kept() == before:
+    while read_kept() == before:  # noqa: ASYNC110 (another process writes the file)
         await asyncio.sleep(_LOOK_SECONDS)
 
 
@@ -221,7 +221,7 @@ async def adapter(options: argparse.Namespace) -> int:
 
 
 @asynccontextmanager
-async def _until_signal() -> AsyncIterator[Callable[[], Awaitable[None]]]:
+async def _until_signal() -> AsyncIterator[Callable[[], Coroutine[Any, Any, None]]]:
     """Yield a function that waits for SIGINT or SIGTERM.
 
     A signal before the first wait cancels the block, so a long start is abandoned and cleaned up as
