@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import chain
+from typing import NoReturn
 
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Identity, Person
@@ -95,7 +96,7 @@ class ClaimService:
         wanted = invitation.route if place else invitation.person
         return bool(wanted) and invitation.platform == self._platform
 
-    async def _refuse(self, identity: str) -> None:
+    async def _refuse(self, identity: str) -> NoReturn:
         count = await self._claims.count_wrong(self._platform)
         if count >= _MOST_WRONG:
             await self._claims.end_all(self._platform)

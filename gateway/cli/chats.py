@@ -218,7 +218,8 @@ async def _try_it(terminal: Terminal) -> int:
     except (GatewayError, TimeoutError) as error:
         terminal.say(f"Nobody answered: {error}. Try: gateway ask shell -- {_TRY_COMMAND}")
         return 1
-    terminal.say(f"✓ Approved by {approval.by}. Connect an agent: gateway install")
+    by = approval.decision.decided_by
+    terminal.say(f"✓ Approved by {by.name}. Connect an agent: gateway install")
     return 0
 
 
