@@ -143,7 +143,7 @@ def write_policy(section: Confirmation, agent: str, approvers: Sequence[str]) ->
 
 
 def add_command(verbs: Any) -> None:
-    """Add the parser of `gateway convert saiki`."""
+    """Add the parser of `gateway saiki convert`."""
     words = "write the toolConfirmation of an agent.yml as a route of the policy file"
     convert = verbs.add_parser("convert", help=words, description=words)
     convert.add_argument("file", type=Path, help="the agent.yml")

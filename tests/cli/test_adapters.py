@@ -72,19 +72,19 @@ def install(site: Path, name: str, module: str, adapters: dict[str, str]) -> Non
 
 def test_an_adapter_adds_commands(toys: Shell) -> None:
     """They parse, help, run and end with an exit code as ours do."""
-    assert toys.apart("greet", "toy", "you", code=7) == "hello you\n"
+    assert toys.apart("toy", "greet", "you", code=7) == "hello you\n"
     assert "say hello" in toys.run("toy")
-    assert "usage: gateway greet toy [-h] whom" in toys.run("greet", "toy", code=2)
-    assert "invalid choice: 'dance'" in toys.run("dance", "toy", code=2)
+    assert "usage: gateway toy greet [-h] whom" in toys.run("toy", "greet", code=2)
+    assert "invalid choice: 'dance'" in toys.run("toy", "dance", code=2)
 
 
 @pytest.mark.parametrize("name", ["broken", "rude", "plain"])
 def test_a_broken_adapter_costs_its_own_commands_alone(toys: Shell, name: str) -> None:
     """It is named in a sentence; every other command works beside it."""
-    said = toys.run("greet", name, "you", code=2)
+    said = toys.run(name, "greet", "you", code=2)
     assert f"the adapter {name} cannot be used" in said
     assert "Traceback" not in said
-    assert toys.run("greet", "toy", "you", code=7)
+    assert toys.run("toy", "greet", "you", code=7)
     assert "usage" in toys.run("--help")
     assert "gateway up" in toys.run("agent", "list", code=5)
 
@@ -98,5 +98,5 @@ def test_a_broken_adapter_is_named_when_it_should_run(toys: Shell) -> None:
 def test_our_commands_come_first(toys: Shell) -> None:
     """An adapter cannot stand in for the command that approves."""
     assert "approve requests as yourself" in toys.run("approve", "--help")
-    assert "adds no commands" in toys.run("greet", "web", code=2)
-    assert "invalid choice" in toys.run("greet", "nobody", code=2)
+    assert "adds no commands" in toys.run("web", "greet", code=2)
+    assert "invalid choice" in toys.run("nobody", "greet", code=2)

@@ -522,10 +522,10 @@ ELSEWHERE = {
     "gateway bridge gptme-server": (
         "hosts/test_bridges.py::test_a_bridge_names_the_host_that_does_not_answer"
     ),
-    "gateway convert saiki FILE --agent AGENT [--approver NAME]": (
+    "gateway saiki convert FILE --agent AGENT [--approver NAME]": (
         "saiki/test_configuration.py::test_the_command_prints_the_route"
     ),
-    "gateway convert saiki agent.yml --agent shop --approver ann": (
+    "gateway saiki convert agent.yml --agent shop --approver ann": (
         "saiki/test_configuration.py::test_the_command_prints_the_route"
     ),
     "gateway audit export - | grep '^{\"seal\"' | tail -n 1 > head.jsonl": (

@@ -100,7 +100,7 @@ def test_the_command_prints_the_route(tmp_path: Path, capsys: pytest.CaptureFixt
     """Ready to be put into the policy file; a mistake prints a sentence and nothing else."""
     path = tmp_path / "agent.yml"
     path.write_text(FULL)
-    words = ["convert", "saiki", str(path), "--agent", "shop", "--approver", "ann"]
+    words = ["saiki", "convert", str(path), "--agent", "shop", "--approver", "ann"]
     assert main(words) == 0
     printed, said = capsys.readouterr()
     assert "GATEWAY_GRANTS=memory" in printed
