@@ -181,7 +181,7 @@ _OPEN_FILES = 16_384
 _LOOK_SECONDS = 0.5
 _LOG_FILE = "gateway.log"
 _NOT_READY = "Stopped before it was ready"
-_READY = re.compile(rb"The gateway is ready at (\S+)")
+_READY = re.compile(rb"The gateway is ready at (\S+)\s")
 _STOP = "To stop it: Ctrl-C, or gateway down."
 
 
@@ -291,18 +291,9 @@ async def _serve(wait: Callable[[], Coroutine[Any, Any, None]]) -> bool:
         _reread_policy(gateway, settings, again),
         _renew_links(gateway, settings),
     ):
-<<<<<<< HEAD
-        print(f"The gateway is ready at {gateway.url}", file=sys.stderr)
-        if not settings.production:
-            seen = sys.stderr.isatty()  # else it may be the log of a service
-            for line in await first_login(gateway.backend, gateway.url, settings, link=seen):
-                print(line, file=sys.stderr)
-        stopped = asyncio.create_task(wait())
-=======
         stop = f"{_STOP} {NEW_LINK}" if _is_at_terminal() else _STOP
         await _print_start(gateway.backend, gateway.url, settings, stop)
-        stopped = asyncio.ensure_future(wait())
->>>>>>> eae323a1 (cli: start in the background, status, down; find agents)
+        stopped = asyncio.create_task(wait())
         changed = asyncio.create_task(_kept_settings_change())
         done, _ = await asyncio.wait((stopped, changed), return_when=asyncio.FIRST_COMPLETED)
         await cancel_and_wait(stopped, changed)
