@@ -16,7 +16,13 @@ from gateway.cli.requests import say
 from gateway.client.http_connection import HttpPool
 from gateway.errors import InvalidRequest, Unauthorized, Unreachable
 from gateway.integrations.coding_agents.install import find_agents
-from gateway.wire.local_discovery import FILE_NAME, find_process, read_private, state_folder
+from gateway.wire.local_discovery import (
+    FILE_NAME,
+    find_process,
+    is_same_address,
+    read_private,
+    state_folder,
+)
 
 _END_SECONDS = 30.0
 _LOOK_SECONDS = 0.05
@@ -49,9 +55,11 @@ def show_status(options: argparse.Namespace) -> int:
 
 
 def _look() -> dict[str, Any]:
-    folder = state_folder()
-    process, waiting = find_process(folder), None
+    folder, waiting = state_folder(), None
     url, token = find_gateway()
+    announced = read_private(Path(folder, FILE_NAME)) or {}
+    here = url is None or is_same_address(url, announced.get("url", ""))
+    process = find_process(folder) if here else None
     running = process is not None
     if url:
         try:
@@ -62,32 +70,28 @@ def _look() -> dict[str, Any]:
             running = True
         except Unreachable:
             pass
-    announced = read_private(Path(folder, FILE_NAME)) or {}
-    if not running or announced.get("url") != url:
-        announced = {}
+    known = announced if here and running else {}
     found = {
         "running": running,
         "process": process or None,
-        "address": url if running else None,
-        "adapters": announced.get("adapters"),
+        "address": url,
+        "adapters": known.get("adapters"),
         "waiting": waiting,
-        "policy_file": announced.get("policy_file"),
+        "policy_file": known.get("policy_file"),
         "data_folder": folder,
     }
-    return {**found, "next": _choose_next(found)}
+    return {**found, "next": _choose_next(found, here=here)}
 
 
-def _choose_next(found: dict[str, Any]) -> str:
+def _choose_next(found: dict[str, Any], *, here: bool) -> str:
     if not found["running"]:
-        return "gateway up"
+        return "gateway up" if here else "gateway doctor"
     if found["waiting"]:
         return "gateway pending"
     agents = list(find_agents())
     if agents and not any(one.asks for one in agents):
         return "gateway install"
-    if found["adapters"] == ["web"]:
-        return "gateway slack setup"
-    return "gateway doctor"
+    return "gateway slack setup" if found["adapters"] == ["web"] else "gateway doctor"
 
 
 def _describe(value: Any) -> str:
