@@ -118,10 +118,13 @@ $(VENV)/.locked: requirements.lock
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("The approval gateway needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ". Name another one: make PYTHON=python3.12")'
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
 		echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-	$(PYTHON) -m venv --clear $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@echo "Making the virtual environment $(VENV) …"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@echo "Installing what is needed into $(VENV) (about a minute, once) …"
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@touch $@
 
 $(READY): $(VENV)/.locked pyproject.toml
-	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@echo "Installing the approval gateway itself …"
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@

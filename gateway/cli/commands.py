@@ -32,6 +32,7 @@ Verbs = Any  # argparse names the type of its subparsers as private
 _EPILOG = """Begin with:
   gateway demo                 try it: a real agent asks, you answer in the browser
   gateway up                   run the gateway with its own server and the inbox
+  gateway install              have the coding agents of this machine ask
   gateway ask shell -- rm x    ask from a shell; the exit code is the answer
 Chats:
   gateway slack setup          connect Slack, up to the first card; gateway slack lists more
@@ -100,7 +101,8 @@ def _parser() -> tuple[argparse.ArgumentParser, Verbs]:
     parser.add_argument(
         "--env-file", metavar="FILE", help="settings from this file, before COMMAND"
     )
-    verbs = parser.add_subparsers(metavar="COMMAND", required=True)
+    parser.set_defaults(run="running.show_overview", json=False)
+    verbs = parser.add_subparsers(metavar="COMMAND")
     _add_server_commands(verbs)
     _add_answer_commands(verbs)
     _add_grant_commands(verbs)
@@ -160,7 +162,10 @@ def find_command(run: str) -> Command:
 
 
 def _add_server_commands(verbs: Verbs) -> None:
-    _command(verbs, "up", "serve.up", "run the gateway until stopped")
+    up = _command(verbs, "up", "serve.up", "run the gateway until stopped")
+    up.add_argument("--detach", action="store_true", help="in the background; `down` stops it")
+    _command(verbs, "down", "running.down", "stop the gateway of this data folder")
+    _command(verbs, "status", "running.show_status", "is it running, what waits, what is next")
     adapter = _command(verbs, "adapter", "serve.adapter", "run one adapter as a process of its own")
     adapter.add_argument("name", help="the adapter, for example slack")
     _command(verbs, "demo", "serve.demo", "try it: a real agent process asks for real commands")
@@ -294,7 +299,8 @@ def _add_example_options(add: argparse.ArgumentParser) -> None:
     )
     add.add_argument("--deny", action="store_true", help="deny such calls (default: approve)")
     add.add_argument("--session", metavar="S", help="in this session only (default: everywhere)")
-    add.add_argument("--for", dest="lifetime", help="1h (the default), 1d, 1w or revoked")
+    lifetimes = "15m, 1h (the default), 8h, 1d, 1w or revoked"
+    add.add_argument("--for", dest="lifetime", help=lifetimes)
     add.add_argument("--uses", type=int, metavar="N", help="at most N times")
 
 
@@ -364,10 +370,14 @@ def _add_operator_commands(verbs: Verbs) -> None:
     applying.add_argument("file", help="a TOML file, see docs/routes.md; - is standard input")
     applying.add_argument("--check", action="store_true", help="only print what would change")
     applying.add_argument(
-        "--yes", action="store_true", help="also a policy that leaves no approver, or no admin"
+        "--yes",
+        action="store_true",
+        help="without asking, also a policy that leaves no approver, or no admin",
     )
     applying.add_argument("--by", default="operator", help="your name, for the audit")
-    _command(verbs, "policy", "policy.show", "print people, routes and risk rules in force")
+    policy = _group(verbs, "policy", "policy", "people, routes and risk rules in force")
+    policy("show", "show", "print them as JSON")
+    policy("export", "export", "print them as the policy file that would produce them")
     stop = _command(
         verbs, "stop-all", "grants.stop_all", "kill switch: deny everything until resume"
     )

@@ -1,4 +1,4 @@
-"""`gateway apply`, `policy`, `explain` and `tool …`: the policy, and how it would decide a call."""
+"""`gateway apply`, `policy …`, `explain`, `tool …`: the policy, and how it would decide a call."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gateway.cli.chats import Terminal
 from gateway.cli.http_access import connect_as_approver
 from gateway.cli.redis_access import connect_backend
 from gateway.cli.requests import say
@@ -33,6 +34,7 @@ from gateway.policy.policy_file_reader import (
     unanswerable_levels,
     unprovable_levels,
 )
+from gateway.policy.policy_file_writer import write_policy, write_tables
 from gateway.server.plugins import refuse_unknown
 from gateway.server.settings import Settings
 from gateway.sign_in.passkeys import find_site
@@ -42,7 +44,7 @@ from gateway.wire.codec import plain
 
 
 async def apply(options: argparse.Namespace) -> int:
-    """Put a policy file in force, or print what that would change."""
+    """Put a policy file in force, or print what that would change. Asks first at a terminal."""
     document = _read(options.file)
     refuse_unknown(document)
     async with connect_backend(acting=not options.check) as found:
@@ -59,7 +61,7 @@ async def apply(options: argparse.Namespace) -> int:
             raise BadPolicy(
                 f"nothing was changed: {missing}; or add --yes to apply it all the same"
             )
-        applied = bool(changes) and not options.check
+        applied = bool(changes) and not options.check and _confirm(options)
         if applied:
             await found.store.apply(replace(document, generation=now.generation), by=options.by)
     if options.json:
@@ -68,11 +70,20 @@ async def apply(options: argparse.Namespace) -> int:
         print(json.dumps({"applied": applied, **told}))
     elif applied:
         _print_applied(len(changes), set(tokens), {person.name for person in document.people})
+    elif changes:
+        print("nothing was changed")
     elif options.check:
-        print("nothing was changed" if changes else "this file is in force")
+        print("this file is in force")
     else:
         print("this file is in force already")
-    return 0
+    return 0 if applied or options.check or not changes else 1
+
+
+def _confirm(options: argparse.Namespace) -> bool:
+    """Return whether somebody who read the changes wants them; a program is not asked."""
+    if options.yes or options.json or not sys.stdin.isatty():
+        return True
+    return Terminal(asks=True).confirm("Apply this?")
 
 
 def _read(file: str) -> PolicyDocument:
@@ -117,6 +128,19 @@ async def show(options: argparse.Namespace) -> int:
     async with connect_backend() as found:
         document = plain(await found.store.policy())
     say(document, json.dumps(document, indent=2, ensure_ascii=False), options)
+    return 0
+
+
+async def export(options: argparse.Namespace) -> int:
+    """Print the policy file that would produce what is in force. Raises BadPolicy behind it where
+    `gateway apply` would refuse that, as after an approver left a route with too few."""
+    async with connect_backend() as found:
+        text = write_policy(await found.store.policy())
+    say({"file": text}, text.rstrip("\n"), options)
+    try:
+        read_policy(text)
+    except BadPolicy as error:
+        raise BadPolicy(f"`gateway apply` would refuse this file: {error}") from None
     return 0
 
 
@@ -226,20 +250,7 @@ def list_tools(options: argparse.Namespace) -> int:
 
 def format_tool(row: dict[str, Any]) -> str:
     """Return a row as TOML for a policy file."""
-    members = ("name", "harmless", "agents", "declared_by", "declared_at")
-    lines = ["[[tools]]"]
-    lines += [
-        f"{name} = {_write(row[name])}" for name in members if row.get(name) not in (None, "", [])
-    ]
-    if row.get("arguments"):
-        lines += ["", "[tools.arguments]"]
-        lines += [f"{_write(name)} = {_write(role)}" for name, role in row["arguments"].items()]
-    return "\n".join(lines)
-
-
-def _write(value: Any) -> str:
-    """Return a value as TOML, which is JSON here, with what a terminal would act on escaped."""
-    return json.dumps(value).replace("\x7f", "\\u007f")
+    return write_tables({"tools": [row]})
 
 
 def _read_roles(words: list[str]) -> dict[str, str]:

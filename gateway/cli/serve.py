@@ -7,29 +7,36 @@ import asyncio
 import json
 import logging
 import os
+import re
 import resource
 import signal
+import subprocess
 import sys
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from gateway.cli.redis_access import connect_backend
 from gateway.doctor import FAIL, examine
 from gateway.domain.redaction import mask
 from gateway.domain.time_and_tasks import cancel_and_wait
+from gateway.errors import Conflict, InvalidRequest, Unreachable
 from gateway.server import app
 from gateway.server.background import run_in_background
+from gateway.server.connections import Backend, open_backend, url_of
 from gateway.server.demo import run_demo
-from gateway.server.kept_settings import read_kept, take_kept
+from gateway.server.kept_settings import environment_without_kept, read_kept, take_kept
 from gateway.server.plugins import adapter_names
 from gateway.server.settings import Settings, name_unknown
-from gateway.server.start_up_checks import POLICY_FILE, apply_again, first_login
+from gateway.server.start_lines import NEW_LINK, describe_start, print_links
+from gateway.server.start_up_checks import POLICY_FILE, apply_again
 from gateway.stores.connect import AWAY
+from gateway.stores.embedded_server import DataFolder
+from gateway.wire.local_discovery import find_process, hold_lock
 
 if TYPE_CHECKING:
     from logging import _SysExcInfoType
@@ -172,15 +179,107 @@ log = logging.getLogger("gateway.cli")
 
 _OPEN_FILES = 16_384
 _LOOK_SECONDS = 0.5
+_LOG_FILE = "gateway.log"
 _NOT_READY = "Stopped before it was ready"
+_READY = re.compile(rb"The gateway is ready at (\S+)\s")
+_STOP = "To stop it: Ctrl-C, or gateway down."
 
 
 async def up(options: argparse.Namespace) -> int:
     """Run the gateway until SIGINT or SIGTERM, anew each time that a chat is set up or removed."""
-    async with _until_signal() as wait:
-        while await _serve(wait):
-            take_kept()
+    settings = Settings()
+    if options.detach:
+        url = await start_detached(settings)
+        after = ("To stop it: gateway down", f"Its log: {settings.data_dir / _LOG_FILE}")
+        async with open_backend(settings, url_of(settings)) as backend:
+            await _print_start(backend, url, settings, *after)
+        return 0
+    with _hold_folder(settings):
+        async with _until_signal() as wait:
+            while await _serve(wait):
+                take_kept()
     return 0
+
+
+def _hold_folder(settings: Settings) -> AbstractContextManager[None]:
+    """Have `gateway status` and `down` find this gateway; in production that is nobody's task."""
+    if settings.production:
+        return nullcontext()
+    if settings.own_redis is None:
+        DataFolder.prepare(settings.data_dir)  # before anything is in it
+    return hold_lock(settings.data_dir)
+
+
+async def start_detached(settings: Settings) -> str:
+    """Start `gateway up` in the background and wait until it is ready; return its address.
+
+    Raises InvalidRequest in production, Conflict where one runs on the data folder, and Unreachable
+    with what it said where it ended before it was ready.
+    """
+    if settings.production:
+        raise InvalidRequest("in production a service manager runs `gateway up`, without --detach")
+    if find_process(settings.data_dir) is not None:
+        raise Conflict(f"a gateway runs on {settings.data_dir} already: see `gateway status`")
+    process, log_file = _spawn(DataFolder.prepare(settings.data_dir))
+    said = b""
+    try:
+        while not (ready := _READY.search(said)):
+            ended = process.poll() is not None
+            said += (more := log_file.read())
+            if ended and not more:
+                words = said.decode(errors="replace").strip()
+                raise Unreachable(f"the gateway ended before it was ready; it said:\n{words}")
+            await asyncio.sleep(_LOOK_SECONDS)
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        log_file.close()
+        process.returncode = 0  # it goes on alone: nothing waits for it
+    return ready[1].decode()
+
+
+def _spawn(folder: DataFolder) -> tuple[subprocess.Popen[bytes], BinaryIO]:
+    """Start `gateway up` apart from this terminal; return it, and what reads its log from there on.
+    What chats keep it takes from their file, so that it follows changes."""
+    output = folder.open_log(_LOG_FILE)
+    log_file = (folder.path / _LOG_FILE).open("rb")
+    log_file.seek(0, os.SEEK_END)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gateway.cli", "up"],
+            env=environment_without_kept(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    finally:
+        os.close(output)
+    return process, log_file
+
+
+async def _print_start(backend: Backend, url: str, settings: Settings, *after: str) -> None:
+    """Print the lines of a gateway that is ready; a link only for a person, and not for a log."""
+    lines = await describe_start(backend, url, settings, link=sys.stderr.isatty())
+    for line in lines if settings.production else (*lines, *after):
+        print(line, file=sys.stderr, flush=True)
+
+
+@asynccontextmanager
+async def _renew_links(gateway: app.Gateway, settings: Settings) -> AsyncIterator[None]:
+    """Print a fresh link at each press of Enter, where somebody sits at this terminal."""
+    if settings.production or not _is_at_terminal():
+        yield
+        return
+    say = partial(print, file=sys.stderr)
+    renew = partial(print_links, gateway.backend, gateway.url, settings, say)
+    async with run_in_background("sign-in links", renew):
+        yield
+
+
+def _is_at_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 async def _serve(wait: Callable[[], Coroutine[Any, Any, None]]) -> bool:
@@ -190,12 +289,10 @@ async def _serve(wait: Callable[[], Coroutine[Any, Any, None]]) -> bool:
         _on_hangup(settings) as again,
         app.run_gateway(settings) as gateway,
         _reread_policy(gateway, settings, again),
+        _renew_links(gateway, settings),
     ):
-        print(f"The gateway is ready at {gateway.url}", file=sys.stderr)
-        if not settings.production:
-            seen = sys.stderr.isatty()  # else it may be the log of a service
-            for line in await first_login(gateway.backend, gateway.url, settings, link=seen):
-                print(line, file=sys.stderr)
+        stop = f"{_STOP} {NEW_LINK}" if _is_at_terminal() else _STOP
+        await _print_start(gateway.backend, gateway.url, settings, stop)
         stopped = asyncio.create_task(wait())
         changed = asyncio.create_task(_kept_settings_change())
         done, _ = await asyncio.wait((stopped, changed), return_when=asyncio.FIRST_COMPLETED)

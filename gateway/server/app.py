@@ -348,6 +348,7 @@ def _announce(
         public_key=signer.public_key,
         data=name_data(settings.own_redis, settings.namespace),
         adapters=settings.adapters,
+        policy_file=str(settings.policy_file or ""),
     )
 
 

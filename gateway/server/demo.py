@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from gateway.client.http_connection import HttpPool
 from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.models import ENDINGS, Action, new_id
 from gateway.server import app
+from gateway.server.background import run_in_background
 from gateway.server.settings import Settings
+from gateway.server.start_lines import NEW_LINK, print_links
 from gateway.server.start_up_checks import first_login
 
 DEMO_AGENT = "demo-agent"
@@ -58,11 +61,12 @@ async def _answer_requests(gateway: app.Gateway, settings: Settings) -> AsyncIte
     """Let a person answer in the browser; without a terminal, answer through the public API."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         print("An agent wants to run four commands in a scratch folder.")
-        task = asyncio.create_task(_print_links(gateway, settings))
-        try:
+        for line in await first_login(gateway.backend, gateway.url, settings):
+            print(line)
+        print(NEW_LINK)
+        renew = partial(print_links, gateway.backend, gateway.url, settings, print)
+        async with run_in_background("sign-in links", renew):
             yield
-        finally:
-            await cancel_and_wait(task)
         return
     print(f"No terminal: the demo answers its own requests over HTTP as {_DEMO_APPROVER}.")
     approver = await gateway.backend.credentials.add_approver(_DEMO_APPROVER)
@@ -72,27 +76,6 @@ async def _answer_requests(gateway: app.Gateway, settings: Settings) -> AsyncIte
             yield
         finally:
             await cancel_and_wait(task)
-
-
-async def _print_links(gateway: app.Gateway, settings: Settings) -> None:
-    """Print a link, and another one at each press of Enter: one that nobody uses expires."""
-    loop, pressed = asyncio.get_running_loop(), asyncio.Event()
-
-    def read() -> None:
-        if not sys.stdin.readline():  # no more comes from there
-            loop.remove_reader(sys.stdin)
-        pressed.set()
-
-    loop.add_reader(sys.stdin, read)
-    try:
-        while True:
-            pressed.clear()
-            for line in await first_login(gateway.backend, gateway.url, settings):
-                print(line)
-            print("For a new link, press Enter.")
-            await pressed.wait()
-    finally:
-        loop.remove_reader(sys.stdin)
 
 
 async def _answer_all(gateway: app.Gateway, http: HttpPool) -> None:

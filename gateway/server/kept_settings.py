@@ -49,3 +49,8 @@ def take_kept() -> None:
         if not os.environ.get(name) and not os.environ.get(f"{name}_FILE"):
             os.environ[name] = value
             _taken.add(name)
+
+
+def environment_without_kept() -> dict[str, str]:
+    """Return the environment of this process without what `take_kept` put there."""
+    return {name: said for name, said in os.environ.items() if name not in _taken}

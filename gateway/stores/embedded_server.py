@@ -156,9 +156,9 @@ class DataFolder:
         ours = f"user default off -@all\nuser {USER} on #{secret} ~* &* +@all\n"
         write_private(path, ours.encode() + others)
 
-    def open_log(self) -> int:
-        """Open the server's log for its output; the caller closes the descriptor."""
-        fd = _open(self.path / "engine.log", os.O_WRONLY | os.O_APPEND)
+    def open_log(self, name: str = "engine.log") -> int:
+        """Open the log of a process for its output; the caller closes the descriptor."""
+        fd = _open(self.path / name, os.O_WRONLY | os.O_APPEND)
         if os.fstat(fd).st_size > LOG_BYTES:
             os.ftruncate(fd, 0)
         return fd

@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import stat
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -19,6 +20,8 @@ from gateway.wire.schema import InvalidRequest
 FILE_NAME = "gateway.json"
 OWNER_FILE = "approver.json"
 """The token of the local owner, in the same folder."""
+LOCK_FILE = "up.lock"
+"""Locked by the process that runs the gateway of the folder, in the same folder."""
 
 
 def state_folder() -> str:
@@ -41,12 +44,14 @@ def announce(
     public_key: str,
     data: str = "",
     adapters: Sequence[str] = (),
+    policy_file: str = "",
 ) -> Iterator[None]:
     """Keep `gateway.json` (0600) in the folder inside the block: the URL, the secret to enrol
-    with, which `data` the gateway works on, see `name_data`, and which adapters it runs."""
+    with, which `data` the gateway works on, see `name_data`, which adapters it runs, and the file
+    of its policy."""
     path = os.path.join(folder, FILE_NAME)
     said = {"url": url, "enroll": enroll, "public_key": public_key, "data": data}
-    text = json.dumps({**said, "adapters": list(adapters)})
+    text = json.dumps({**said, "adapters": list(adapters), "policy_file": policy_file})
     write_private(path, text)
     try:
         yield
@@ -54,6 +59,51 @@ def announce(
         with suppress(OSError), open(path, encoding="utf-8") as file:
             if file.read() == text:  # it may be another gateway's by now
                 os.unlink(path)
+
+
+@contextmanager
+def hold_lock(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Have `find_process` return this process inside the block. Where another gateway runs on the
+    folder, beside the same Redis, that one stays the one that is found."""
+    import fcntl  # noqa: PLC0415 (agents do not need it)
+
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    path = os.path.join(folder, LOCK_FILE)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        with suppress(BlockingIOError):
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
+
+
+def find_process(folder: str | os.PathLike[str]) -> int | None:
+    """Return the number of the process that runs the gateway of a folder, None where none does; 0
+    where it has no number here, as that of another container.
+
+    The kernel knows who holds the lock. A number in a file could be another process's by now.
+    Raises InvalidRequest when other users could hold it.
+    """
+    import fcntl  # noqa: PLC0415 (agents do not need it)
+    import struct  # noqa: PLC0415 (as above)
+
+    path = os.path.join(folder, LOCK_FILE)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    try:
+        if problem := _find_exposure(os.fstat(handle)):
+            raise InvalidRequest(f"{path} {problem}, so it is not trusted: remove it")
+        # The places in the system's `struct flock`; the members beside them stay 0, for all bytes.
+        layout, kind, pid = ("qqihh", 3, 2) if sys.platform == "darwin" else ("hhqqi", 0, 4)
+        asked = [fcntl.F_WRLCK if place == kind else 0 for place in range(5)]
+        told = fcntl.fcntl(handle, fcntl.F_GETLK, struct.pack(layout, *asked))
+    finally:
+        os.close(handle)
+    found = struct.unpack(layout, told)
+    return None if found[kind] == fcntl.F_UNLCK else max(found[pid], 0)
 
 
 def name_data(redis_url: str | None, namespace: str) -> str:

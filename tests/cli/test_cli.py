@@ -313,12 +313,12 @@ def test_a_policy_file_is_checked_and_put_in_force(up: Shell, tmp_path: Path) ->
     path = tmp_path / "policy.toml"
     path.write_text(POLICY, encoding="utf-8")
     assert "+ risk rule deletes" in up.run("apply", str(path), "--check")
-    assert "deletes files" not in up.run("policy")
+    assert "deletes files" not in up.run("policy", "show")
     assert "in force" in up.run("apply", str(path))
     assert "in force already" in up.run("apply", str(path))
     path.write_text(POLICY.replace('"owner"]', '"nobody"]'), encoding="utf-8")
     assert "no person" in up.run("apply", str(path), code=2)
-    assert "deletes files" in up.run("policy")
+    assert "deletes files" in up.run("policy", "show")
     assert "cannot read" in up.run("apply", str(tmp_path / "none.toml"), code=2)
     path.write_text(POLICY.replace('"owner"', '"dana"'), encoding="utf-8")
     assert "gateway approver add dana" in up.run("apply", str(path), code=2)
@@ -393,7 +393,7 @@ def test_a_policy_file_is_applied_at_the_start(shell: Shell, tmp_path: Path) -> 
     assert process.stderr is not None
     while "ready" not in process.stderr.readline():
         assert process.poll() is None
-    assert "deletes files" in shell.run("policy")
+    assert "deletes files" in shell.run("policy", "show")
     process.terminate()
     process.communicate(timeout=20)
 

@@ -9,6 +9,8 @@ import pytest
 from tests.cli.shell import Shell
 from tests.frame.tree import ROOT
 
+READ = ("policy", "show")
+
 
 def test_a_file_is_read_only_where_it_is_named(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -17,11 +19,11 @@ def test_a_file_is_read_only_where_it_is_named(
     agents' commands too, and what the environment says wins."""
     (tmp_path / ".env").write_text("GATEWAY_LOG_LEVEL=LOUD # no level\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    assert "GATEWAY_LOG_LEVEL" not in shell.run("policy", code=5)
-    for words in (("--env-file", ".env", "policy"), ("--env-file=.env", "policy")):
+    assert "GATEWAY_LOG_LEVEL" not in shell.run(*READ, code=5)
+    for words in (("--env-file", ".env", *READ), ("--env-file=.env", *READ)):
         assert "GATEWAY_LOG_LEVEL" in shell.run(*words, code=2)
     won = {"GATEWAY_LOG_LEVEL": "INFO"}
-    assert "GATEWAY_LOG_LEVEL" not in shell.run("--env-file", ".env", "policy", code=5, env=won)
+    assert "GATEWAY_LOG_LEVEL" not in shell.run("--env-file", ".env", *READ, code=5, env=won)
     (tmp_path / "agent").write_text("GATEWAY_AGENT='No Name'\n", encoding="utf-8")
     assert "'No Name'" in shell.run("--env-file", "agent", "ask", "x", "--", "ls", code=2)
 
@@ -41,7 +43,7 @@ def test_a_file_that_cannot_be_read_is_refused(
     """With its line; nothing runs with half of the settings."""
     if text is not None:
         (tmp_path / "env").write_text(text, encoding="utf-8")
-    assert says in shell.run("--env-file", str(tmp_path / "env"), "policy", code=2)
+    assert says in shell.run("--env-file", str(tmp_path / "env"), *READ, code=2)
 
 
 def test_an_unknown_setting_is_said_at_the_start(shell: Shell) -> None:

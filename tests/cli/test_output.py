@@ -60,7 +60,7 @@ def test_tables_have_heads_and_colours_on_a_terminal_alone(up: Shell) -> None:
 
 def test_a_high_risk_is_red(up: Shell, tmp_path: Path) -> None:
     """The word of the risk, and nothing else of the row."""
-    current = json.loads(up.run("policy", "--json"))
+    current = json.loads(up.run("policy", "show", "--json"))
     path = tmp_path / "policy.toml"
     owner = current["people"][0]["name"]
     path.write_text(

@@ -64,18 +64,18 @@ def test_it_is_read_again_on_sighup(shell: Shell, tmp_path: Path) -> None:
         shell.run("approver", "add", "owner")
         path.write_text(GOOD.format(62), encoding="utf-8")
         hang_up(gateway, "is in force")
-        assert '"timeout": 62' in shell.run("policy")
+        assert '"timeout": 62' in shell.run("policy", "show")
         path.write_text("people = 3", encoding="utf-8")
         assert "what was in force stays" in hang_up(gateway, "not applied")
         assert "not applied" in readiness(gateway.said)["problems"][0]
         path.write_text('guardrails = "ask"', encoding="utf-8")
         assert "nobody could approve" in hang_up(gateway, "not applied")
-        assert '"timeout": 62' in shell.run("policy")
+        assert '"timeout": 62' in shell.run("policy", "show")
         path.write_text(GOOD.format(62), encoding="utf-8")
         shell.run("apply", str(other), "--by", "ana")
         assert "newer, by ana" in hang_up(gateway, "unchanged")
         assert readiness(gateway.said) == {"status": "ready"}
-        assert '"timeout": 63' in shell.run("policy")
+        assert '"timeout": 63' in shell.run("policy", "show")
 
 
 def test_a_start_keeps_what_is_in_force(shell: Shell, tmp_path: Path) -> None:
@@ -87,12 +87,12 @@ def test_a_start_keeps_what_is_in_force(shell: Shell, tmp_path: Path) -> None:
         shell.run("apply", str(other), "--yes")
     with running(shell, path) as gateway:
         assert "newer, by operator" in "".join(gateway.said)
-        assert '"timeout": 63' in shell.run("policy")
+        assert '"timeout": 63' in shell.run("policy", "show")
     path.write_text("people = 3", encoding="utf-8")
     with running(shell, path) as gateway:
         assert "not applied" in "".join(gateway.said)
         assert readiness(gateway.said)["status"] == "degraded"
-        assert '"timeout": 63' in shell.run("policy")
+        assert '"timeout": 63' in shell.run("policy", "show")
 
 
 def test_the_sample_of_the_page_locks_nobody_out(up: Shell, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_policy_without_an_admin_is_refused(up: Shell, tmp_path: Path) -> None
         assert "admin = true" in up.run("apply", str(path), *words, code=2)
     path.write_text(people.format(other), encoding="utf-8")
     assert "gateway approver add ben" in up.run("apply", str(path), code=2)
-    assert '"ben"' not in up.run("policy")
+    assert '"ben"' not in up.run("policy", "show")
     assert "in force" in up.run("apply", str(path), "--yes")
     assert "WARN approvers: nobody can act as an admin" in up.call("doctor")[1]
     path.write_text(people.format("admin = true\n"), encoding="utf-8")
@@ -188,7 +188,7 @@ def test_a_file_that_is_read_again_takes_away_no_admin(shell: Shell, tmp_path: P
         shell.run("approver", "add", "owner")
         path.write_text(GOOD.format(62).replace("admin = true\n", ""), encoding="utf-8")
         assert "act as an admin" in hang_up(gateway, "not applied")
-        assert '"timeout": 61' in shell.run("policy")
+        assert '"timeout": 61' in shell.run("policy", "show")
 
 
 SAMPLES = [
@@ -215,4 +215,70 @@ def test_a_policy_is_read_from_standard_input(up: Shell, monkeypatch: pytest.Mon
     """`gateway apply -`, as a script that makes the file uses it."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(GOOD.format(63)))
     assert "in force" in up.run("apply", "-")
-    assert '"timeout": 63' in up.run("policy")
+    assert '"timeout": 63' in up.run("policy", "show")
+
+
+class Typing(io.StringIO):
+    """A terminal at which somebody types this."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_is_exported_is_in_force_when_it_is_applied(up: Shell, tmp_path: Path) -> None:
+    """The owner of the first start, somebody who was added, and a tool that was declared."""
+    up.run("approver", "add", "ann", "--admin")
+    up.run("tool", "declare", "jot", "text=data", "--yes")
+    printed = up.run("policy", "export")
+    for part in ('name = "owner"', 'name = "ann"', 'text = "data"', "declared_by"):
+        assert part in printed
+    path = tmp_path / "policy.toml"
+    path.write_text(printed, encoding="utf-8")
+    assert "in force already" in up.run("apply", str(path))
+    assert json.loads(up.run("policy", "export", "--json")) == {"file": printed}
+
+
+def test_an_export_that_apply_refuses_says_so(up: Shell, tmp_path: Path) -> None:
+    """Who left took the second of two approvers along; the rest of the policy is printed."""
+    path = tmp_path / "policy.toml"
+    two = GOOD.format(60).replace('["owner"]', '["owner", "ben"]\nquorum = 2')
+    path.write_text(two + '[[people]]\nname = "ben"\n', encoding="utf-8")
+    up.run("approver", "add", "ben")
+    up.run("apply", str(path))
+    up.run("approver", "revoke", "ben")
+    said = up.run("policy", "export", code=2)
+    assert "quorum = 2" in said
+    assert "would refuse this file" in said and "2 people must approve, and only 1 may" in said
+
+
+def test_a_person_is_asked_before_it_is_applied(
+    up: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a terminal, once the changes are shown, and not with --yes or --check."""
+    path = tmp_path / "policy.toml"
+    path.write_text(GOOD.format(61), encoding="utf-8")
+    for typed in ("n\n", "\n", "yes please\n"):
+        monkeypatch.setattr(sys, "stdin", Typing(typed))
+        said = up.run("apply", str(path), code=1)
+        assert "timeout 61" in said and "[y/N]" in said and "nothing was changed" in said
+    assert '"timeout": 61' not in up.run("policy", "show")
+    monkeypatch.setattr(sys, "stdin", Typing(""))
+    assert "nothing was changed" not in up.run("apply", str(path), code=130)
+    assert '"timeout": 61' not in up.run("policy", "show")
+    for words, asked in ((("--check",), False), ((), True)):
+        monkeypatch.setattr(sys, "stdin", Typing("y\n"))
+        assert ("[y/N]" in up.run("apply", str(path), *words)) is asked
+    assert '"timeout": 61' in up.run("policy", "show")
+    path.write_text(GOOD.format(62), encoding="utf-8")
+    assert "[y/N]" not in up.run("apply", str(path), "--yes")
+    assert '"timeout": 62' in up.run("policy", "show")
+
+
+def test_a_person_is_not_asked_about_what_is_refused(
+    up: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A yes typed by habit removes nobody who is the last."""
+    path = tmp_path / "policy.toml"
+    path.write_text(GOOD.format(61).replace("admin = true\n", ""), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", Typing("y\n"))
+    assert "[y/N]" not in up.run("apply", str(path), code=2)

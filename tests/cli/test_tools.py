@@ -25,7 +25,7 @@ def test_a_declaration_is_printed_as_the_file_needs_it(up: Shell, tmp_path: Path
     assert "twice" in up.run("tool", "declare", "jot", "a=data", "a=id", code=2)
     assert "Confirm it" in up.run("tool", "declare", "jot", "query=data", code=2)
     up.run("tool", "declare", "jot", "query=data", "--yes")
-    (row,) = json.loads(up.run("policy"))["tools"]
+    (row,) = json.loads(up.run("policy", "show"))["tools"]
     assert row["declared_by"] == "owner"
     check = up.run("apply", str(path), "--check")
     assert "- tool jot: " in check

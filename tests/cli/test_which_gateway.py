@@ -22,13 +22,14 @@ from tests.frame.tree import ROOT
 from tests.ports import free_port
 from tests.sweeps import sweep
 
-NO_GATEWAY = {"up", "adapter", "demo", "completion", "audit verify"}
-"""Commands that run a gateway, or read a file alone."""
+NO_GATEWAY = {"up", "down", "adapter", "demo", "completion", "audit verify"}
+"""Commands that run or end a gateway of the data folder, or read a file alone."""
 AGENTS = {"ask", "wait", "run", "hook", "bridge", "install", "mcp"}
 """Agents' commands, which `test_agents_commands_follow_their_own_settings` is about."""
 READING = {
     *("pending", "history", "show", "sessions", "grant offers", "grant list", "grant show"),
-    *("tool list", "agent list", "agent paused", "approver list", "devices", "policy", "explain"),
+    *("tool list", "agent list", "agent paused", "approver list", "devices", "explain"),
+    *("policy show", "policy export", "status"),
     *("report", "audit tail", "audit export", "archive give-up", "doctor"),
 }
 """Commands that change nothing, typed as below."""

@@ -41,7 +41,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "make": Line("make demo +try the product", typed=f"make -C '{ROOT}'"),
     "gateway --help": Line("approve requests as yourself"),
     "gateway --version": Line(r"gateway \d+\.\d+\.\d+"),
-    "python -m gateway.cli": Line("COMMAND", code=2),
+    "python -m gateway.cli": Line("^running +yes"),
     "python -m gateway.client": Line("gateway ask TOOL .* or gateway wait ID", code=2),
     "python -c pass": Line(r"\A\Z"),
     'python -c "import base64, os; print(base64.b64encode(os.urandom(32)).decode())"': Line(
@@ -299,14 +299,19 @@ COMMANDS: dict[str, Line | list[Line]] = {
         Line("--yes", code=2, typed="gateway apply empty.toml"),
         Line("in force on every replica", typed="gateway apply empty.toml --yes", then=ADMIN),
     ],
-    "gateway policy": Line('"people"'),
+    "gateway policy show": Line('"people"'),
+    "gateway policy export": Line(r"^\[\[people\]\]$"),
+    "gateway policy export > policy.toml": Line(
+        r"\A\Z", then=("gateway apply policy.toml | grep 'in force already'",)
+    ),
+    "gateway status": Line("(?s)^running +yes.*^next +gateway"),
     "gateway tool declare": NAMED,
     "gateway tool declare post_note channel=recipient 'notes[].text=data' "
     "--agents 'bot,ci-*'": Line('(?s)name = "post_note".*"notes\\[\\].text" = "data"'),
     "gateway tool declare todo_write --harmless --yes": Line("harmless = true"),
     "gateway tool declare NAME ADDRESS=ROLE… [--harmless] [--agents NAMES] [--yes]": [
         Line(
-            '(?s)harmless = true.*"text" = "data"',
+            "(?s)harmless = true.*^text = .data",
             typed="gateway tool declare NAME text=data --harmless --agents bot --yes",
         ),
     ],
@@ -396,6 +401,9 @@ ELSEWHERE = {
     ),
     "gateway up": "slack/test_checks.py::test_the_page_leads_to_a_first_approval",
     "python -m tests.frame.measures": "frame/test_measures.py::test_each_figure_is_printed",
+    "gateway up [--detach]": "cli/test_running.py::test_it_starts_in_the_background_and_is_ended",
+    "gateway up --detach": "cli/test_running.py::test_it_starts_in_the_background_and_is_ended",
+    "gateway down": "cli/test_running.py::test_it_starts_in_the_background_and_is_ended",
     "gateway demo": "cli/test_cli.py::test_the_demo_answers_its_own_requests_without_a_terminal",
     "gateway --env-file FILE COMMAND": (
         "cli/test_env_file.py::test_a_file_is_read_only_where_it_is_named"

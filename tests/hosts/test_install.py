@@ -501,6 +501,135 @@ async def test_a_hook_that_lets_it_run_is_found_out(
     assert "the call was not held" in out
 
 
+# Without a host.
+
+
+@pytest.fixture
+def three(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """Return a home with the folder of one host, the program of a second, and the settings of a
+    third, which asks already."""
+    (home / ".codex").mkdir()
+    (home / "bin").mkdir()
+    (home / "bin" / "gemini").write_text("#!/bin/sh\necho 99.0.0\n")
+    (home / "bin" / "gemini").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{home / 'bin'}:/usr/bin:/bin")
+    assert install.main(("cursor", "--yes")) == 0
+    capsys.readouterr()
+    return home
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_host_is_found_by_its_folder_or_its_program(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """And by nothing else: on another machine nothing is offered."""
+    monkeypatch.setenv("PATH", str(home / "bin"))
+    assert list(install.find_agents()) == []
+    code, out, err = run()
+    assert (code, out) == (0, "")
+    assert "none of the agents" in err and host in err
+    folder = PLANS[host].own_folder(home, {})
+    folder.mkdir(parents=True)
+    assert [(one.plan.host, one.asks) for one in install.find_agents()] == [(host, False)]
+    folder.rmdir()
+    (home / "bin").mkdir()
+    for name in PLANS[host].programs:
+        program = home / "bin" / name
+        program.touch(mode=0o755)
+        assert [one.plan.host for one in install.find_agents()] == [host]
+        program.unlink()
+    assert run(host, "--yes")[0] == 0
+    PLANS[host].own_folder(home, {}).mkdir(parents=True, exist_ok=True)
+    assert [(one.plan.host, one.asks) for one in install.find_agents()] == [(host, True)]
+
+
+def test_without_a_terminal_hosts_are_only_listed(run: Run, three: Path) -> None:
+    """With the file that would be written, and the command that writes it; an option without a host
+    is refused, so that none is taken for all of them."""
+    code, out, err = run()
+    assert code == 0
+    assert [line.split()[:2] for line in out.splitlines()] == [
+        ["1", "codex"],
+        ["2", "gemini"],
+        ["3", "cursor"],
+    ]
+    assert str(settings("codex", three)) in out
+    assert out.splitlines()[2].split()[2:4] == ["asks", "already"]
+    assert "gateway install NAME --yes" in err
+    assert not settings("codex", three).exists()
+    for option in ("--yes", "--undo", "--check"):
+        with pytest.raises(SystemExit):
+            run(option)
+    assert not settings("codex", three).exists()
+
+
+@pytest.mark.parametrize("typed", ["7\n", "1 x\n", "0\n", "\n", "", "-1\n", "all 1\n"])
+def test_another_word_installs_into_none(
+    run: Run, three: Path, monkeypatch: pytest.MonkeyPatch, typed: str
+) -> None:
+    """Nothing is guessed, and nothing is half done."""
+    monkeypatch.setattr("sys.stdin", _Terminal(typed))
+    assert run()[0] in (1, 2)
+    assert not settings("codex", three).exists()
+    assert not settings("gemini", three).exists()
+
+
+async def test_chosen_hosts_are_installed_and_each_gate_is_proved(
+    run: Run, three: Path, gate: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line for each: what was held and blocked, or what is wrong. One that fails stops no
+    other."""
+    monkeypatch.setenv("GATEWAY_URL", gate.url)
+    monkeypatch.setenv("GATEWAY_TOKEN", AGENT_TOKEN)
+    monkeypatch.setenv("GATEWAY_AGENT", "agent1")
+    monkeypatch.setenv("GATEWAY_APPROVER_TOKEN", ANN_TOKEN)
+    settings("codex", three).write_text("{")
+    monkeypatch.setattr("sys.stdin", _Terminal("2, 1\n"))
+    code, out, err = await asyncio.to_thread(run)
+    assert code == 1
+    gemini, codex = out.splitlines()[-2:]
+    assert gemini.startswith("gemini: the gate works: BeforeTool: a harmless call was held, denied")
+    assert codex.startswith("codex: it does not gate yet: ") and "is not valid JSON" in codex
+    assert "hook gemini" in settings("gemini", three).read_text()
+    assert settings("codex", three).read_text() == "{"
+    settings("codex", three).unlink()
+    monkeypatch.setattr("sys.stdin", _Terminal("all\n"))
+    code, out, err = await asyncio.to_thread(run)
+    assert code == 0, out + err
+    assert [line.partition(":")[0] for line in out.splitlines()[-3:]] == [
+        "codex",
+        "gemini",
+        "cursor",
+    ]
+    assert all("the gate works: " in line for line in out.splitlines()[-3:])
+    page = (await gate.core.requests.page(Query(final=True))).items
+    assert len(page) == 4
+    assert {one.decision.reason for one in page if one.decision} == {Reason.PERSON}
+
+
+def test_a_gate_that_cannot_be_proved_is_not_said_to_work(
+    run: Run, three: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No gateway runs: the hook is written, and blocks."""
+    monkeypatch.setattr("sys.stdin", _Terminal("2\n"))
+    code, out, _ = run()
+    assert code == 1
+    assert "gemini: it does not gate yet: BeforeTool: the gateway cannot be asked" in out
+    assert "hook gemini" in settings("gemini", three).read_text()
+
+
+def test_what_has_no_hook_is_not_said_to_be_proved(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenCode is told to ask, and a bridge beside it answers."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    (home / ".config" / "opencode").mkdir(parents=True)
+    monkeypatch.setattr("sys.stdin", _Terminal("1\n"))
+    code, out, _ = run()
+    assert code == 0
+    assert "opencode: its settings ask. Start `opencode serve`" in out.splitlines()[-1]
+
+
 def test_doctor_looks_at_what_is_installed(run: Run, home: Path) -> None:
     """Only where there is a hook of ours, and it says what is wrong with it."""
     assert check_hosts(home) == []

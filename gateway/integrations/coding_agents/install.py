@@ -1,4 +1,4 @@
-"""`gateway install HOST`: write our hook, take it out again, and prove that it gates."""
+"""`gateway install`: write our hook into an agents' host, take it out, and prove that it gates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.client import config
 from gateway.client.http_connection import HttpConnection
@@ -46,29 +46,33 @@ from gateway.wire.local_discovery import (
 
 _DENIED = "denied by `gateway install --check`"
 _SECONDS = 30.0
-_PROGRAMS = {"claude-code": "claude", "codex": "codex", "gemini": "gemini", "opencode": "opencode"}
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _TIMEOUT = re.compile(r"(?:--timeout |[?&]timeout=)(\d+)")
 
 
 def check_all(plan: Plan, values: Values, agent: str | None) -> int:
     """Print what is found; the exit code is 1 where the hook does not gate."""
-    wrong = list(find_problems(plan, values))
-    wrong += _check_version(plan)
-    gates = [one for one in plan.entries(values) if _is_gate(one)]
-    if plan.host == "codex":
-        wrong += _check_trust(gates)
-    for entry in [] if wrong else gates:
-        proved, says = prove(plan, entry, agent)
-        if proved:
-            _check_installed_say(f"ok   {entry.event}: {says}")
-        else:
-            wrong.append(f"{entry.event}: {says}")
+    proofs, wrong = try_gates(plan, values, agent)
+    for one in proofs:
+        _check_installed_say(f"ok   {one}")
     for one in wrong:
         _check_installed_say(f"FAIL {one}")
     if plan.after:
         _check_installed_say(f"note {plan.after}")
     return 1 if wrong else 0
+
+
+def try_gates(plan: Plan, values: Values, agent: str | None) -> tuple[list[str], list[str]]:
+    """Return what was proved of the hooks in these settings, and what is wrong with them. Nothing
+    is tried where something is wrong already."""
+    proofs, wrong = [], [*find_problems(plan, values), *_check_version(plan)]
+    gates = [one for one in plan.entries(values) if _is_gate(one)]
+    if plan.host == "codex":
+        wrong += _check_trust(plan, gates)
+    for entry in [] if wrong else gates:
+        proved, says = prove(plan, entry, agent)
+        (proofs if proved else wrong).append(f"{entry.event}: {says}")
+    return proofs, wrong
 
 
 def find_problems(plan: Plan, values: Values) -> Iterator[str]:
@@ -118,7 +122,7 @@ def _is_gate(entry: Entry) -> bool:
 
 def _check_version(plan: Plan) -> list[str]:
     """Return what is wrong with the host's own version, where it is installed."""
-    program = shutil.which(_PROGRAMS.get(plan.host, ""))
+    program = plan.find_program()
     if not program or not plan.tested:
         return []
     try:
@@ -134,9 +138,9 @@ def _check_version(plan: Plan) -> list[str]:
     return []
 
 
-def _check_trust(gates: list[Entry]) -> list[str]:
+def _check_trust(plan: Plan, gates: list[Entry]) -> list[str]:
     """Return which hooks Codex skips; only Codex itself knows."""
-    program = shutil.which(_PROGRAMS["codex"])
+    program = plan.find_program()
     if program is None:
         _check_installed_say(
             "note codex is not on this path, so whether it trusts the hook is not known"
@@ -296,12 +300,15 @@ def _check_installed_say(words: str) -> None:
 
 
 _LONGEST_WAIT = 24 * 3600 - 60
+_INTERRUPTED = 130
 
 
 def main(words: Sequence[str]) -> int:
     """Run `gateway install …`; return the exit code."""
     try:
         return _run(_options(words))
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     except GatewayError as error:
         _say(f"gateway install: {error}")
         return error.exit_code
@@ -317,7 +324,8 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
         "into the host's settings, and writes it when you say so.",
     )
     add = parser.add_argument
-    add("host", choices=sorted(PLANS))
+    which = "which host; without one, lists those of this machine, and asks"
+    add("host", nargs="?", choices=sorted(PLANS), help=which)
     profiles = "enforce (default): a gate. relay: where the host asks at its own terminal too"
     add("--profile", choices=[ENFORCE, RELAY], default=ENFORCE, help=profiles)
     add("--scope", choices=["user", "project"], help="whose settings (default: the user's)")
@@ -337,7 +345,10 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     add("--yes", action="store_true", help="write without asking")
     add("--undo", action="store_true", help="take it out again")
     add("--check", action="store_true", help="prove that the hook gates, or say why it does not")
-    return parser.parse_args(words)
+    options = parser.parse_args(words)
+    if options.host is None and words:
+        parser.error("name the host, before its options")
+    return options
 
 
 def _seconds(text: str) -> int:
@@ -347,17 +358,38 @@ def _seconds(text: str) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.host is None:
+        return _install_found(options)
     plan = PLANS[options.host]
-    scope = options.scope or next(iter(plan.folders))
-    path = plan.path(scope, Path.home(), Path.cwd(), os.environ)
-    file = SettingsFile(path, comments=plan.comments)
+    file = _settings_of(plan, options.scope)
     if options.check:
         return check_all(plan, file.values, options.agent)
     if options.undo:
         return _undo(plan, file, yes=options.yes)
+    if not _install(plan, file, options):
+        return 1
+    if options.http:
+        _say(f"Set GATEWAY_TOKEN where {plan.host} runs: it sends that, and asks as its agent")
+    else:
+        _say_credential(plan, options.agent)
+    if plan.after:
+        _say(plan.after)
+    where = f" --scope {options.scope}" if options.scope else ""
+    _say(f"Then see that it gates: gateway install {plan.host}{where} --check")
+    return 0
+
+
+def _settings_of(plan: Plan, scope: str | None = None) -> SettingsFile:
+    """Return the settings of a scope, by default the host's first. Raises InvalidRequest."""
+    path = plan.path(scope or next(iter(plan.folders)), Path.home(), Path.cwd(), os.environ)
+    return SettingsFile(path, comments=plan.comments)
+
+
+def _install(plan: Plan, file: SettingsFile, options: argparse.Namespace) -> bool:
+    """Write the hook where somebody says so; return whether it is there then."""
     _refuse_misuse(options, plan)
     wish = InstallWish(
-        program=find_program(portable=scope == "project"),
+        program=find_program(portable=options.scope == "project" or "user" not in plan.folders),
         profile=options.profile,
         wait=options.wait,
         matcher=options.matcher,
@@ -376,19 +408,78 @@ def _run(options: argparse.Namespace) -> int:
     if after == file.before:
         _say(f"{file.path} has it already")
     elif not _ask_leave(file, after, yes=options.yes):
-        return 1
+        return False
     else:
         file.write(after, untouched=untouched)
         _say(f"written: {file.path}")
-    if options.http:
-        _say(f"Set GATEWAY_TOKEN where {plan.host} runs: it sends that, and asks as its agent")
-    else:
-        _say_credential(plan, options.agent)
-    if plan.after:
-        _say(plan.after)
-    where = f" --scope {options.scope}" if options.scope else ""
-    _say(f"Then see that it gates: gateway install {plan.host}{where} --check")
-    return 0
+    return True
+
+
+# `gateway install` without a host: those of this machine.
+
+
+class FoundAgent(NamedTuple):
+    """A host that is on this machine; whether it asks by its settings, as far as we can read."""
+
+    plan: Plan
+    path: Path
+    asks: bool
+
+
+def find_agents() -> Iterator[FoundAgent]:
+    """Yield the hosts of this machine: those whose program is on this path, or that have a folder
+    in this home."""
+    for plan in PLANS.values():
+        if plan.find_program() or plan.own_folder(Path.home(), os.environ).is_dir():
+            path = plan.path(next(iter(plan.folders)), Path.home(), Path.cwd(), os.environ)
+            try:
+                asks = plan.is_asking(_settings_of(plan).values)
+            except InvalidRequest:
+                asks = False
+            yield FoundAgent(plan, path, asks)
+
+
+def _install_found(options: argparse.Namespace) -> int:
+    """List the hosts of this machine, ask which, install into those, and prove each gate."""
+    found = list(find_agents())
+    for number, one in enumerate(found, 1):
+        state = "asks already" if one.asks else "does not ask"
+        _check_installed_say(f"{number}  {one.plan.host:12} {state}  {one.path}")
+    if not found:
+        _say(f"none of the agents that can ask was found on this machine: {', '.join(PLANS)}")
+        return 0
+    if not sys.stdin.isatty():
+        _say("To install into one of them: gateway install NAME --yes")
+        return 0
+    sys.stderr.write("Write our hook into which of these files? Numbers, or all: ")
+    sys.stderr.flush()
+    chosen = _choose([one.plan for one in found], sys.stdin.readline().replace(",", " ").split())
+    lines = [_install_and_prove(plan, options) for plan in chosen]
+    for _, line in lines or [(False, "nothing was chosen, nothing was written")]:
+        _check_installed_say(line)
+    return 0 if lines and all(gates for gates, _ in lines) else 1
+
+
+def _choose(plans: list[Plan], words: list[str]) -> list[Plan]:
+    """Return those that somebody named by their numbers. Raises InvalidRequest for another word."""
+    if words == ["all"]:
+        return plans
+    numbers = {str(number): plan for number, plan in enumerate(plans, 1)}
+    if unknown := [word for word in words if word not in numbers]:
+        raise InvalidRequest(f"{unknown[0]!r} is no number of the list: nothing was written")
+    return [numbers[word] for word in dict.fromkeys(words)]
+
+
+def _install_and_prove(plan: Plan, options: argparse.Namespace) -> tuple[bool, str]:
+    """Return whether a host's gate works now, and the line that says so, or what is wrong."""
+    try:
+        _install(plan, _settings_of(plan), argparse.Namespace(**{**vars(options), "yes": True}))
+        proofs, wrong = try_gates(plan, _settings_of(plan).values, options.agent)
+    except (GatewayError, OSError) as error:
+        proofs, wrong = [], [str(error)]
+    works = f"the gate works: {'; '.join(proofs)}" if proofs else "its settings ask"
+    says = f"it does not gate yet: {'; '.join(wrong)}" if wrong else works
+    return not wrong, f"{plan.host}: {says}{f'. {plan.after}' if plan.after else ''}"
 
 
 def _refuse_misuse(options: argparse.Namespace, plan: Plan) -> None:
