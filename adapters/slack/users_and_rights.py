@@ -22,9 +22,11 @@ from adapters.slack.payloads import (
 )
 from adapters.slack.web_api import SlackRefused, Uploads, Workspace, call_repeatable
 from gateway.chat.answering import Press
+from gateway.chat.claiming import describe_member
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.ports import (
     AdapterApi,
+    Claimant,
     DeliveryFailed,
     Identity,
     Limited,
@@ -65,12 +67,28 @@ class UserDirectory:
 
         Raises IneligibleUser, Unknown.
         """
+        self._refuse_elsewhere(workspace, actor)
+        if not actor.confirmed:
+            await self._find_user(workspace, actor)
+        return actor.confirmed[0]
+
+    async def find_claimant(self, workspace: Workspace, actor: Actor) -> Claimant:
+        """Return a full member as the operator reads of them. Raises IneligibleUser, Unknown."""
+        self._refuse_elsewhere(workspace, actor)
+        user = await self._find_user(workspace, actor)
+        handle = str(user.get("name") or actor.user)
+        words = describe_member(str(user.get("real_name") or handle), handle, actor.user)
+        return Claimant(identity=actor.identity, handle=handle, words=words)
+
+    @staticmethod
+    def _refuse_elsewhere(workspace: Workspace, actor: Actor) -> None:
         home = workspace.team if not workspace.org else actor.user_team
         if actor.team != workspace.team or actor.user_team != home:
             raise IneligibleUser(_ELSEWHERE)
-        if actor.confirmed:
-            return actor.confirmed[0]
-        user = (
+
+    async def _find_user(self, workspace: Workspace, actor: Actor) -> Json:
+        """Return what Slack says of a full member."""
+        user: Json = (
             await self._ask(
                 f"user {actor.team} {actor.user}",
                 lambda: workspace.client.users_info(user=actor.user),
@@ -82,7 +100,7 @@ class UserDirectory:
             if user.get(sign) is not False:
                 raise IneligibleUser(f"{who} may not decide")
         actor.confirmed.append(actor.identity)
-        return actor.identity
+        return user
 
     async def find_groups(self, workspace: Workspace, identity: Identity) -> tuple[str, ...]:
         """Return a person's current user groups. Raises Unknown."""
