@@ -17,7 +17,7 @@ from slack_bolt.async_app import AsyncApp
 
 from adapters.slack.app import App, HttpReceiver
 from adapters.slack.cards import CARD_CHARS, CARD_LINES
-from adapters.slack.checks import print_checks, run_checks
+from adapters.slack.checks import run_checks
 from adapters.slack.claims import SlackClaims
 from adapters.slack.clicks import ButtonActions, Submissions
 from adapters.slack.commands import COMMAND, SlackCommands
@@ -42,6 +42,7 @@ from gateway.cards.grant_cards import GrantCard
 from gateway.chat.answering import Answering
 from gateway.errors import InvalidRequest
 from gateway.ports import (
+    FAIL,
     Adapter,
     AdapterApi,
     AdapterStorage,
@@ -203,7 +204,7 @@ class SlackAdapter(Adapter):
         check.add_argument(
             "targets", nargs="+", metavar="TARGET", help="slack:TEAM/CHANNEL, as routes write it"
         )
-        check.set_defaults(run=print_checks)
+        check.set_defaults(run=_print_checks)
 
     @property
     def busy(self) -> bool:
@@ -259,3 +260,14 @@ async def _print_manifest(options: argparse.Namespace) -> int:
         raise InvalidRequest(f"Slack would refuse this manifest: {'; '.join(wrong)}")
     sys.stdout.write(json.dumps(made, indent=2) + "\n")
     return 0
+
+
+async def _print_checks(options: argparse.Namespace) -> int:
+    if SlackSettings().oauth:
+        raise InvalidRequest("workspaces install the app by OAuth: gateway doctor has their tokens")
+    notes: Any = None  # nothing but those tokens is read there
+    found = await run_checks(options.targets, notes, SystemClock(), live=False)
+    for name, finding in found:
+        remedy = f"; {finding.remedy}" if finding.remedy else ""
+        sys.stdout.write(f"{finding.result:<4} {name}: {finding.says}{remedy}\n")
+    return 1 if any(finding.result == FAIL for _, finding in found) else 0

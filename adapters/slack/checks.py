@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -38,13 +36,11 @@ from gateway.cards.card import Card, card_of, full_view
 from gateway.errors import GatewayError
 from gateway.models import Action, ApprovalRequest, Kind, Risk, RiskLevel, Status
 from gateway.ports import (
-    FAIL,
     AdapterStorage,
     Clock,
     DeliveryFailed,
     Finding,
     StoredRequest,
-    SystemClock,
     report_doubt,
     report_failure,
     report_ok,
@@ -196,10 +192,9 @@ Found = tuple[str, Finding]
 
 
 async def run_checks(
-    targets: Sequence[str], notes: AdapterStorage | None, clock: Clock, *, live: bool
+    targets: Sequence[str], notes: AdapterStorage, clock: Clock, *, live: bool
 ) -> list[Found]:
-    """Run the checks; those that depend on a failed one are left out. Without `notes` only the
-    configured token is known."""
+    """Run the checks; those that depend on a failed one are left out."""
     settings = SlackSettings()
     try:
         settings.refuse_incomplete()
@@ -213,27 +208,18 @@ async def run_checks(
     return [("slack settings", report_ok(f"mode {settings.mode}")), *checks.found]
 
 
-async def print_checks(options: argparse.Namespace) -> int:
-    """Run `gateway slack check`."""
-    found = await run_checks(options.targets, None, SystemClock(), live=False)
-    for name, finding in found:
-        remedy = f"; {finding.remedy}" if finding.remedy else ""
-        sys.stdout.write(f"{finding.result:<4} {name}: {finding.says}{remedy}\n")
-    return 1 if any(finding.result == FAIL for _, finding in found) else 0
-
-
 class _Checks:
     """The findings so far, and a client for each workspace whose token works."""
 
     def __init__(
         self,
         settings: SlackSettings,
-        notes: AdapterStorage | None,
+        notes: AdapterStorage,
         clock: Clock,
         session: aiohttp.ClientSession,
     ) -> None:
         self._settings = settings
-        self._workspaces = Workspaces(settings, notes, session) if notes is not None else None
+        self._workspaces = Workspaces(settings, notes, session)
         self._clock = clock
         self._session = session
         self.found: list[Found] = []
@@ -248,10 +234,6 @@ class _Checks:
         """Check the configured token, or that of each workspace that a route names."""
         if self._settings.bot_token is not None:
             await self._check_token("", self._settings.bot_token.get_secret_value())
-            return
-        if self._workspaces is None:
-            said = "workspaces install by OAuth; their tokens are in Redis"
-            self.found.append(("slack tokens", report_failure(said, "run gateway doctor")))
             return
         if not teams:
             said = "workspaces install by OAuth, and no route in force names one"

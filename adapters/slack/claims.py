@@ -29,8 +29,8 @@ _UNFIT = {
     "is_archived": "this channel is archived",
     "is_im": _DIRECT,
     "is_mpim": _DIRECT,
-    "is_shared": "others than this workspace read this channel",
     "is_ext_shared": "people of other organisations read this channel",
+    "is_shared": "others than this workspace read this channel",
     "is_pending_ext_shared": "people of other organisations are invited to this channel",
 }
 
@@ -68,13 +68,10 @@ class SlackClaims:
 
     async def _ask_route(self, workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
         """Ask an admin whose requests come here."""
-        opened = await reply.open(modals.build_loading())
         identity = await self._directory.find_member(workspace, did.actor)
         place = await read_channel(workspace, did.channel)
         routes = await list_other_routes(self._api, identity, place)
-        if opened:
-            await reply.show(modals.build_route_choice(place.words, did.channel, routes))
-        else:
+        if not await reply.open(modals.build_route_choice(place.words, did.channel, routes)):
             await reply.tell("Slack took too long to open the form. Type the command again.")
 
     async def submit(self, workspace: Workspace, did: Interaction) -> Json:

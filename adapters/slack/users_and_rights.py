@@ -67,28 +67,12 @@ class UserDirectory:
 
         Raises IneligibleUser, Unknown.
         """
-        self._refuse_elsewhere(workspace, actor)
-        if not actor.confirmed:
-            await self._find_user(workspace, actor)
-        return actor.confirmed[0]
-
-    async def find_claimant(self, workspace: Workspace, actor: Actor) -> Claimant:
-        """Return a full member as the operator reads of them. Raises IneligibleUser, Unknown."""
-        self._refuse_elsewhere(workspace, actor)
-        user = await self._find_user(workspace, actor)
-        handle = str(user.get("name") or actor.user)
-        words = describe_member(str(user.get("real_name") or handle), handle, actor.user)
-        return Claimant(identity=actor.identity, handle=handle, words=words)
-
-    @staticmethod
-    def _refuse_elsewhere(workspace: Workspace, actor: Actor) -> None:
         home = workspace.team if not workspace.org else actor.user_team
         if actor.team != workspace.team or actor.user_team != home:
             raise IneligibleUser(_ELSEWHERE)
-
-    async def _find_user(self, workspace: Workspace, actor: Actor) -> Json:
-        """Return what Slack says of a full member."""
-        user: Json = (
+        if actor.confirmed:
+            return actor.confirmed[0]
+        user = (
             await self._ask(
                 f"user {actor.team} {actor.user}",
                 lambda: workspace.client.users_info(user=actor.user),
@@ -100,7 +84,15 @@ class UserDirectory:
             if user.get(sign) is not False:
                 raise IneligibleUser(f"{who} may not decide")
         actor.confirmed.append(actor.identity)
-        return user
+        actor.names.update(handle=str(user.get("name")), name=str(user.get("real_name")))
+        return actor.identity
+
+    async def find_claimant(self, workspace: Workspace, actor: Actor) -> Claimant:
+        """Return a full member as the operator reads of them. Raises as `find_member` does."""
+        identity = await self.find_member(workspace, actor)
+        name, handle = actor.names["name"], actor.names["handle"]
+        words = describe_member(name, handle, actor.user)
+        return Claimant(identity=identity, handle=handle, words=words)
 
     async def find_groups(self, workspace: Workspace, identity: Identity) -> tuple[str, ...]:
         """Return a person's current user groups. Raises Unknown."""
