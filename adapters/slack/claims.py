@@ -5,7 +5,7 @@ from __future__ import annotations
 from adapters.slack import modals
 from adapters.slack.payloads import Actor, Interaction, Json, SlackPlace
 from adapters.slack.posting import PrivateReply
-from adapters.slack.users_and_rights import Unknown, UserDirectory, name_place
+from adapters.slack.users_and_rights import IneligibleUser, Unknown, UserDirectory, name_place
 from adapters.slack.web_api import SlackRefused, Workspace, call_repeatable
 from gateway.chat.claiming import (
     ME,
@@ -22,6 +22,7 @@ from gateway.chat.claiming import (
 from gateway.ports import AdapterApi, ClaimedPlace, DeliveryFailed
 
 INVITE = "/invite @approvals"
+_NO_REQUEST = "0" * 32
 _ABSENT = f"the app is not in this channel; type {INVITE} first, then this again"
 _DIRECT = "requests come to a channel; type this in one, not in a direct message"
 # What Slack says is so of a channel that takes no requests; said nothing, it takes none either.
@@ -46,33 +47,31 @@ class SlackClaims:
         self, workspace: Workspace, did: Interaction, reply: PrivateReply, verb: str, code: str
     ) -> None:
         """Run one of them. Raises IneligibleUser, Unknown, NotClaimed, Unauthorized."""
+        try:
+            by = await self._directory.find_claimant(workspace, did.actor)
+        except IneligibleUser as stranger:
+            await self._api.requests.refuse(_NO_REQUEST, did.actor.identity, str(stranger))
+            raise
         if verb == WHO:
-            identity = await self._directory.find_member(workspace, did.actor)
             direct = did.channel.startswith("D")  # no route names it so
             target = "" if direct else name_place(SlackPlace(workspace.team, did.channel))
-            await reply.tell(await describe_who(self._api, identity, target))
-        elif verb == ME:
-            by = await self._directory.find_claimant(workspace, did.actor)
+            await reply.tell(await describe_who(self._api, by.identity, target))
+            return
+        if verb == ME:
             await reply.tell(await claim_account(self._api, code, by))
-        elif code:
-            by = await self._directory.find_claimant(workspace, did.actor)
-            place = await read_channel(workspace, did.channel)
+            return
+        place = await read_channel(workspace, did.channel)
+        if code:
             await reply.tell(await claim_place(self._api, code, by, place))
-        else:
-            await self._ask_route(workspace, did, reply)
+            return
+        routes = await list_other_routes(self._api, by.identity, place)
+        if not await reply.open(modals.build_route_choice(place.words, did.channel, routes)):
+            await reply.tell("Slack took too long to open the form. Type the command again.")
 
     async def introduce(self, workspace: Workspace, actor: Actor, told: str) -> str:
         """Return what somebody is told, as `introduce_stranger` does."""
         identity = await self._directory.find_member(workspace, actor)
         return await introduce_stranger(self._api, identity, told)
-
-    async def _ask_route(self, workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
-        """Ask an admin whose requests come here."""
-        identity = await self._directory.find_member(workspace, did.actor)
-        place = await read_channel(workspace, did.channel)
-        routes = await list_other_routes(self._api, identity, place)
-        if not await reply.open(modals.build_route_choice(place.words, did.channel, routes)):
-            await reply.tell("Slack took too long to open the form. Type the command again.")
 
     async def submit(self, workspace: Workspace, did: Interaction) -> Json:
         """Send the requests of the chosen route to the channel too; return the response for Slack.

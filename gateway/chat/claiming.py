@@ -28,7 +28,7 @@ def _explaining() -> Iterator[None]:
     try:
         yield
     except InvalidRequest as refused:
-        # What the policy file needs is quoted: the last line of it takes no full stop.
+        # It may end with a line for the policy file, which takes no full stop.
         raise NotClaimed(f"{refused}\nNothing was changed.") from refused
 
 

@@ -124,6 +124,8 @@ async def test_only_full_members_claim(office: Office, trait: str, verb: str) ->
     assert "may not decide" in reply
     assert "chief" not in reply and not chief.has_modal
     assert await waiting(office) == []
+    (refused,) = await office.events("refused")
+    assert refused.agent == "slack:T1/UCHIEF" and "may not decide" in refused.data["why"]
     if "here" in verb:
         assert "Your number is" in await says(office.ann, f"here {code}")
 
