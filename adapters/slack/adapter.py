@@ -18,6 +18,7 @@ from slack_bolt.async_app import AsyncApp
 from adapters.slack.app import App, HttpReceiver
 from adapters.slack.cards import CARD_CHARS, CARD_LINES
 from adapters.slack.checks import run_checks
+from adapters.slack.claims import SlackClaims
 from adapters.slack.clicks import ButtonActions, Submissions
 from adapters.slack.commands import COMMAND, SlackCommands
 from adapters.slack.home_tab import HomeTab, HomeTabRefresher
@@ -25,6 +26,7 @@ from adapters.slack.installation import InstallPages, build_manifest, find_probl
 from adapters.slack.payloads import PLATFORM, Interaction
 from adapters.slack.posting import CardPosting, ClickedCards, PrivateReply, SlackGrantPosting
 from adapters.slack.settings import SlackSettings
+from adapters.slack.setup import SlackSetup
 from adapters.slack.socket_mode import IDLE_SECONDS, PING_SECONDS, SocketConnection
 from adapters.slack.users_and_rights import Rights, SharedChannels, UserDirectory, WorkspaceNews
 from adapters.slack.web_api import (
@@ -40,6 +42,7 @@ from gateway.cards.grant_cards import GrantCard
 from gateway.chat.answering import Answering
 from gateway.errors import InvalidRequest
 from gateway.ports import (
+    FAIL,
     Adapter,
     AdapterApi,
     AdapterStorage,
@@ -66,6 +69,7 @@ class SlackAdapter(Adapter):
     card_lines = CARD_LINES
     card_chars = CARD_CHARS
     list_command = f"{COMMAND} list"
+    setup = SlackSetup()
     ping_seconds = PING_SECONDS
     idle_seconds = IDLE_SECONDS
     token_seconds = TOKEN_SECONDS
@@ -125,7 +129,7 @@ class SlackAdapter(Adapter):
         rights = Rights(api, directory, uploads)
         answering = Answering(api, PLATFORM, lines=CARD_LINES, chars=CARD_CHARS)
         acts = ButtonActions(api, rights, answering, clicked)
-        commands = SlackCommands(api, rights, answering, acts)
+        commands = SlackCommands(api, rights, answering, acts, SlackClaims(api, directory))
         hosts = frozenset({_HOOKS, urlsplit(settings.api_url).hostname or _HOOKS})
 
         def reply(workspace: Workspace, did: Interaction) -> PrivateReply:
@@ -191,11 +195,16 @@ class SlackAdapter(Adapter):
         return await run_checks(list(called), notes, SystemClock(), live=live)
 
     def commands(self, verbs: Any) -> None:
-        """Add `gateway manifest slack`."""
+        """Add `gateway slack manifest` and `gateway slack check`."""
         parser = verbs.add_parser("manifest", help="print the manifest to make the Slack app from")
         parser.add_argument("--http", metavar="URL", help="for mode http, with the public address")
         parser.add_argument("--org", action="store_true", help="a whole organisation installs it")
         parser.set_defaults(run=_print_manifest)
+        check = verbs.add_parser("check", help="check the tokens, and whether channels take cards")
+        check.add_argument(
+            "targets", nargs="+", metavar="TARGET", help="slack:TEAM/CHANNEL, as routes write it"
+        )
+        check.set_defaults(run=_print_checks)
 
     @property
     def busy(self) -> bool:
@@ -251,3 +260,14 @@ async def _print_manifest(options: argparse.Namespace) -> int:
         raise InvalidRequest(f"Slack would refuse this manifest: {'; '.join(wrong)}")
     sys.stdout.write(json.dumps(made, indent=2) + "\n")
     return 0
+
+
+async def _print_checks(options: argparse.Namespace) -> int:
+    if SlackSettings().oauth:
+        raise InvalidRequest("workspaces install the app by OAuth: gateway doctor has their tokens")
+    notes: Any = None  # nothing but those tokens is read there
+    found = await run_checks(options.targets, notes, SystemClock(), live=False)
+    for name, finding in found:
+        remedy = f"; {finding.remedy}" if finding.remedy else ""
+        sys.stdout.write(f"{finding.result:<4} {name}: {finding.says}{remedy}\n")
+    return 1 if any(finding.result == FAIL for _, finding in found) else 0

@@ -236,6 +236,8 @@ class App:
             did = payloads.read_submission(body)
             workspace = await self._find_workspace(did)
             async with asyncio.timeout(_WORK_SECONDS):
+                if did.act == modals.ADD_PLACE:
+                    return await self._commands.claims.submit(workspace, did)
                 answer = await self._submissions.submit(workspace, did)
                 if answer == DONE and did.form().copy == NO_COPY:
                     self._hand_over(self._draw_home(workspace, did.actor.user))

@@ -183,7 +183,7 @@ def _build_record(*, long: bool) -> StoredRequest:
 
 
 _LARGEST_GAP_SECONDS = 60
-_MANIFEST = "make the app from `gateway manifest slack`, and install it again"
+_MANIFEST = "make the app from `gateway slack manifest`, and install it again"
 _NETWORK = "see this machine's network, proxy and firewall, and Slack's status page"
 _BOT_TOKEN = "copy GATEWAY_SLACK_BOT_TOKEN from OAuth & Permissions of the app's page"
 _INSTALL = "its admin installs the app at /slack/install of GATEWAY_PUBLIC_URL"

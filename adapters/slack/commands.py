@@ -34,6 +34,7 @@ from adapters.slack.cards import (
     say_until,
     words,
 )
+from adapters.slack.claims import SlackClaims
 from adapters.slack.clicks import ButtonActions, describe_what
 from adapters.slack.payloads import NO_COPY, Act, Interaction, Json, ModalMetadata
 from adapters.slack.posting import PrivateReply
@@ -43,9 +44,10 @@ from gateway.cards.card import card_of, choose_above, leads_to_inbox, list_warni
 from gateway.cards.grant_cards import backing_of, uses_of
 from gateway.cards.shared_texts import clip
 from gateway.chat.answering import Answering, describe_state, read_denial
+from gateway.chat.claiming import HERE, ME, WHO, introduce_stranger
 from gateway.chat.lists_and_batches import NOTHING_WAITS, Worklist, make_login_link
 from gateway.chat.remembering import NOTHING_REMEMBERED, Remembering
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, NotFound, Unauthorized
 from gateway.models import Action, RiskLevel
 from gateway.ports import REQUEST_ID, AdapterApi, Grant, Identity, StoredRequest, render_safe
 
@@ -66,6 +68,9 @@ HELP = (
     "/approvals grants: remembered decisions that you may revoke\n"
     "/approvals login: a link that signs you in to the inbox\n"
     "/approvals revoke ID, or revoke session AGENT NAME, or revoke all\n"
+    "/approvals here CODE: requests come to this channel; without the code for admins\n"
+    "/approvals me CODE: this account is yours\n"
+    "/approvals who: your id, this channel's, and who the admins are\n"
     "IDs may be shortened to their first characters."
 )
 
@@ -74,8 +79,14 @@ class SlackCommands:
     """Runs the command."""
 
     def __init__(
-        self, api: AdapterApi, rights: Rights, answering: Answering, acts: ButtonActions
+        self,
+        api: AdapterApi,
+        rights: Rights,
+        answering: Answering,
+        acts: ButtonActions,
+        claims: SlackClaims,
     ) -> None:
+        self.claims = claims
         self._api = api
         self._rights = rights
         self._answering = answering
@@ -84,9 +95,22 @@ class SlackCommands:
         self._remembering = Remembering(api)
 
     async def run(self, workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
-        """Run one command, and reply to the caller only."""
+        """Run one command, and reply to the caller only. Who is turned away, and whom the policy
+        does not name, is told who they are and who the admins are."""
+        try:
+            await self._run(workspace, did, reply)
+        except (NotFound, Unauthorized) as refused:
+            told = await self.claims.introduce(workspace, did.actor, str(refused))
+            if told == str(refused):
+                raise
+            raise Unauthorized(told) from refused
+
+    async def _run(self, workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
         verb, _, rest = did.text.strip().partition(" ")
         rest = rest.strip()
+        if verb in (HERE, ME, WHO):
+            await self.claims.run(workspace, did, reply, verb, rest)
+            return
         match verb:
             case "show":
                 await self._show(workspace, did, rest, reply)
@@ -116,7 +140,9 @@ class SlackCommands:
         else:
             found = [record async for record in self._worklist.list_waiting(identity)]
             entries = [self._build_entry(one) for one in found[:_MOST_LISTED]]
-            said = f"{len(found)} waiting" if found else NOTHING_WAITS
+            said = f"{len(found)} waiting"
+            if not found:
+                said = await introduce_stranger(self._api, identity, NOTHING_WAITS)
             await reply.tell(said, blocks=build_list(entries, len(found)) if found else None)
 
     async def _show(

@@ -68,7 +68,7 @@ def build_manifest(public_url: str | None = None, *, org: bool = False) -> Json:
     command = {
         "command": COMMAND,
         "description": "What waits for you, and your answers",
-        "usage_hint": "list | show ID | approve ID | deny ID reason",
+        "usage_hint": "list | show ID | approve ID | deny ID reason | here | who",
         "should_escape": False,
         **address,
     }

@@ -92,6 +92,7 @@ DENY, EDIT, EDIT_FIELDS, CHECK = "deny", "edit", "edit_fields", "check_edit"
 RESPOND = "respond"
 ANSWER, ABORT, REMEMBER, READ = "answer", "abort", "remember", "read"
 NUMBER = "number"
+ADD_PLACE, ROUTE = "add_place", "route"
 PAGE_UNITS = 6000
 _MOST_OPTIONS = 100
 FEW_OPTIONS = 10
@@ -100,6 +101,7 @@ _NOTE, _NEXT, TEXT = "note", "next", "text"
 _SCOPE, _SPAN, _LIFETIME, _AGAIN = "scope", "span", "lifetime", "again"
 MOST_SCOPES = 10
 _EXACTLY = "exactly this"
+_VALUE_UNITS = 150  # of an option
 _PART_UNITS = 40  # of what is remembered, in a label that has no room for all of it
 REPLAN = "replan"
 _MORE = (
@@ -301,6 +303,15 @@ def build_number(card: Card, form: ModalMetadata, control: Control, guesses: int
         field["hint"] = plain(NUMBER_OPTIONAL)
     asked = [*_build_summary(card), lines((control.question, warn_of_tries(guesses))), field]
     return build_modal("Approve", asked, form=form, kind=NUMBER, submit=control.yes)
+
+
+def build_route_choice(words: str, channel: str, routes: Sequence[str]) -> Json:
+    """Return the modal that asks an admin whose requests come to a channel too."""
+    named = [one for one in routes if count_units(one) <= _VALUE_UNITS][:_MOST_OPTIONS]
+    menu = build_choice("static_select", [option(one, one) for one in named])
+    blocks = [section(plain(f"Requests come to {words} too.")), build_input(ROUTE, "Route", menu)]
+    view = build_modal("Send requests here", blocks, kind=ADD_PLACE, submit="Send them here")
+    return {**view, "private_metadata": channel}
 
 
 def build_respond(card: Card, form: ModalMetadata) -> Json:

@@ -163,12 +163,14 @@ def read_place(target: str) -> SlackPlace:
 @dataclass(frozen=True, slots=True)
 class Actor:
     """Who did something: the workspace it happened in, the user, and the user's own workspace.
-    `confirmed` is the identity once Slack said who this is: every interaction asks once, anew."""
+    `confirmed` is the identity once Slack said who this is: every interaction asks once, anew.
+    `names` are what Slack called them then."""
 
     team: str
     user: str
     user_team: str
     confirmed: list[Identity] = field(default_factory=list, compare=False, repr=False)
+    names: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def identity(self) -> Identity:

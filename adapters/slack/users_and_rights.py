@@ -22,9 +22,11 @@ from adapters.slack.payloads import (
 )
 from adapters.slack.web_api import SlackRefused, Uploads, Workspace, call_repeatable
 from gateway.chat.answering import Press
+from gateway.chat.claiming import describe_member
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.ports import (
     AdapterApi,
+    Claimant,
     DeliveryFailed,
     Identity,
     Limited,
@@ -82,7 +84,15 @@ class UserDirectory:
             if user.get(sign) is not False:
                 raise IneligibleUser(f"{who} may not decide")
         actor.confirmed.append(actor.identity)
+        actor.names.update(handle=str(user.get("name")), name=str(user.get("real_name")))
         return actor.identity
+
+    async def find_claimant(self, workspace: Workspace, actor: Actor) -> Claimant:
+        """Return a full member as the operator reads of them. Raises as `find_member` does."""
+        identity = await self.find_member(workspace, actor)
+        name, handle = actor.names["name"], actor.names["handle"]
+        words = describe_member(name, handle, actor.user)
+        return Claimant(identity=identity, handle=handle, words=words)
 
     async def find_groups(self, workspace: Workspace, identity: Identity) -> tuple[str, ...]:
         """Return a person's current user groups. Raises Unknown."""

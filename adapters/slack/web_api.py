@@ -406,7 +406,7 @@ class Workspaces:
             if missing := set(NEEDED_SCOPES) - read_scopes(who):
                 raise TokenRefused(
                     f"the Slack app lacks the scopes {', '.join(sorted(missing))}; "
-                    "add them from `gateway manifest slack` and install it again"
+                    "add them from `gateway slack manifest` and install it again"
                 )
             team = team if org else who["team_id"]
             bot = await call_repeatable(

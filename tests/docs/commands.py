@@ -38,12 +38,12 @@ _HELPED = (
     "bridge codex-app-server",
     "bridge opencode",
     "convert saiki",
-    "manifest slack",
     "mcp proxy",
     "mcp server",
+    "slack manifest",
 )
 """Commands whose options are known to their own help only."""
-_OF_ADAPTERS = ("manifest", "invite", "check")
+_OF_ADAPTERS = ("slack", "invite", "check")
 
 
 class Row(NamedTuple):

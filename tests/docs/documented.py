@@ -112,7 +112,6 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway ask shell -- make deploy": Line(
         "denied by owner: no", code=1, answer="deny --reason no"
     ),
-    "gateway ask shell -- make release && echo released": Line("^released$", answer="approve"),
     "gateway ask shell -- touch x && touch x": Line("approved by owner", answer="approve"),
     "gateway ask shell --cwd build -- make && (cd build && make)": Line("^made$", answer="approve"),
     'cmd=$(gateway ask shell --edit -- make deploy) && eval "$cmd"': Line(
@@ -360,8 +359,11 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway bridge gptme-server --url http://127.0.0.1:5700": Line(
         "gateway: http://127.0.0.1:\\d+ does not answer", code=5
     ),
-    "gateway manifest slack": Line('"redirect_urls"|"features"'),
-    "gateway manifest slack --http https://your.host": Line("https://your.host/slack/events"),
+    "gateway slack manifest": Line('"redirect_urls"|"features"'),
+    "gateway slack manifest --http https://your.host": Line("https://your.host/slack/events"),
+    "gateway approver link NAME slack": Line(
+        "type: +/approvals me [0-9A-Z]{4}-", first=("gateway approver add NAME",)
+    ),
     # Over HTTP.
     'curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8787/v1/requests': Line(
         '"revision": ?1', first=ASKED
@@ -472,9 +474,10 @@ ELSEWHERE = {
     "gateway adapter folder": (
         "docs/test_write_an_adapter.py::test_the_toy_runs_as_a_process_of_its_own"
     ),
-    "gateway manifest slack > manifest.json": (
-        "slack/test_checks.py::test_the_page_leads_to_a_first_approval"
-    ),
+    "gateway slack setup": "slack/test_checks.py::test_the_page_leads_to_a_first_approval",
+    "gateway claims list": "slack/test_checks.py::test_the_page_leads_to_a_first_approval",
+    "gateway claims approve ID": "slack/test_checks.py::test_the_page_leads_to_a_first_approval",
+    "gateway slack check TARGET": "slack/test_checks.py::test_the_command_checks_a_target",
     "gateway check discord": "discord/test_page.py::test_the_page_leads_to_a_first_approval",
     "gateway invite discord": "discord/test_page.py::test_the_page_leads_to_a_first_approval",
     "gateway check discord TARGET": "discord/test_page.py::test_the_page_leads_to_a_first_approval",

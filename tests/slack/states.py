@@ -435,6 +435,9 @@ def views() -> dict[str, Json]:
         ),
         "edit-json": modals.build_json_form(whole["pending"], form, whole["pending"].editable),
         "told-inbox": modals.build_referral("Edit", "Edit it in the inbox.", INBOX),
+        "routes": modals.build_route_choice(
+            "#ops of Acme (34 members, not shared)", "C1", ("default", "deploys")
+        ),
         "loading": modals.build_loading(),
         "home": build_home([known_as(PAYMENT, "3a"), known_as(QUESTION, "4b"), HOSTILE], [GRANT]),
         "home-empty": build_home([], []),

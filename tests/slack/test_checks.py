@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import json
 import os
 import re
 import sys
@@ -14,11 +14,12 @@ import pytest
 
 from adapters.slack import SlackAdapter
 from adapters.slack.settings import SlackSettings
+from gateway.errors import InvalidRequest
 from gateway.models import new_id
 from gateway.ports.adapters import FAIL, OK, WARN
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
-from tests.slack.office import at_work, environment, shown
+from tests.slack.office import at_work, environment, shown, told
 from tests.slack.test_surfaces import OAUTH, install
 from tests.world import World
 
@@ -204,11 +205,13 @@ def blocks(kind: str) -> list[str]:
 
 
 async def run(folder: Path, line: str, env: dict[str, str]) -> tuple[int, str]:
-    """Run one line of the page in a shell that finds `gateway`; return exit code and output."""
+    """Run one line of the page in a shell that finds `gateway`, where nobody can type; return exit
+    code and output."""
     process = await asyncio.create_subprocess_shell(
         line,
         cwd=folder,
         env=env,
+        stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
@@ -217,9 +220,16 @@ async def run(folder: Path, line: str, env: dict[str, str]) -> tuple[int, str]:
     return process.returncode, out.decode()
 
 
+def test_the_page_begins_with_the_command_and_is_short() -> None:
+    """One command, then what it asks for; at most 900 words."""
+    assert PAGE.startswith("# Slack\n\n```sh\ngateway slack setup\n```\n")
+    assert len(PAGE.split()) <= 900
+
+
 @pytest.mark.thorough
 async def test_the_page_leads_to_a_first_approval(slack: Slack, tmp_path: Path) -> None:
-    """Every command of the page, in its order: manifest, policy, up, doctor, ask, a tap, exit 0."""
+    """Every command of its first section, without a terminal: set-up beside a gateway that runs, a
+    code typed in the channel, the operator's yes, doctor, a request, a tap, exit 0."""
     env = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "XDG_STATE_HOME": str(tmp_path / "state"),
@@ -227,19 +237,13 @@ async def test_the_page_leads_to_a_first_approval(slack: Slack, tmp_path: Path) 
         "GATEWAY_NAMESPACE": f"t{new_id()[:8]}",
         "GATEWAY_SLACK_API_URL": slack.api_url,
     }
-    settings = "\n".join(blocks("sh")[1:2])
-    for name, value in re.findall(r"^export (\w+)=(\S+)$", settings, re.MULTILINE):
-        env[name] = value.strip("'")
-    env["GATEWAY_SLACK_BOT_TOKEN"] = slack.workspace().bot_token
-    env["GATEWAY_SLACK_APP_TOKEN"] = slack.state.app_token
-    policy = blocks("toml")[0].replace("T024BE7LD", "T1")
-    policy = policy.replace("C1H9RESGL", "C1").replace("U2147483697", "UANN")
-    (tmp_path / "policy.toml").write_text(policy)
-
-    code, out = await run(tmp_path, blocks("sh")[0].strip(), env)
-    assert code == 0, out
-    assert json.loads((tmp_path / "manifest.json").read_text())["features"]
-
+    tokens = {
+        "GATEWAY_SLACK_BOT_TOKEN": slack.workspace().bot_token,
+        "GATEWAY_SLACK_APP_TOKEN": slack.state.app_token,
+    }
+    setup, claims, doctor, *_ = (block.strip() for block in blocks("sh"))
+    listed, approved = claims.splitlines()
+    ann = slack.person("UANN")
     up = await asyncio.create_subprocess_exec(
         "gateway", "up", cwd=tmp_path, env=env, stderr=asyncio.subprocess.PIPE
     )
@@ -248,20 +252,46 @@ async def test_the_page_leads_to_a_first_approval(slack: Slack, tmp_path: Path) 
         async with asyncio.timeout(40):
             while "is ready" not in (await up.stderr.readline()).decode():
                 assert up.returncode is None
-        apply, doctor, ask = (lines.strip() for lines in blocks("sh")[3:6])
-        code, out = await run(tmp_path, apply, env)
+        code, out = await run(tmp_path, setup, {**env, **tokens})
+        assert code == 0, out
+        found = re.search(r"/approvals here (\S{4}-\S{4})$", out, re.MULTILINE)
+        assert found, out
+        await ann.slash("/approvals", f"here {found[1]}", "C1")
+        await told(ann, "Your number is")
+        code, out = await run(tmp_path, listed, env)
+        assert "Ann (@ann, full member, UANN) in #name-c1 of Team T1 (3 members, not shared)" in out
+        number = ann.private()[-1].removeprefix("Your number is ")[:2]
+        assert f"private reply: {number}" in out
+        code, out = await run(tmp_path, approved.replace("ID", out.split()[0]), env)
         assert code == 0, out
         code, out = await run(tmp_path, doctor, env)
         assert "FAIL slack" not in out
         assert "OK   slack live" in out, out
-        asking = asyncio.create_task(run(tmp_path, ask, env))
+        asking = asyncio.create_task(run(tmp_path, "gateway ask shell -- make release", env))
         await slack.until(lambda: slack.messages("C1"), seconds=30)
         (message,) = slack.messages("C1")
-        await slack.person("UANN").click(message, "Approve")
+        await ann.click(message, "Approve")
         code, out = await asking
         assert code == 0, out
-        assert "released" in out
-        await slack.until(lambda: "Approved by owner" in shown(message))
+        await slack.until(lambda: "Approved by ann" in shown(message))
     finally:
         up.terminate()
         await up.wait()
+
+
+async def test_the_command_checks_a_target(
+    slack: Slack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As doctor does, with one line for each check; a target that takes no cards ends it with 1."""
+    parser = argparse.ArgumentParser()
+    SlackAdapter().commands(parser.add_subparsers())
+    with environment(slack):
+        options = parser.parse_args(["check", "slack:T1/C1"])
+        assert await options.run(options) == 0
+        said = capsys.readouterr().out
+        assert "ok   slack channels: 1 reachable" in said
+        slack.workspace().channels["C1"].archived = True
+        assert await options.run(options) == 1
+        assert "fail slack channels: slack:T1/C1 is archived; invite" in capsys.readouterr().out
+    with environment(slack, **OAUTH), pytest.raises(InvalidRequest, match="gateway doctor"):
+        await options.run(options)

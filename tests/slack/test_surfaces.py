@@ -219,9 +219,9 @@ async def test_a_deny_from_home_and_an_error_from_home(office: Office) -> None:
 
 def test_45_the_manifest_is_one_that_slack_takes(capsys: pytest.CaptureFixture[str]) -> None:
     """Printed for both modes, it keeps the rules; a bad one breaks them."""
-    assert main(["manifest", "slack"]) == 0
+    assert main(["slack", "manifest"]) == 0
     socket = json.loads(capsys.readouterr().out)
-    assert main(["manifest", "slack", "--http", "https://gateway.example"]) == 0
+    assert main(["slack", "manifest", "--http", "https://gateway.example"]) == 0
     http = json.loads(capsys.readouterr().out)
     assert (find_problems(socket), find_problems(http)) == ([], [])
     assert socket["settings"]["socket_mode_enabled"] is True
@@ -230,7 +230,7 @@ def test_45_the_manifest_is_one_that_slack_takes(capsys: pytest.CaptureFixture[s
     assert tuple(socket["oauth_config"]["scopes"]["bot"]) == BOT_SCOPES
     assert "chat:write.public" not in BOT_SCOPES
     assert not any("history" in scope for scope in BOT_SCOPES)
-    assert main(["manifest", "slack", "--http", "http://gateway.example"]) == 2
+    assert main(["slack", "manifest", "--http", "http://gateway.example"]) == 2
     assert find_problems(build_manifest("https://gateway.example", org=True)) == []
     long = build_manifest()
     long["display_information"]["name"] = "x" * 36

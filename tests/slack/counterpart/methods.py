@@ -201,17 +201,20 @@ def conversations_open(state: State, workspace: Workspace, arguments: Json) -> J
 def conversations_info(state: State, workspace: Workspace, arguments: Json) -> Json:
     """What a channel is, and whether the app is in it."""
     channel = workspace.channel(arguments.get("channel"))
-    return {
-        "channel": {
-            "id": channel.id,
-            "name": channel.name,
-            "is_im": channel.direct,
-            "is_archived": channel.archived,
-            "is_ext_shared": channel.external,
-            "is_pending_ext_shared": channel.inviting,
-            "is_member": workspace.bot_user in channel.members,
-        }
+    about = {
+        "id": channel.id,
+        "name": channel.name,
+        "is_im": channel.direct,
+        "is_mpim": channel.group,
+        "is_archived": channel.archived,
+        "is_shared": channel.external or channel.across,
+        "is_ext_shared": channel.external,
+        "is_pending_ext_shared": channel.inviting,
+        "is_member": workspace.bot_user in channel.members,
     }
+    if arguments.get("include_num_members") in (True, "1", "true"):
+        about["num_members"] = len(channel.members)
+    return {"channel": about}
 
 
 def conversations_members(state: State, workspace: Workspace, arguments: Json) -> Json:

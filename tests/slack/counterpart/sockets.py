@@ -36,6 +36,7 @@ class Sockets:
         self._tickets: set[str] = set()
         self.open: list[web.WebSocketResponse] = []
         self.refuses = ""  # the error of apps.connections.open
+        self.off = False  # Socket Mode is turned off in the app's settings
         self.deaf = False  # connected, pinging, but nothing is delivered
         self.mute = False  # pings are not answered
         self.connected = 0
@@ -58,8 +59,9 @@ class Sockets:
         self._tickets.discard(name)
         socket = web.WebSocketResponse(autoping=False)
         await socket.prepare(request)
-        if len(self.open) >= MOST_SOCKETS:
-            await socket.send_json({"type": "disconnect", "reason": "too_many_websockets"})
+        if self.off or len(self.open) >= MOST_SOCKETS:
+            reason = "link_disabled" if self.off else "too_many_websockets"
+            await socket.send_json({"type": "disconnect", "reason": reason})
             await socket.close()
             return socket
         self.open.append(socket)

@@ -47,6 +47,7 @@ class User:
     id: str
     name: str
     team: str
+    real_name: str = ""
     deleted: bool = False
     is_bot: bool = False
     is_restricted: bool = False
@@ -59,7 +60,7 @@ class User:
             "id": self.id,
             "team_id": self.team,
             "name": self.name,
-            "real_name": self.name.title(),
+            "real_name": self.real_name or self.name.title(),
             "deleted": self.deleted,
             "is_bot": self.is_bot,
             "is_restricted": self.is_restricted,
@@ -97,6 +98,8 @@ class Channel:
     members: set[str] = field(default_factory=set)
     archived: bool = False
     direct: bool = False
+    group: bool = False
+    across: bool = False  # other workspaces of the organisation read it
     external: bool = False
     inviting: bool = False
     messages: dict[str, Message] = field(default_factory=dict)

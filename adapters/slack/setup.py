@@ -1,0 +1,189 @@
+"""`gateway slack setup`: has the app made and installed, and checks both of its tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+
+from adapters.slack.claims import INVITE
+from adapters.slack.commands import COMMAND
+from adapters.slack.installation import BOT_SCOPES, build_manifest
+from adapters.slack.settings import SlackSettings
+from adapters.slack.web_api import (
+    SlackRefused,
+    build_client,
+    call_for_response,
+    open_session,
+    read_scopes,
+)
+from gateway.errors import GatewayError, InvalidRequest, Unreachable
+from gateway.ports import DeliveryFailed, SetupTerminal
+
+BOT, APP = "GATEWAY_SLACK_BOT_TOKEN", "GATEWAY_SLACK_APP_TOKEN"
+_APPS = "https://api.slack.com/apps"
+_TRIES, _HELLO_SECONDS = 5, 10.0
+_MAKE = (
+    "Make the app: choose the workspace, Next, Create. Then Install to Workspace, Allow, and copy "
+    "the Bot User OAuth Token of the page OAuth & Permissions."
+)
+_GENERATE = (
+    "Under App-Level Tokens press Generate Token and Scopes, add connections:write, Generate, and "
+    "copy the token."
+)
+_STARTS = {BOT: "xoxb-", APP: "xapp-"}
+_PAGES = {BOT: "OAuth & Permissions", APP: "Basic Information, under App-Level Tokens"}
+_KINDS = {
+    "xoxb-": "a bot token",
+    "xapp-": "an app-level token",
+    "xoxp-": "a user token",
+    "xoxe": "a token that configures apps",
+    "": "no token that an app has",
+}
+_WHY = {
+    "invalid_auth": "Slack does not know this token",
+    "token_revoked": "This token was revoked",
+    "account_inactive": "The app was removed from the workspace",
+    "missing_scope": "This token lacks the scope connections:write",
+}
+_AGAIN = {
+    BOT: "copy it again, or reinstall the app and copy its new one",
+    APP: "copy it again, or generate a new one with connections:write",
+}
+
+
+class WrongSlackToken(GatewayError):
+    """A token that cannot be used, and what to do, in a sentence."""
+
+    code = "wrong_token"
+
+
+class SlackSetup:
+    """How Slack is connected. It is a `ChatSetup`."""
+
+    variables: tuple[str, ...] = (BOT, APP)
+    invite = INVITE
+    command = COMMAND
+
+    async def connect(self, terminal: SetupTerminal, known: Mapping[str, str]) -> dict[str, str]:
+        """Return both tokens, each checked. Raises InvalidRequest after five wrong ones, and where
+        settings connect Slack otherwise; Unreachable."""
+        settings = SlackSettings()
+        if settings.mode != "socket" or settings.oauth:
+            raise InvalidRequest("set-up is for mode socket: unset the other GATEWAY_SLACK_…")
+        async with open_session() as session:
+            checks = _SlackTokens(terminal, known, settings.api_url, session)
+            bot = await checks.find(BOT, checks.check_bot, _MAKE, build_create_link())
+            app = await checks.find(APP, checks.check_app, _GENERATE, checks.page)
+        return {BOT: bot, APP: app}
+
+
+def build_create_link() -> str:
+    """Return the link that makes the app: the manifest is in it."""
+    manifest = json.dumps(build_manifest(), separators=(",", ":"))
+    return f"{_APPS}?new_app=1&manifest_json={quote(manifest, safe='')}"
+
+
+@dataclass
+class _SlackTokens:
+    """Finds and checks the tokens. The bot's says which app it is, and the other must be of it."""
+
+    terminal: SetupTerminal
+    known: Mapping[str, str]
+    api_url: str
+    session: aiohttp.ClientSession
+    app_id: str = ""
+    team: str = ""
+
+    @property
+    def page(self) -> str:
+        """The app's page, where it gets app-level tokens."""
+        return f"{_APPS}/{self.app_id}/general"
+
+    async def find(
+        self, variable: str, check: Callable[[str], Awaitable[str]], lead: str, link: str
+    ) -> str:
+        """Return a token that works: the known one, else one that somebody pastes."""
+        token = self.known.get(variable, "")
+        for left in reversed(range(_TRIES + 1)):
+            if token or left < _TRIES:
+                try:
+                    _refuse_other_kind(token, variable)
+                    self.terminal.say(await check(token))
+                except WrongSlackToken as wrong:
+                    self.terminal.say(str(wrong))
+                else:
+                    return token
+            if left == _TRIES:
+                self.terminal.say(lead)
+                self.terminal.open(link)
+            if left:
+                asked = await self.terminal.ask_secret(f"Token ({_STARTS[variable]}…)", variable)
+                token = asked.strip()
+        raise InvalidRequest("that was the fifth wrong token; set-up goes on here when run again")
+
+    async def check_bot(self, token: str) -> str:
+        """Return which app a bot token is of. Raises WrongSlackToken, Unreachable."""
+        client = build_client(token, self.api_url, self.session)
+        who = await _ask(client.auth_test, BOT)
+        if missing := [scope for scope in BOT_SCOPES if scope not in read_scopes(who)]:
+            raise WrongSlackToken(
+                f"The app lacks {', '.join(missing)}: add it under OAuth & Permissions, reinstall "
+                "the app, and paste its token again."
+            )
+        bot, team = who.get("bot_id", ""), who["team_id"]
+        about = await _ask(lambda: client.bots_info(bot=bot, team_id=team), BOT)
+        self.app_id, self.team = str(about["bot"]["app_id"]), f"{who.get('team')} ({team})"
+        return f"The bot token works: {who.get('user')} in {self.team}."
+
+    async def check_app(self, token: str) -> str:
+        """Return that an app-level token works. Raises WrongSlackToken, Unreachable."""
+        found = re.match(r"xapp-[0-9]+-(A[A-Z0-9]+)", token)
+        if found is not None and found[1] != self.app_id:
+            raise WrongSlackToken(
+                f"This token is of another app, {found[1]}, perhaps in another workspace; the bot "
+                f"in {self.team} is of {self.app_id}: generate the token at {self.page}"
+            )
+        client = build_client(None, self.api_url, self.session)
+        opened = await _ask(lambda: client.apps_connections_open(app_token=token), APP)
+        if token != self.known.get(APP):  # else a gateway may run with it: we would take its clicks
+            await self._greet(str(opened["url"]))
+        return "The app-level token works: Slack answers over Socket Mode."
+
+    async def _greet(self, url: str) -> None:
+        """Open a Socket Mode connection, and close it."""
+        try:
+            async with asyncio.timeout(_HELLO_SECONDS), self.session.ws_connect(url) as socket:
+                said = await socket.receive_json()
+        except (TimeoutError, aiohttp.ClientError, OSError, TypeError, ValueError) as error:
+            why = f"no connection for Socket Mode opens ({type(error).__name__})"
+            raise Unreachable(f"{why}: look at this machine's proxy and firewall") from error
+        if said.get("type") != "hello":
+            why = f"Slack closes the connection ({said.get('reason')})"
+            raise WrongSlackToken(f"{why}: turn on Socket Mode in the app, and paste it again.")
+
+
+def _refuse_other_kind(token: str, variable: str) -> None:
+    start = _STARTS[variable]
+    if not token.startswith(start):
+        kind = next(said for begins, said in _KINDS.items() if token.startswith(begins))
+        raise WrongSlackToken(
+            f"This is {kind}: the token begins with {start}, on the page {_PAGES[variable]}."
+        )
+
+
+async def _ask(call: Callable[[], Awaitable[Any]], variable: str) -> Any:
+    """Return Slack's response to a token. Raises WrongSlackToken, Unreachable."""
+    try:
+        return await call_for_response(call)
+    except SlackRefused as refused:
+        why = _WHY.get(refused.error, f"Slack refuses this token ({refused.error})")
+        raise WrongSlackToken(f"{why}: {_AGAIN[variable]}.") from refused
+    except DeliveryFailed as failure:
+        raise Unreachable(f"{failure}; run set-up again, it goes on here") from failure
