@@ -1,0 +1,127 @@
+"""Answers to `here`, `me` and `who`: how a channel or an account joins the policy from a chat."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gateway.cards.shared_texts import clip
+from gateway.errors import GatewayError, InvalidRequest
+from gateway.ports import AdapterApi, Claimant, ClaimedPlace, Identity, render_safe
+
+HERE, ME, WHO = "here", "me", "who"
+"""The words behind a chat's command, or its subcommands."""
+_NOT_OF_CODES = re.compile(r"[^0-9A-Z]")
+_CODE_CHARS, _NAME_CHARS = 8, 80
+_SQUARE = str.maketrans("()", "[]")
+
+
+class NotClaimed(GatewayError):
+    """A channel or an account that does not join the policy, and why, for who wanted it."""
+
+    code = "not_claimed"
+
+
+@contextmanager
+def _explaining() -> Iterator[None]:
+    try:
+        yield
+    except InvalidRequest as refused:
+        # What the policy file needs is quoted: the last line of it takes no full stop.
+        raise NotClaimed(f"{refused}\nNothing was changed.") from refused
+
+
+def read_code(typed: str) -> str:
+    """Return a code as the terminal shows it, `K7QF-2M9X`, of what somebody typed. Raises
+    NotClaimed for what is none: it counts as no try."""
+    letters = _NOT_OF_CODES.sub("", typed.upper())
+    if len(letters) != _CODE_CHARS:
+        raise NotClaimed("this is no code; type it as the terminal shows it, such as K7QF-2M9X")
+    return f"{letters[:4]}-{letters[4:]}"
+
+
+async def claim_place(api: AdapterApi, typed: str, by: Claimant, place: ClaimedPlace) -> str:
+    """Claim a channel with the code of a set-up; return what the person is told. Raises NotClaimed,
+    Unauthorized."""
+    with _explaining():
+        number = await api.claims.claim(read_code(typed), by, place)
+    return _say_number(number, "whether requests come to this channel, and whether you decide them")
+
+
+async def claim_account(api: AdapterApi, typed: str, by: Claimant) -> str:
+    """Claim an account with a code of `gateway approver link`; return what the person is told.
+    Raises NotClaimed, Unauthorized."""
+    with _explaining():
+        number = await api.claims.claim(read_code(typed), by)
+    return _say_number(number, "whether this account is yours")
+
+
+def _say_number(number: str, what: str) -> str:
+    return (
+        f"Your number is {number}. Whoever runs the gateway sees the same number, and says {what}. "
+        "Nothing changes before that."
+    )
+
+
+async def list_other_routes(
+    api: AdapterApi, identity: Identity, place: ClaimedPlace
+) -> tuple[str, ...]:
+    """Return the routes whose requests an admin may send to a channel too. Raises NotClaimed where
+    there is none, Unauthorized."""
+    with _explaining():
+        routes = await api.claims.list_routes(identity)
+    found = tuple(one.name for one in routes if place.target not in one.targets)
+    if not found:
+        why = "the requests of every route come here already" if routes else "there is no route yet"
+        raise NotClaimed(why)
+    return found
+
+
+async def add_place(api: AdapterApi, identity: Identity, route: str, place: ClaimedPlace) -> str:
+    """Send the requests of a route to a channel too, for an admin; return what they are told.
+    Raises NotClaimed, Unauthorized, NotFound."""
+    with _explaining():
+        return await api.claims.add_place(identity, route, place)
+
+
+async def describe_who(api: AdapterApi, identity: Identity, target: str = "") -> str:
+    """Return who somebody is to the gateway, what the channel is called in a route, "" for none,
+    and who the admins are."""
+    person = await api.requests.person(identity)
+    known = f"the policy knows you as {person.name}" if person else "the policy does not know you"
+    place = f" This channel is {target}." if target else ""
+    return f"You are {identity.written}: {known}.{place} {await _name_admins(api)}"
+
+
+async def introduce_stranger(api: AdapterApi, identity: Identity) -> str:
+    """Return what somebody has to know whom the policy does not know; "" for all others."""
+    if await api.requests.person(identity) is not None:
+        return ""
+    return await describe_who(api, identity)
+
+
+async def _name_admins(api: AdapterApi) -> str:
+    names = await api.claims.list_admins()
+    if not names:
+        return "There is no admin yet."
+    *others, last = names
+    return f"Admins: {', '.join(others)} and {last}." if others else f"Admin: {last}."
+
+
+# What the operator reads, who decides by it. Names are chosen by those who bear them.
+
+
+def describe_member(name: str, handle: str, user_id: str) -> str:
+    """Return `Ana Perez (@ana, full member, U024BE7LH)`."""
+    return f"{_clean(name)} (@{_clean(handle)}, full member, {user_id})"
+
+
+def describe_place(name: str, home: str, facts: str) -> str:
+    """Return `#ops of Acme (34 members, not shared)`, with such facts."""
+    return f"#{_clean(name)} of {_clean(home)} ({facts})"
+
+
+def _clean(name: str) -> str:
+    """Return a name in one line, in which no round brackets imitate ours."""
+    return clip(" ".join(render_safe(name).text.split()).translate(_SQUARE), _NAME_CHARS)
