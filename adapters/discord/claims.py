@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import aiohttp
 import discord
 from discord import ui
 
@@ -23,6 +24,7 @@ ROUTES = "ag1:routes"  # the menu under /approvals here
 _MOST_ROUTES, _ROUTE_CHARS = 25, 100  # of a menu in Discord
 _LINE = 1000
 _IN_SERVERS = "this works in a channel of a server only"
+_UNSURE = "⚠️ Discord does not say who you are here. Nothing was changed: try again in a moment."
 _STRANGER = "only a full member of this channel's server may do that"
 
 
@@ -35,24 +37,21 @@ class DiscordClaims:
     async def run(
         self, interaction: discord.Interaction, verb: str, typed: str
     ) -> InteractionReply:
-        """Run a subcommand, and return a private reply. Raises GatewayError; Discord's errors where
-        it does not say who somebody is, and nothing is claimed then."""
-        try:
-            return await self._run(interaction, verb, typed)
-        except claiming.NotClaimed as error:
-            return _reply(" ".join(describe_error(error)))
+        """Run a subcommand, and return a private reply. Raises GatewayError."""
+        return await self._explain(self._run(interaction, verb, typed))
 
     async def choose(self, interaction: discord.Interaction) -> InteractionReply:
-        """Send the requests of the chosen route here too. Raises as `run` does."""
-        data: Any = interaction.data
-        route = str((data.get("values") or [""])[0])
+        """Send the requests of the chosen route here too, and say so in place of the menu. Raises
+        GatewayError."""
+        return replace(await self._explain(self._choose(interaction)), replaces=True)
+
+    async def _explain(self, work: Awaitable[InteractionReply]) -> InteractionReply:
         try:
-            guild, by = await self._find_member(interaction)
-            place = await self._find_place(interaction, guild)
-            told = await claiming.add_place(self._api, by.identity, route, place)
+            return await work
         except claiming.NotClaimed as error:
-            told = " ".join(describe_error(error))
-        return replace(_reply(told), replaces=True)
+            return _reply(" ".join(describe_error(error)))
+        except (discord.HTTPException, aiohttp.ClientError):
+            return _reply(_UNSURE)
 
     async def _run(
         self, interaction: discord.Interaction, verb: str, typed: str
@@ -68,6 +67,13 @@ class DiscordClaims:
             return _reply(await claiming.claim_place(self._api, typed, by, place))
         routes = await claiming.list_other_routes(self._api, by.identity, place)
         return InteractionReply(build_route_menu(routes))
+
+    async def _choose(self, interaction: discord.Interaction) -> InteractionReply:
+        data: Any = interaction.data
+        route = str((data.get("values") or [""])[0])
+        guild, by = await self._find_member(interaction)
+        place = await self._find_place(interaction, guild)
+        return _reply(await claiming.add_place(self._api, by.identity, route, place))
 
     async def _find_member(
         self, interaction: discord.Interaction

@@ -41,7 +41,7 @@ class DiscordSetup:
 
     variables: tuple[str, ...] = (TOKEN,)
     invite = ""
-    command = "/approvals here"
+    command = "/approvals"
 
     async def connect(self, terminal: SetupTerminal, known: Mapping[str, str]) -> dict[str, str]:
         """Have a bot made and added to a server, and return its token.
