@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,51 +29,40 @@ _STRANGER = "only a full member of this channel's server may do that"
 
 
 class DiscordClaims:
-    """Runs `/approvals`, and takes the route that is chosen under it."""
+    """Runs `/approvals`."""
 
     def __init__(self, api: AdapterApi) -> None:
         self._api = api
 
     async def run(
-        self, interaction: discord.Interaction, verb: str, typed: str
+        self, interaction: discord.Interaction, verb: str, *, code: str = "", route: str = ""
     ) -> InteractionReply:
-        """Run a subcommand, and return a private reply. Raises GatewayError."""
-        return await self._explain(self._run(interaction, verb, typed))
-
-    async def choose(self, interaction: discord.Interaction) -> InteractionReply:
-        """Send the requests of the chosen route here too, and say so in place of the menu. Raises
-        GatewayError."""
-        return replace(await self._explain(self._choose(interaction)), replaces=True)
-
-    async def _explain(self, work: Awaitable[InteractionReply]) -> InteractionReply:
+        """Run a subcommand, and return a private reply. `route` was chosen from its menu, and what
+        came of it takes the menu's place. Raises GatewayError."""
         try:
-            return await work
+            return await self._run(interaction, verb, code, route)
         except claiming.NotClaimed as error:
             return _reply(" ".join(describe_error(error)))
         except (discord.HTTPException, aiohttp.ClientError):
             return _reply(_UNSURE)
 
     async def _run(
-        self, interaction: discord.Interaction, verb: str, typed: str
+        self, interaction: discord.Interaction, verb: str, code: str, route: str
     ) -> InteractionReply:
         guild, by = await self._find_member(interaction)
+        target = f"{PLATFORM}:{guild.id}/{interaction.channel_id}"
         if verb == claiming.WHO:
-            target = _name_target(interaction)
             return _reply(await claiming.describe_who(self._api, by.identity, target))
         if verb == claiming.ME:
-            return _reply(await claiming.claim_account(self._api, typed, by))
-        place = await self._find_place(interaction, guild)
-        if typed:
-            return _reply(await claiming.claim_place(self._api, typed, by, place))
+            return _reply(await claiming.claim_account(self._api, code, by))
+        place = await self._find_place(interaction, guild, target)
+        if code:
+            return _reply(await claiming.claim_place(self._api, code, by, place))
+        if route:
+            told = await claiming.add_place(self._api, by.identity, route, place)
+            return replace(_reply(told), replaces=True)
         routes = await claiming.list_other_routes(self._api, by.identity, place)
         return InteractionReply(build_route_menu(routes))
-
-    async def _choose(self, interaction: discord.Interaction) -> InteractionReply:
-        data: Any = interaction.data
-        route = str((data.get("values") or [""])[0])
-        guild, by = await self._find_member(interaction)
-        place = await self._find_place(interaction, guild)
-        return _reply(await claiming.add_place(self._api, by.identity, route, place))
 
     async def _find_member(
         self, interaction: discord.Interaction
@@ -94,7 +83,7 @@ class DiscordClaims:
         return guild, by
 
     async def _find_place(
-        self, interaction: discord.Interaction, guild: discord.Guild
+        self, interaction: discord.Interaction, guild: discord.Guild, target: str
     ) -> ClaimedPlace:
         """Return the channel. Raises Unauthorized for one of another server, and NotClaimed where
         no card could be posted."""
@@ -107,7 +96,7 @@ class DiscordClaims:
             raise await self._refuse(interaction, _STRANGER) from None
         facts = f"{guild.approximate_member_count} members"
         words = claiming.describe_place(channel.name, guild.name, facts)
-        return ClaimedPlace(target=_name_target(interaction), words=words)
+        return ClaimedPlace(target=target, words=words)
 
     async def _refuse(self, interaction: discord.Interaction, why: str) -> Unauthorized:
         """Record that somebody was refused, and return the refusal."""
@@ -129,10 +118,6 @@ def build_route_menu(routes: Sequence[str]) -> MessageContent:
     view = build_view(ui.TextDisplay(said))
     view.add_item(ui.ActionRow(menu))
     return MessageContent(view)
-
-
-def _name_target(interaction: discord.Interaction) -> str:
-    return f"{PLATFORM}:{interaction.guild_id}/{interaction.channel_id}"
 
 
 def _reply(text: str) -> InteractionReply:

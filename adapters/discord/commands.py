@@ -45,7 +45,6 @@ _OFFERED = 100  # candidates, of which Discord shows 25 that match
 _COMPLETION_SECONDS = 2.0
 _BOOLEAN = 5  # as below
 _TEXT = 3  # Discord's type number of a string option
-_SUBCOMMAND = 1  # likewise
 _NOTE = "commands"
 _SHORT, _LINE, _SENTENCE = 8, 100, 300
 
@@ -56,7 +55,7 @@ def _build_option(name: str, says: str, *, required: bool, completes: bool = Fal
 
 
 def _build_subcommand(name: str, says: str, *options: JsonObject) -> JsonObject:
-    return {"type": _SUBCOMMAND, "name": name, "description": says, "options": list(options)}
+    return {"type": 1, "name": name, "description": says, "options": list(options)}
 
 
 _REQUEST = _build_option("request", "which request", required=True, completes=True)
@@ -159,7 +158,7 @@ class DiscordCommands:
             case "approvals":
                 (below,) = data["options"]
                 code = _read_options(below).get("code", "")
-                work = self._claims.run(interaction, below["name"], code)
+                work = self._claims.run(interaction, below["name"], code=code)
             case _:
                 return build_private_reply("This command no longer exists.")
         return await work
@@ -185,10 +184,11 @@ class DiscordCommands:
     async def choose(self, interaction: discord.Interaction) -> InteractionReply:
         """Show the request that was chosen under /pending, or take a route of /approvals here."""
         await refuse_unfit(self._api, interaction, NO_REQUEST)
-        if interaction.custom_id == ROUTES:
-            return await self._claims.choose(interaction)
         data: Any = interaction.data
-        return await self._show(interaction, str((data.get("values") or [""])[0]))
+        chosen = str((data.get("values") or [""])[0])
+        if interaction.custom_id == ROUTES:
+            return await self._claims.run(interaction, claiming.HERE, route=chosen)
+        return await self._show(interaction, chosen)
 
     async def _make_login_link(self, identity: Identity) -> InteractionReply:
         says, url = await make_login_link(self._api, identity)
@@ -203,7 +203,8 @@ class DiscordCommands:
     async def _list_pending(self, identity: Identity) -> InteractionReply:
         records = await self._worklist.list_mine(identity, _LISTED)
         if not records:
-            return build_private_reply(f"✅ {NOTHING_WAITS}")
+            told = await claiming.introduce_stranger(self._api, identity, NOTHING_WAITS)
+            return build_private_reply(f"✅ {escape_line(told, 3 * _SENTENCE)}")
         return InteractionReply(build_pending_view(records))
 
     async def _show(self, interaction: discord.Interaction, written: str) -> InteractionReply:

@@ -73,7 +73,7 @@ async def check_target(client: discord.Client, target: str) -> Finding:
             "this is not a target in Discord", "write discord:SERVER/CHANNEL or discord:@USER"
         )
     try:
-        return await (_check_person(client, place) if place.user else _check_channel(client, place))
+        return await _check_place(client, place)
     except discord.NotFound:
         said = "it does not exist, or the bot is not in the server"
         return report_failure(said, "invite it with the link of `gateway discord invite`")
@@ -87,19 +87,11 @@ async def check_target(client: discord.Client, target: str) -> Finding:
         return report_failure(f"no answer from Discord ({type(error).__name__})", "try again later")
 
 
-async def _check_person(client: discord.Client, place: DiscordPlace) -> Finding:
-    await client.create_dm(discord.Object(int(place.user or 0)))
-    return report_ok("whether they take direct messages shows when one is sent")
-
-
-async def _check_channel(client: discord.Client, place: DiscordPlace) -> Finding:
-    guild = await client.fetch_guild(int(place.guild or 0), with_counts=False)
-    channel = parent = await guild.fetch_channel(int(place.channel or 0))
-    member = await guild.fetch_member(client.user.id if client.user else 0)
-    if isinstance(channel, discord.Thread):
-        # A thread inherits its channel's permissions and has one of its own.
-        parent = await guild.fetch_channel(channel.parent_id)
-    return check_channel(channel, parent.permissions_for(member))
+async def _check_place(client: discord.Client, place: DiscordPlace) -> Finding:
+    if place.user:
+        await client.create_dm(discord.Object(int(place.user)))
+        return report_ok("whether they take direct messages shows when one is sent")
+    return check_channel(*await _read_channel(client, place))
 
 
 def check_channel(channel: Any, held: discord.Permissions) -> Finding:
@@ -119,15 +111,18 @@ def check_channel(channel: Any, held: discord.Permissions) -> Finding:
     return report_ok("the bot may post here")
 
 
-async def read_permissions(client: discord.Client, place: DiscordPlace) -> discord.Permissions:
-    """Return what the bot may do in a channel or a thread. Raises discord's errors."""
+async def _read_channel(
+    client: discord.Client, place: DiscordPlace
+) -> tuple[Any, discord.Permissions]:
+    """Return a channel or a thread, and what the bot may do there. Raises discord's errors."""
     guild = await client.fetch_guild(int(place.guild or 0), with_counts=False)
     channel: Any = await guild.fetch_channel(int(place.channel or 0))
+    parent = channel
     if isinstance(channel, discord.Thread):
-        channel = await guild.fetch_channel(channel.parent_id)
+        # A thread inherits its channel's permissions and has one of its own.
+        parent = await guild.fetch_channel(channel.parent_id)
     member = await guild.fetch_member(client.user.id if client.user else 0)
-    held: discord.Permissions = channel.permissions_for(member)
-    return held
+    return channel, parent.permissions_for(member)
 
 
 @asynccontextmanager
@@ -270,7 +265,7 @@ async def _check_role(
         found = next((one for one in await guild.fetch_roles() if str(one.id) == role), None)
         if found is None:
             return report_failure(f"{named} does not exist", "name another in the approvers")
-        if found.mentionable or (await read_permissions(client, place)).mention_everyone:
+        if found.mentionable or (await _read_channel(client, place))[1].mention_everyone:
             return report_ok(f"{named} is notified")
     except (discord.DiscordException, aiohttp.ClientError, OSError) as error:
         said = f"whether {named} is notified cannot be seen: {type(error).__name__}"

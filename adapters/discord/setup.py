@@ -18,22 +18,20 @@ from gateway.ports import FAIL, SetupTerminal, render_safe
 
 TOKEN = f"{PREFIX}TOKEN"
 PORTAL = "https://discord.com/developers/applications"
-_MAKE = 'Make the bot: name it, "Create"; then "Bot", "Reset Token", and copy the token.'
-_JOIN = "Add the bot to your server: choose the server, then Authorize."
+_MAKE = 'Open your application or "Create" one; then "Bot", "Reset Token", and copy the token.'
 _AGAIN = "run `gateway discord setup` again"
-_MOST_TRIES = 5
+_ENTER = "Then press Enter: the same token is checked again."
+_MOST_TRIES, _MOST_NAMED = 5, 10
 _LOOK_SECONDS, _JOIN_SECONDS = 2.0, 300.0
-_MOST_NAMED = 3
 _PRIVILEGED = 0xCF000  # flags of an application that may see presences, members or messages
-
-_TOKEN_FORM = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
+_FORM = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
 _OTHER_FORMS = {
-    re.compile(r"[0-9]{15,20}"): "This is the application id.",
-    re.compile(r"[0-9a-f]{64}"): "This is the public key.",
-    re.compile(r"[\w-]{32}", re.ASCII): "This is a client secret.",
+    r"": "Nothing was pasted.",
+    r"[0-9]{15,20}": "This is the application id.",
+    r"[0-9a-f]{64}": "This is the public key.",
+    r"[A-Za-z0-9_-]{32}": "This is a client secret.",
 }
 _WHERE = 'The bot token is on the page "Bot", under "Reset Token"; it has two dots.'
-_ENTER = "Then press Enter: the same token is checked again."
 
 
 class DiscordSetup:
@@ -61,80 +59,61 @@ async def _obtain_bot(terminal: SetupTerminal, token: str) -> tuple[str, discord
     """Return a token that works, this one if it does, and a client that is logged in with it."""
     client = await _try_token(terminal, token) if token else None
     if client is None:
-        if not token:
-            terminal.say(_MAKE)
+        terminal.say(_MAKE)
         terminal.open(PORTAL if token else f"{PORTAL}?new_application=true")
-    for _ in range(_MOST_TRIES):
-        if client is not None:
-            return token, client
+    tries = 0
+    while client is None:
+        if tries == _MOST_TRIES:
+            raise InvalidRequest(f"none of {tries} tokens works; {_AGAIN}")
+        tries += 1
         typed = await terminal.ask_secret("The bot's token", TOKEN)
         token = typed.strip().removeprefix("Bot ").strip() or token
         client = await _try_token(terminal, token)
-    if client is None:
-        raise InvalidRequest(f"none of {_MOST_TRIES} tokens works; {_AGAIN}")
     return token, client
 
 
 async def _try_token(terminal: SetupTerminal, token: str) -> discord.Client | None:
-    """Return a client that is logged in, or say what is wrong. Raises GatewayError where Discord
-    does not answer."""
+    """Return a client that is logged in, or say what is wrong with the token or the bot's settings
+    in the portal. Raises GatewayError where Discord does not answer."""
+    if not _FORM.fullmatch(token):
+        other = (says for form, says in _OTHER_FORMS.items() if re.fullmatch(form, token))
+        terminal.say(f"{next(other, 'This is not a bot token.')} {_WHERE}")
+        return None
+    settings = read_settings(token)
+    library.prepare(settings)
     try:
-        client = await _log_in(token)
-    except Misconfigured as wrong:
-        terminal.say(str(wrong))
+        client = await log_in(settings)
+    except Misconfigured as refused:
+        terminal.say(f"{refused}.")
+        return None
+    page = f"{PORTAL}/{client.application_id}"
+    if wrong := _find_mistake(client, settings, page):
+        terminal.say(f"{wrong}. {_ENTER}")
+        await client.close()
         return None
     terminal.say(f"The token works: this is {client.user}, application {client.application_id}.")
     if client.application and client.application.flags.value & _PRIVILEGED:
-        page = f"{PORTAL}/{client.application_id}/bot"
-        terminal.say(f"It needs none of the Privileged Gateway Intents: turn them off ({page}).")
+        terminal.say(f"It needs no Privileged Gateway Intents: turn them off ({page}/bot).")
     return client
 
 
-async def _log_in(token: str) -> discord.Client:
-    """Return a client that is logged in. Raises Misconfigured, which says what is wrong with the
-    token or with the bot's settings in the portal, and GatewayError where Discord does not
-    answer."""
-    if not token:
-        raise Misconfigured(f"Nothing was pasted. {_WHERE}")
-    if not _TOKEN_FORM.fullmatch(token):
-        other = (says for form, says in _OTHER_FORMS.items() if form.fullmatch(token))
-        raise Misconfigured(f"{next(other, 'This is not a bot token.')} {_WHERE}")
-    settings = read_settings(token)
-    library.prepare(settings)
-    client = await log_in(settings)
-    try:
-        _check_portal(client, settings)
-    except Misconfigured:
-        await client.close()
-        raise
-    return client
-
-
-def _check_portal(client: discord.Client, settings: DiscordSettings) -> None:
-    """Raise Misconfigured for a setting of the bot in the portal that would make it useless."""
-    application = client.application
-    if application is None:
-        return
-    page = f"{PORTAL}/{application.id}"
+def _find_mistake(client: discord.Client, settings: DiscordSettings, page: str) -> str:
+    """Return which setting in the portal would make the bot useless, "" for none."""
     endpoint = check_endpoint(client, settings)
     # Over HTTP the URL is set later: Discord tries it, and nothing listens yet.
-    if endpoint.result == FAIL and application.interactions_endpoint_url:
-        said = f"{endpoint.says}: {endpoint.remedy} ({page}/information)"
-        raise Misconfigured(f"{said}. {_ENTER}")
-    if application.bot_require_code_grant:
-        said = 'the bot cannot be added by a link: turn off "Requires OAuth2 Code Grant"'
-        raise Misconfigured(f"{said} ({page}/bot). {_ENTER}")
+    if endpoint.result == FAIL and settings.public_key is None:
+        return f"{endpoint.says}: {endpoint.remedy} ({page}/information)"
+    if client.application and client.application.bot_require_code_grant:
+        return f'no link can add the bot: turn off "Requires OAuth2 Code Grant" ({page}/bot)'
+    return ""
 
 
 async def _wait_for_server(terminal: SetupTerminal, client: discord.Client) -> None:
     """Return once the bot is in a server. Raises InvalidRequest when that takes too long."""
-    link = build_invite_link(client)
     servers = await _list_servers(client)
-    if servers:
-        terminal.say(f"To add the bot to another server: {link}")
-    else:
-        terminal.say(_JOIN)
-        terminal.open(link)
+    if not servers:
+        terminal.say("Add the bot to your server: choose the server, then Authorize.")
+        terminal.open(build_invite_link(client))
     try:
         async with asyncio.timeout(_JOIN_SECONDS):
             while not servers:
@@ -142,14 +121,14 @@ async def _wait_for_server(terminal: SetupTerminal, client: discord.Client) -> N
                 servers = await _list_servers(client)
     except TimeoutError:
         raise InvalidRequest(f"the bot is in no server yet; add it, then {_AGAIN}") from None
-    named = ", ".join(render_safe(one).text for one in servers[:_MOST_NAMED])
-    terminal.say(f"The bot is in {named}{' and others' if servers[_MOST_NAMED:] else ''}.")
+    named = ", ".join(render_safe(one).text for one in servers)
+    terminal.say(f"The bot is in {named}. To add it elsewhere: gateway discord invite")
 
 
 async def _list_servers(client: discord.Client) -> list[str]:
     """Return the names of the bot's first servers, none while Discord does not answer."""
     try:
-        found = client.fetch_guilds(limit=_MOST_NAMED + 1, with_counts=False)
+        found = client.fetch_guilds(limit=_MOST_NAMED, with_counts=False)
         return [guild.name async for guild in found]
     except (discord.DiscordServerError, aiohttp.ClientError, OSError):
         return []

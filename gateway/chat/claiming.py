@@ -89,16 +89,19 @@ async def describe_who(api: AdapterApi, identity: Identity, target: str = "") ->
     """Return who somebody is to the gateway, what the channel is called in a route, "" for none,
     and who the admins are."""
     person = await api.requests.person(identity)
-    known = f"the policy knows you as {person.name}" if person else "the policy does not know you"
+    known = f"the policy names you {person.name}" if person else "the policy does not name you"
     place = f" This channel is {target}." if target else ""
     return f"You are {identity.written}: {known}.{place} {await _name_admins(api)}"
 
 
-async def introduce_stranger(api: AdapterApi, identity: Identity) -> str:
-    """Return what somebody has to know whom the policy does not know; "" for all others."""
+async def introduce_stranger(api: AdapterApi, identity: Identity, told: str) -> str:
+    """Return what somebody is told, and behind it, where the policy does not name them, who they
+    are and who the admins are."""
     if await api.requests.person(identity) is not None:
-        return ""
-    return await describe_who(api, identity)
+        return told
+    known = identity.written in told  # a refusal to decide says it
+    who = await _name_admins(api) if known else await describe_who(api, identity)
+    return f"{told.rstrip('.')}. {who}"
 
 
 async def _name_admins(api: AdapterApi) -> str:

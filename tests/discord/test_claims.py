@@ -149,14 +149,17 @@ async def test_a_code_links_an_account(stage: Stage) -> None:
 
 
 async def test_who_says_what_a_policy_calls_it(stage: Stage) -> None:
-    """The person, the channel, and whom to ask."""
+    """The person, the channel, and whom to ask; an empty list says it to a stranger too."""
     ben = newcomer(stage)
     await put(stage, *(await policy(stage)).people, Person(name="owner", admin=True))
     told = text(await use(stage, ben, "who"))
-    assert f"discord:{ben.id}: the policy does not know you" in told
+    assert f"discord:{ben.id}: the policy does not name you" in told
     assert f"This channel is {stage.target}." in told
     assert "Admin: owner." in told
-    assert "the policy knows you as ann" in text(await use(stage, stage.server.ann, "who"))
+    app = stage.server.app
+    told = text(await ben.command(app, stage.server.channel, "pending"))
+    assert f"discord:{ben.id}" in told and "Admin: owner." in told
+    assert "the policy names you ann" in text(await use(stage, stage.server.ann, "who"))
 
 
 async def test_an_admin_chooses_a_route_and_needs_no_code(stage: Stage) -> None:
@@ -242,7 +245,6 @@ async def test_bots_and_webhooks_claim_nothing(stage: Stage) -> None:
     server, code = stage.server, await code_for(stage)
     server.eve.user.bot = True
     assert "bots decide nothing" in text(await use(stage, server.eve, "here", code=code))
-    server.guild.members[server.eve.id].user = replace(server.eve.user, bot=False)
     hook = server.discord.town.user("approvals")
     member = {**Member(hook).json(), "permissions": "0"}
     assert ONE_SERVER in text(await forged(stage, server.ann, code, member=member))

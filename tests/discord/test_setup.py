@@ -90,7 +90,7 @@ async def test_a_bot_is_made_checked_and_added(portal: Server) -> None:
     assert asked["permissions"] == ["274878024704"]
     assert terminal.tells("Reset Token")
     assert terminal.tells("The token works", portal.app.id)
-    assert terminal.said[-1] == "The bot is in Acme."
+    assert terminal.said[-1].startswith("The bot is in Acme. ")
     assert portal.app.token not in "\n".join(terminal.said)
 
 
@@ -178,12 +178,12 @@ async def test_too_many_intents_are_said_and_stop_nothing(portal: Server) -> Non
 
 
 async def test_a_known_token_is_not_asked_for_again(portal: Server) -> None:
-    """Nor is a bot that is in a server added again; the link to another server is said."""
+    """Nor is a bot that is in a server added again; the command for another server is said."""
     joined(portal)
     terminal = Scripted()
     assert await connect(terminal, **{TOKEN: portal.app.token}) == {TOKEN: portal.app.token}
     assert terminal.links == []
-    assert terminal.tells("another server", "/oauth2/authorize")
+    assert terminal.tells("gateway discord invite")
 
 
 async def test_a_known_token_that_was_reset_is_asked_for(portal: Server) -> None:
