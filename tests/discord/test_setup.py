@@ -199,11 +199,10 @@ async def test_it_goes_on_where_nobody_added_the_bot(
     portal: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends after a while with what to do; the next time only the link is left."""
-    monkeypatch.setattr(discord_setup, "_JOIN_SECONDS", 0.05)
-    with pytest.raises(InvalidRequest, match="in no server yet"):
-        await connect(Scripted(portal.app.token))
-    monkeypatch.undo()
-    environment(monkeypatch, portal)
+    with monkeypatch.context() as brief:
+        brief.setattr(discord_setup, "_JOIN_SECONDS", 0.05)
+        with pytest.raises(InvalidRequest, match="in no server yet"):
+            await connect(Scripted(portal.app.token))
     terminal = Scripted(opens=authorizing(portal))
     assert await connect(terminal, **{TOKEN: portal.app.token})
     (link,) = terminal.links

@@ -38,12 +38,13 @@ _HELPED = (
     "bridge codex-app-server",
     "bridge opencode",
     "convert saiki",
-    "manifest slack",
+    "discord setup",
     "mcp proxy",
     "mcp server",
+    "slack manifest",
 )
 """Commands whose options are known to their own help only."""
-_OF_ADAPTERS = ("manifest", "invite", "check")
+_OF_ADAPTERS = ("discord", "slack")
 
 
 class Row(NamedTuple):
