@@ -19,6 +19,7 @@ from adapters.discord.grants import DiscordGrantPosting
 from adapters.discord.permissions_and_checks import add_commands, check_mentions, run_checks
 from adapters.discord.posting import Posting
 from adapters.discord.settings import read_settings
+from adapters.discord.setup import DiscordSetup
 from gateway.cards.grant_cards import GrantCard
 from gateway.ports import (
     Adapter,
@@ -43,6 +44,7 @@ class DiscordAdapter(Adapter):
     card_chars = CARD_CHARS
     list_command = "/pending"
     repeatable = True
+    setup = DiscordSetup()
 
     def __init__(self) -> None:
         self._connection: Connection | None = None
@@ -93,7 +95,7 @@ class DiscordAdapter(Adapter):
         return [*await run_checks(list(called), live=live), *await check_mentions(called)]
 
     def commands(self, verbs: Any) -> None:
-        """Add `gateway invite discord` and `gateway check discord`."""
+        """Add `gateway discord invite` and `gateway discord check`."""
         add_commands(verbs)
 
     # --- cards ----------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from adapters.discord.cards import (
     build_outcome_view,
     render_about,
 )
-from adapters.discord.commands import OPEN, DiscordCommands
+from adapters.discord.commands import MENUS, DiscordCommands
 from adapters.discord.custom_ids import PLATFORM, OldButton, read_button
 from adapters.discord.edits import (
     APPLY,
@@ -138,8 +138,8 @@ class InteractionHandler:
 
     async def _dispatch(self, interaction: discord.Interaction) -> None:
         match interaction.type:
-            case discord.InteractionType.component if interaction.custom_id == OPEN:
-                await respond(interaction, self._commands.open_selected(interaction))
+            case discord.InteractionType.component if interaction.custom_id in MENUS:
+                await respond(interaction, self._commands.choose(interaction))
             case discord.InteractionType.component:
                 await self._handle(interaction, self._pressed)
             case discord.InteractionType.modal_submit:

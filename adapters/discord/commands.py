@@ -15,6 +15,7 @@ from discord import ui
 
 from adapters.discord import library
 from adapters.discord.cards import READ, MessageContent, build_outcome_view, escape_line
+from adapters.discord.claims import ROUTES, DiscordClaims
 from adapters.discord.custom_ids import DiscordButton
 from adapters.discord.full_view import show_page
 from adapters.discord.grants import NO_REQUEST, RememberDialog, build_switch_view
@@ -28,6 +29,7 @@ from adapters.discord.interactions import (
 from gateway.cards.card import card_of
 from gateway.cards.shared_texts import ANOTHER_PLAN, clip
 from gateway.cards.summary import plain_summary
+from gateway.chat import claiming
 from gateway.chat.answering import Answering, read_denial
 from gateway.chat.lists_and_batches import NOTHING_WAITS, Worklist, make_login_link, read_switch
 from gateway.errors import Unauthorized
@@ -36,7 +38,8 @@ from gateway.ports import AdapterApi, AdapterStorage, Identity, JsonObject, Stor
 
 log = logging.getLogger("adapters.discord")
 
-OPEN = "ag1:open"  # the menu under /pending
+_OPEN = "ag1:open"  # the menu under /pending
+MENUS = {_OPEN, ROUTES}
 _LISTED = 20
 _OFFERED = 100  # candidates, of which Discord shows 25 that match
 _COMPLETION_SECONDS = 2.0
@@ -49,6 +52,10 @@ _SHORT, _LINE, _SENTENCE = 8, 100, 300
 def _build_option(name: str, says: str, *, required: bool, completes: bool = False) -> JsonObject:
     option = {"type": _TEXT, "name": name, "description": says, "required": required}
     return option | {"autocomplete": True} if completes else option
+
+
+def _build_subcommand(name: str, says: str, *options: JsonObject) -> JsonObject:
+    return {"type": 1, "name": name, "description": says, "options": list(options)}
 
 
 _REQUEST = _build_option("request", "which request", required=True, completes=True)
@@ -75,6 +82,23 @@ DEFINITIONS: list[JsonObject] = [
         "name": "revoke",
         "description": "Revoke a remembered decision",
         "options": [_build_option("grant", "which one", required=True, completes=True)],
+    },
+    {
+        "name": "approvals",
+        "description": "Where requests come to, and who decides them",
+        "options": [
+            _build_subcommand(
+                claiming.HERE,
+                "Send requests to this channel",
+                _build_option("code", "the code of the terminal; admins need none", required=False),
+            ),
+            _build_subcommand(
+                claiming.ME,
+                "Link this account to your name in the policy",
+                _build_option("code", "the code that an admin gave you", required=True),
+            ),
+            _build_subcommand(claiming.WHO, "Your id, this channel's id, and who the admins are"),
+        ],
     },
 ]
 _MANAGE_SERVER = str(1 << 5)  # only these see it, unless the server's settings name others
@@ -108,12 +132,13 @@ class DiscordCommands:
         self._worklist = Worklist(api)
         self._answering = answering
         self._remembering = remembering
+        self._claims = DiscordClaims(api)
 
     async def run(self, interaction: discord.Interaction) -> InteractionReply:
         """Run a command and return a private reply."""
         await refuse_unfit(self._api, interaction, NO_REQUEST)
         data: Any = interaction.data
-        options = {one["name"]: str(one.get("value", "")) for one in data.get("options", [])}
+        options = _read_options(data)
         identity = read_identity(interaction)
         match data.get("name"):
             case "pending":
@@ -130,6 +155,10 @@ class DiscordCommands:
                 work = self._show_switch(identity)
             case "revoke":
                 work = self._remembering.revoke(identity, options.get("grant", ""))
+            case "approvals":
+                (below,) = data["options"]
+                code = _read_options(below).get("code", "")
+                work = self._claims.run(interaction, below["name"], code=code)
             case _:
                 return build_private_reply("This command no longer exists.")
         return await work
@@ -152,11 +181,14 @@ class DiscordCommands:
         except (discord.DiscordException, OSError, aiohttp.ClientError) as error:
             log.info("completion not taken: %s", error, extra={"event": "answer_late"})
 
-    async def open_selected(self, interaction: discord.Interaction) -> InteractionReply:
-        """Show the request that was selected under /pending."""
+    async def choose(self, interaction: discord.Interaction) -> InteractionReply:
+        """Show the request that was chosen under /pending, or take a route of /approvals here."""
         await refuse_unfit(self._api, interaction, NO_REQUEST)
         data: Any = interaction.data
-        return await self._show(interaction, str((data.get("values") or [""])[0]))
+        chosen = str((data.get("values") or [""])[0])
+        if interaction.custom_id == ROUTES:
+            return await self._claims.run(interaction, claiming.HERE, route=chosen)
+        return await self._show(interaction, chosen)
 
     async def _make_login_link(self, identity: Identity) -> InteractionReply:
         says, url = await make_login_link(self._api, identity)
@@ -171,7 +203,8 @@ class DiscordCommands:
     async def _list_pending(self, identity: Identity) -> InteractionReply:
         records = await self._worklist.list_mine(identity, _LISTED)
         if not records:
-            return build_private_reply(f"✅ {NOTHING_WAITS}")
+            told = await claiming.introduce_stranger(self._api, identity, NOTHING_WAITS)
+            return build_private_reply(f"✅ {escape_line(told, 3 * _SENTENCE)}")
         return InteractionReply(build_pending_view(records))
 
     async def _show(self, interaction: discord.Interaction, written: str) -> InteractionReply:
@@ -204,6 +237,10 @@ class DiscordCommands:
         return [(record.id, _render_line(record)) for record in records]
 
 
+def _read_options(data: JsonObject) -> dict[str, str]:
+    return {one["name"]: str(one.get("value", "")) for one in data.get("options", [])}
+
+
 def build_pending_view(records: Sequence[StoredRequest]) -> MessageContent:
     """Return a list of what waits, with a menu to read one of them."""
     lines = ["### What waits for you"]
@@ -212,7 +249,7 @@ def build_pending_view(records: Sequence[StoredRequest]) -> MessageContent:
         said, number = escape_line(_describe(record), 300), record.id[:_SHORT]
         lines.append(f"- {said} · expires {ends} · `{number}`")
     menu: ui.Select[Any] = ui.Select(
-        custom_id=OPEN,
+        custom_id=_OPEN,
         placeholder="Read one",
         options=[
             discord.SelectOption(label=_render_line(record), value=record.id) for record in records

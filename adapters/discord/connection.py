@@ -470,14 +470,16 @@ async def _watch_connection(client: Bot) -> None:
 
 
 async def log_in(settings: DiscordSettings) -> discord.Client:
-    """Return a logged-in client, for a command. Raises GatewayError."""
+    """Return a logged-in client, for a command. Raises Misconfigured for a token that Discord does
+    not accept, GatewayError where it does not answer."""
     client = discord.Client(intents=discord.Intents.none(), proxy=find_proxy())
     try:
         await client.login(settings.token.get_secret_value())
     except Exception as error:
         # Whatever it was, a command reports it in a sentence.
         await client.close()
-        raise GatewayError(_describe_error(error)) from error
+        failure = Misconfigured if isinstance(error, discord.LoginFailure) else GatewayError
+        raise failure(_describe_error(error)) from error
     return client
 
 

@@ -28,11 +28,10 @@ NEEDED = discord.Permissions(
 )
 _SCOPES = ("bot", "applications.commands")
 _NAMES = {"read_messages": "view channel"}  # as Discord's own settings call it
-_OF_THREADS = {"send_messages_in_threads"}
 
 
 def add_commands(verbs: Any) -> None:
-    """Add `gateway invite discord` and `gateway check discord`."""
+    """Add `gateway discord invite` and `gateway discord check`."""
     invite = verbs.add_parser("invite", help="print the link that adds the bot to a server")
     invite.set_defaults(run=_invite)
     check = verbs.add_parser("check", help="check the bot's permissions in channels")
@@ -44,9 +43,7 @@ def add_commands(verbs: Any) -> None:
 
 async def _invite(options: argparse.Namespace) -> int:
     async with _log_in() as client:
-        if client.application_id is None:
-            raise GatewayError("Discord did not say which application this is")
-        print(build_invite_link(client.application_id))
+        print(build_invite_link(client))
     return 0
 
 
@@ -61,9 +58,11 @@ async def _check(options: argparse.Namespace) -> int:
     return 1 if wrong else 0
 
 
-def build_invite_link(application: int) -> str:
+def build_invite_link(client: discord.Client) -> str:
     """Return the link that adds the bot to a server, with only the needed permissions."""
-    return discord.utils.oauth_url(application, permissions=NEEDED, scopes=_SCOPES)
+    if client.application_id is None:
+        raise GatewayError("Discord did not say which application this is")
+    return discord.utils.oauth_url(client.application_id, permissions=NEEDED, scopes=_SCOPES)
 
 
 async def check_target(client: discord.Client, target: str) -> Finding:
@@ -74,10 +73,10 @@ async def check_target(client: discord.Client, target: str) -> Finding:
             "this is not a target in Discord", "write discord:SERVER/CHANNEL or discord:@USER"
         )
     try:
-        return await (_check_person(client, place) if place.user else _check_channel(client, place))
+        return await _check_place(client, place)
     except discord.NotFound:
         said = "it does not exist, or the bot is not in the server"
-        return report_failure(said, "invite it with the link of `gateway invite discord`")
+        return report_failure(said, "invite it with the link of `gateway discord invite`")
     except discord.Forbidden:
         return report_failure("the bot cannot see it", "let its role view the channel")
     except discord.HTTPException as error:
@@ -88,45 +87,42 @@ async def check_target(client: discord.Client, target: str) -> Finding:
         return report_failure(f"no answer from Discord ({type(error).__name__})", "try again later")
 
 
-async def _check_person(client: discord.Client, place: DiscordPlace) -> Finding:
-    await client.create_dm(discord.Object(int(place.user or 0)))
-    return report_ok("whether they take direct messages shows when one is sent")
+async def _check_place(client: discord.Client, place: DiscordPlace) -> Finding:
+    if place.user:
+        await client.create_dm(discord.Object(int(place.user)))
+        return report_ok("whether they take direct messages shows when one is sent")
+    return check_channel(*await _read_channel(client, place))
 
 
-async def _check_channel(client: discord.Client, place: DiscordPlace) -> Finding:
-    guild = await client.fetch_guild(int(place.guild or 0), with_counts=False)
-    channel = await guild.fetch_channel(int(place.channel or 0))
+def check_channel(channel: Any, held: discord.Permissions) -> Finding:
+    """Check whether cards can be posted to a channel or a thread with these permissions in it."""
+    thread = isinstance(channel, discord.Thread)
     if isinstance(channel, discord.ForumChannel | discord.CategoryChannel):
         said = "cards cannot be posted in a channel of this kind"
         return report_failure(said, "use a text channel or a thread")
-    if client.user is None:
-        return report_failure("not logged in", "see GATEWAY_DISCORD_TOKEN")
-    member = await guild.fetch_member(client.user.id)
-    parent: Any = channel
-    skipped = _OF_THREADS
-    if isinstance(channel, discord.Thread):
-        # A thread inherits its channel's permissions and has one of its own.
-        parent = await guild.fetch_channel(channel.parent_id)
-        skipped = {"send_messages"}
-    held = dict(parent.permissions_for(member))
-    missing = [name for name, value in NEEDED if value and name not in skipped and not held[name]]
+    skipped = "send_messages" if thread else "send_messages_in_threads"
+    has = dict(held)
+    missing = [name for name, value in NEEDED if value and name != skipped and not has[name]]
     if missing:
         words = ", ".join(_NAMES.get(name, name.replace("_", " ")) for name in missing)
         return report_failure(f"the bot lacks: {words}", "allow it in the channel's permissions")
-    if isinstance(channel, discord.Thread) and channel.locked and not held["manage_threads"]:
+    if thread and channel.locked and not held.manage_threads:
         return report_failure("the thread is locked", "unlock it, or name another in the route")
     return report_ok("the bot may post here")
 
 
-async def read_permissions(client: discord.Client, place: DiscordPlace) -> discord.Permissions:
-    """Return what the bot may do in a channel or a thread. Raises discord's errors."""
+async def _read_channel(
+    client: discord.Client, place: DiscordPlace
+) -> tuple[Any, discord.Permissions]:
+    """Return a channel or a thread, and what the bot may do there. Raises discord's errors."""
     guild = await client.fetch_guild(int(place.guild or 0), with_counts=False)
     channel: Any = await guild.fetch_channel(int(place.channel or 0))
+    parent = channel
     if isinstance(channel, discord.Thread):
-        channel = await guild.fetch_channel(channel.parent_id)
+        # A thread inherits its channel's permissions and has one of its own.
+        parent = await guild.fetch_channel(channel.parent_id)
     member = await guild.fetch_member(client.user.id if client.user else 0)
-    held: discord.Permissions = channel.permissions_for(member)
-    return held
+    return channel, parent.permissions_for(member)
 
 
 @asynccontextmanager
@@ -167,7 +163,7 @@ async def run_checks(targets: Sequence[str], *, live: bool) -> list[Found]:
         return [*found, ("discord token", report_failure(str(error), remedy))]
     try:
         found.append(("discord token", report_ok(f"this is {client.user}")))
-        found.append(("discord endpoint", _check_endpoint(client, settings)))
+        found.append(("discord endpoint", check_endpoint(client, settings)))
         for target in targets:
             place = await check_target(client, target)
             found.append(("discord channel", replace(place, says=f"{target}: {place.says}")))
@@ -181,7 +177,8 @@ async def run_checks(targets: Sequence[str], *, live: bool) -> list[Found]:
     return found
 
 
-def _check_endpoint(client: discord.Client, settings: DiscordSettings) -> Finding:
+def check_endpoint(client: discord.Client, settings: DiscordSettings) -> Finding:
+    """Check whether the portal's Interactions Endpoint URL fits the settings."""
     application = client.application
     url = application.interactions_endpoint_url if application else None
     if url is not None and settings.public_key is None:
@@ -268,7 +265,7 @@ async def _check_role(
         found = next((one for one in await guild.fetch_roles() if str(one.id) == role), None)
         if found is None:
             return report_failure(f"{named} does not exist", "name another in the approvers")
-        if found.mentionable or (await read_permissions(client, place)).mention_everyone:
+        if found.mentionable or (await _read_channel(client, place))[1].mention_everyone:
             return report_ok(f"{named} is notified")
     except (discord.DiscordException, aiohttp.ClientError, OSError) as error:
         said = f"whether {named} is notified cannot be seen: {type(error).__name__}"

@@ -62,10 +62,11 @@ class DiscordSettings(BaseSettings):
         return self
 
 
-def read_settings() -> DiscordSettings:
-    """Return the settings. Raises Misconfigured, never with a secret in its text."""
+def read_settings(token: str = "") -> DiscordSettings:
+    """Return the settings, with this token instead of the one that is set. Raises Misconfigured,
+    never with a secret in its text."""
     try:
-        return DiscordSettings()
+        return DiscordSettings(token=SecretStr(token)) if token else DiscordSettings()
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         name = f"{PREFIX}{str(first['loc'][0]).upper()}" if first["loc"] else "Discord"

@@ -21,6 +21,7 @@ from tests.discord.messages import buttons
 from tests.discord.town import Application, Channel, Json, Town, User
 
 Deliver = Callable[[Application, Json], Awaitable[None]]
+_SUBCOMMAND = 1
 _TEXT_OPTION = 3
 _YES_OR_NO_OPTION = 5
 
@@ -96,7 +97,7 @@ class Person:
         wait: bool = True,
         **options: str | bool,
     ) -> Interaction:
-        """Use a slash command that the app has registered."""
+        """Use a slash command that the app has registered, `name` or `name subcommand`."""
         data = self._command_data(app, channel, name, options)
         return await self._begin(app, channel, COMMAND, data, None, wait=wait)
 
@@ -115,6 +116,7 @@ class Person:
     ) -> Json:
         place = channel.guild.id if channel.guild else ""
         known = app.commands.get("", []) + app.commands.get(place, [])
+        name, _, below = name.partition(" ")
         found = next((one for one in known if one["name"] == name), None)
         if found is None:
             raise NotShown(f"there is no command /{name}")
@@ -126,6 +128,8 @@ class Person:
             }
             for key, value in options.items()
         ]
+        if below:
+            given = [_subcommand(found, below, given)]
         return {"id": found["id"], "name": name, "type": 1, "options": given}
 
     async def _begin(
@@ -152,6 +156,18 @@ class Person:
     def inbox(self, app: Application) -> Channel:
         """Return the direct-message channel with a bot."""
         return self._town.direct(app.user, self.user)
+
+
+def _subcommand(command: Json, name: str, given: list[Json]) -> Json:
+    """Return a subcommand with its options, as the client sends what it lets somebody type."""
+    found = next((one for one in command["options"] if one["name"] == name), None)
+    if found is None or found["type"] != _SUBCOMMAND:
+        raise NotShown(f"there is no /{command['name']} {name}")
+    named = {one["name"] for one in given}
+    assert named <= {one["name"] for one in found["options"]}, "the client knows no such option"
+    needed = {one["name"] for one in found["options"] if one["required"]}
+    assert needed <= named, f"the client sends nothing without {needed}"
+    return {"name": name, "type": _SUBCOMMAND, "options": given}
 
 
 def _filled(label: Json, typed: dict[str, Any]) -> Json:

@@ -76,6 +76,7 @@ class Rest:
         hook = "/webhooks/{app}/{token}"
         table: list[tuple[str, str, Work]] = [
             ("GET", "/users/@me", self._me),
+            ("GET", "/users/@me/guilds", self._my_guilds),
             ("GET", "/oauth2/applications/@me", self._application),
             ("GET", "/applications/@me", self._application),
             ("GET", "/gateway/bot", self._gateway),
@@ -193,6 +194,16 @@ class Rest:
     async def _me(self, call: Call) -> Json:
         return {**call.bot.user.json(), "mfa_enabled": False, "verified": True, "flags": 0}
 
+    async def _my_guilds(self, call: Call) -> list[Json]:
+        bot, after = call.bot.user, int(call.query.get("after", 0))
+        mine = [one for one in self.town.guilds.values() if bot.id in one.members]
+        shown = [
+            {"id": one.id, "name": one.name, "icon": None, "owner": False, "features": []}
+            for one in sorted(mine, key=lambda one: int(one.id))
+            if int(one.id) > after
+        ]
+        return shown[: int(call.query.get("limit", 200))]
+
     async def _application(self, call: Call) -> Json:
         return call.bot.json()
 
@@ -239,7 +250,10 @@ class Rest:
         self.board.delete(self._place(call), call.parts["message"])
 
     async def _guild(self, call: Call) -> Json:
-        return self._home(call).json()
+        home = self._home(call)
+        if call.query.get("with_counts") != "1":
+            return home.json()
+        return {**home.json(), "approximate_member_count": len(home.members)}
 
     async def _roles(self, call: Call) -> list[Json]:
         return list(self._home(call).roles.values())

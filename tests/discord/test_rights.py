@@ -49,9 +49,9 @@ async def test_a_missing_token_is_said_in_a_sentence(
 
 
 async def command(server: Server, verb: str, *words: str, **env: str) -> tuple[int, str]:
-    """Run `gateway VERB discord …` as an operator does."""
+    """Run `gateway discord VERB …` as an operator does."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway.cli", verb, "discord", *words),
+        *(sys.executable, "-m", "gateway.cli", "discord", verb, *words),
         env={
             "GATEWAY_DISCORD_TOKEN": server.app.token,
             "GATEWAY_DISCORD_API_BASE": server.discord.api_base,

@@ -28,6 +28,8 @@ PERMISSIONS = {
     "manage_threads": 1 << 34,
     "send_messages_in_threads": 1 << 38,
 }
+GUEST = 1 << 4
+LIMITED_INTENTS = 1 << 13 | 1 << 15 | 1 << 19  # as the portal sets them for a small bot
 EVERYTHING = sum(PERMISSIONS.values())
 ORDINARY = sum(
     PERMISSIONS[name]
@@ -108,6 +110,7 @@ class Application:
     verify_key: str
     endpoint: str | None = None
     privileged: bool = False
+    code_grant: bool = False  # then a link alone adds it to no server
     commands: dict[str, list[Json]] = field(default_factory=dict)
 
     def json(self) -> Json:
@@ -117,10 +120,10 @@ class Application:
             "icon": None,
             "description": "",
             "bot_public": False,
-            "bot_require_code_grant": False,
+            "bot_require_code_grant": self.code_grant,
             "owner": self.owner.json(),
             "verify_key": self.verify_key,
-            "flags": 0,
+            "flags": LIMITED_INTENTS if self.privileged else 0,
             "team": None,
             "rpc_origins": [],
         }
@@ -133,6 +136,8 @@ class Member:
     roles: list[str] = field(default_factory=list)
     nick: str | None = None
     timed_out_until: str | None = None
+    pending: bool = False  # has not accepted the server's rules
+    guest: bool = False  # invited to one voice channel
 
     def json(self) -> Json:
         return {
@@ -142,7 +147,8 @@ class Member:
             "joined_at": "2024-01-01T00:00:00+00:00",
             "deaf": False,
             "mute": False,
-            "flags": 0,
+            "pending": self.pending,
+            "flags": GUEST if self.guest else 0,
             "communication_disabled_until": self.timed_out_until,
         }
 

@@ -37,13 +37,14 @@ _HELPED = (
     "bridge acp",
     "bridge codex-app-server",
     "bridge opencode",
-    "convert saiki",
+    "saiki convert",
+    "discord setup",
     "mcp proxy",
     "mcp server",
     "slack manifest",
 )
 """Commands whose options are known to their own help only."""
-_OF_ADAPTERS = ("slack", "invite", "check")
+_OF_ADAPTERS = ("discord", "saiki", "slack")
 
 
 class Row(NamedTuple):

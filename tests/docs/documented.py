@@ -478,15 +478,16 @@ ELSEWHERE = {
     "gateway claims list": "slack/test_checks.py::test_the_page_leads_to_a_first_approval",
     "gateway claims approve ID": "slack/test_checks.py::test_the_page_leads_to_a_first_approval",
     "gateway slack check TARGET": "slack/test_checks.py::test_the_command_checks_a_target",
-    "gateway check discord": "discord/test_page.py::test_the_page_leads_to_a_first_approval",
-    "gateway invite discord": "discord/test_page.py::test_the_page_leads_to_a_first_approval",
-    "gateway check discord TARGET": "discord/test_page.py::test_the_page_leads_to_a_first_approval",
-    "gateway check discord discord:SERVER/CHANNEL": (
-        "discord/test_page.py::test_the_page_leads_to_a_first_approval"
+    "gateway discord setup": "discord/test_page.py::test_the_page_leads_to_a_first_approval",
+    "gateway discord setup --non-interactive": (
+        "discord/test_page.py::test_without_a_terminal_a_claim_waits_for_the_operator"
     ),
-    """GATEWAY_ADAPTERS='["web","discord"]' GATEWAY_POLICY_FILE=policy.toml gateway up""": (
-        "discord/test_page.py::test_the_page_leads_to_a_first_approval"
+    "gateway approver link NAME discord": ("discord/test_claims.py::test_a_code_links_an_account"),
+    "gateway discord check": "discord/test_rights.py::test_permissions_are_checked_per_channel",
+    "gateway discord check TARGET": (
+        "discord/test_rights.py::test_permissions_are_checked_per_channel"
     ),
+    "gateway discord invite": "discord/test_rights.py::test_the_invite_link_asks_for_the_least",
     "gateway hook picoclaw": "hosts/test_picoclaw.py::test_the_command_is_a_hook",
     "gateway hook picoclaw [--timeout S] [--workspace DIR]": (
         "hosts/test_picoclaw.py::test_the_command_is_a_hook"
