@@ -77,10 +77,13 @@ class Guard:
         self._logins = logins
         self._secure = secure
 
-    @property
-    def cookie(self) -> str:
-        """The session cookie's name; browsers accept `__Host-` over TLS only."""
-        return "__Host-agw" if self._secure else "agw"
+    def _is_secure(self, request: web.Request) -> bool:
+        """Whether this browser reaches us over TLS. `gateway up --lan` serves both kinds."""
+        return self._secure or request.secure
+
+    def name_cookie(self, request: web.Request) -> str:
+        """Return the session cookie's name; browsers accept `__Host-` over TLS only."""
+        return "__Host-agw" if self._is_secure(request) else "agw"
 
     def wrap(self, handler: Handler) -> Handler:
         """Return the handler with security headers, and errors as problem documents."""
@@ -112,7 +115,7 @@ class Guard:
         """Refuse a write that the inbox's own page did not send."""
         if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
             raise VisitRefused(403, "foreign_site", "this can be sent from the inbox alone")
-        ours = f"{'https' if self._secure else 'http'}://{request.host}"
+        ours = f"{'https' if self._is_secure(request) else 'http'}://{request.host}"
         if request.headers.get("Origin") != ours:
             raise VisitRefused(403, "foreign_origin", f"the Origin header is not {ours}")
 
@@ -124,7 +127,7 @@ class Guard:
 
     async def find_visitor(self, request: web.Request) -> Visitor:
         """Return who is signed in. Raises VisitRefused (401) when nobody is."""
-        session = request.cookies.get(self.cookie, "")
+        session = request.cookies.get(self.name_cookie(request), "")
         identity = await self._logins.who(session) if session else None
         if identity is None:
             raise VisitRefused(401, "signed_out", "you are not signed in")
@@ -142,33 +145,37 @@ class Guard:
         self.check_token(request, visitor)
         return visitor
 
-    def sign_in(self, response: web.Response, session: str) -> None:
+    def sign_in(self, request: web.Request, response: web.Response, session: str) -> None:
         """Set the session cookie. It outlives the browser, as phones end those often; the gateway
         itself knows when the session ends."""
-        lasting = {"max_age": LONGEST_SECONDS, **self._cookie_scope()}
-        response.set_cookie(self.cookie, session, httponly=True, samesite="Strict", **lasting)
+        lasting = {"max_age": LONGEST_SECONDS, **self._cookie_scope(request)}
+        name = self.name_cookie(request)
+        response.set_cookie(name, session, httponly=True, samesite="Strict", **lasting)
 
-    def remember_try(self, response: web.Response, browser: str, *, seconds: int) -> None:
+    def remember_try(
+        self, request: web.Request, response: web.Response, browser: str, *, seconds: int
+    ) -> None:
         """Have a browser keep the secret by which a sign-in that it began is its own."""
-        lasting = {"max_age": seconds, **self._cookie_scope()}
-        response.set_cookie(
-            f"{self.cookie}-try", browser, httponly=True, samesite="Strict", **lasting
-        )
+        lasting = {"max_age": seconds, **self._cookie_scope(request)}
+        name = f"{self.name_cookie(request)}-try"
+        response.set_cookie(name, browser, httponly=True, samesite="Strict", **lasting)
 
     def find_try(self, request: web.Request) -> str:
         """Return that secret. Raises VisitRefused where the browser has none."""
-        if found := request.cookies.get(f"{self.cookie}-try"):
+        if found := request.cookies.get(f"{self.name_cookie(request)}-try"):
             return found
         raise VisitRefused(403, "unauthorized", "this was begun in another browser, or long ago")
 
-    def sign_out(self, response: web.Response) -> None:
+    def sign_out(self, request: web.Request, response: web.Response) -> None:
         """Delete the session cookie."""
-        response.del_cookie(self.cookie, httponly=True, samesite="Strict", **self._cookie_scope())
+        scope = self._cookie_scope(request)
+        name = self.name_cookie(request)
+        response.del_cookie(name, httponly=True, samesite="Strict", **scope)
 
-    def _cookie_scope(self) -> JsonObject:
+    def _cookie_scope(self, request: web.Request) -> JsonObject:
         # `__Host-` needs Path=/. Without TLS any program on this host name can plant cookies, so
         # the narrower path at least keeps ours away from what else is served there.
-        return {"secure": True, "path": "/"} if self._secure else {"path": "/inbox"}
+        return {"secure": True, "path": "/"} if self._is_secure(request) else {"path": "/inbox"}
 
     async def _call_handler(self, handler: Handler, request: web.Request) -> web.StreamResponse:
         try:

@@ -160,7 +160,8 @@ def find_command(run: str) -> Command:
 
 
 def _add_server_commands(verbs: Verbs) -> None:
-    _command(verbs, "up", "serve.up", "run the gateway until stopped")
+    up = _command(verbs, "up", "serve.up", "run the gateway until stopped")
+    up.add_argument("--lan", action="store_true", help="serve the inbox to phones in this network")
     adapter = _command(verbs, "adapter", "serve.adapter", "run one adapter as a process of its own")
     adapter.add_argument("name", help="the adapter, for example slack")
     _command(verbs, "demo", "serve.demo", "try it: a real agent process asks for real commands")

@@ -26,6 +26,7 @@ from gateway.server import app
 from gateway.server.background import run_in_background
 from gateway.server.demo import run_demo
 from gateway.server.kept_settings import read_kept, take_kept
+from gateway.server.lan import phone_lines, prepare_lan
 from gateway.server.plugins import adapter_names
 from gateway.server.settings import Settings, name_unknown
 from gateway.server.start_up_checks import POLICY_FILE, apply_again, first_login
@@ -178,23 +179,28 @@ _NOT_READY = "Stopped before it was ready"
 async def up(options: argparse.Namespace) -> int:
     """Run the gateway until SIGINT or SIGTERM, anew each time that a chat is set up or removed."""
     async with _until_signal() as wait:
-        while await _serve(wait):
+        while await _serve(wait, lan=options.lan):
             take_kept()
     return 0
 
 
-async def _serve(wait: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+async def _serve(wait: Callable[[], Coroutine[Any, Any, None]], *, lan: bool) -> bool:
     """Run the gateway until a signal; return True where kept settings changed before one."""
     settings = _start()
+    network = prepare_lan(settings) if lan else None
     async with (
         _on_hangup(settings) as again,
-        app.run_gateway(settings) as gateway,
+        app.run_gateway(settings, lan=network) as gateway,
         _reread_policy(gateway, settings, again),
     ):
         print(f"The gateway is ready at {gateway.url}", file=sys.stderr)
         if not settings.production:
             seen = sys.stderr.isatty()  # else it may be the log of a service
-            for line in await first_login(gateway.backend, gateway.url, settings, link=seen):
+            lines = await first_login(gateway.backend, gateway.url, settings, link=seen)
+            if network is not None:
+                at = gateway.lan_url
+                lines += await phone_lines(gateway.backend, settings, network, at, link=seen)
+            for line in lines:
                 print(line, file=sys.stderr)
         stopped = asyncio.create_task(wait())
         changed = asyncio.create_task(_kept_settings_change())

@@ -67,7 +67,7 @@ async def test_a_code_says_whose_it_is_and_stays(logins: RedisLogins) -> None:
 async def test_both_end_by_themselves(logins: RedisLogins) -> None:
     """The server is told when to forget a code and a session."""
     code = await logins.invite("ann")
-    ttl = await logins._redis.ttl(logins._key("login", code))
+    ttl = await logins._redis.ttl(logins._code(code))
     assert CODE_SECONDS - 60 < ttl <= CODE_SECONDS
     session = await logins.redeem(code, address="")
     ttl = await logins._redis.ttl(logins._key("browser", session))
