@@ -109,6 +109,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     ),
     "gateway run -- ./deploy.sh production": Line("denied by owner", code=121, answer="deny"),
     "gateway run -- rm -rf build": Line("approved by owner", answer="approve"),
+    "gateway ask shell -- echo hello": Line("approved by owner", answer="approve"),
     "gateway ask shell -- make deploy": Line(
         "denied by owner: no", code=1, answer="deny --reason no"
     ),
@@ -395,6 +396,7 @@ ELSEWHERE = {
         "cli/test_cli.py::test_devices_are_listed_and_signed_out"
     ),
     "gateway up": "slack/test_checks.py::test_the_page_leads_to_a_first_approval",
+    "gateway up --lan": "cli/test_lan.py::test_a_phone_signs_in_once",
     "python -m tests.frame.measures": "frame/test_measures.py::test_each_figure_is_printed",
     "gateway demo": "cli/test_cli.py::test_the_demo_answers_its_own_requests_without_a_terminal",
     "gateway --env-file FILE COMMAND": (
