@@ -48,10 +48,7 @@ async def first_login(
     if not link:
         return [f"Answer in the browser with the link of: gateway login {OWNER}"]
     code = await backend.logins.invite(OWNER)
-    return [
-        f"Answer in the browser (works once): {url}/inbox/login#code={code}",
-        f"Or type the code there: {code}",
-    ]
+    return [f"Answer in the browser (works once): {url}/inbox/login#code={code}"]
 
 
 async def is_owner_here(backend: Backend, settings: Settings) -> bool:
