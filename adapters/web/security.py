@@ -77,13 +77,9 @@ class Guard:
         self._logins = logins
         self._secure = secure
 
-    def _is_secure(self, request: web.Request) -> bool:
-        """Whether this browser reaches us over TLS. `gateway up --lan` serves both kinds."""
-        return self._secure or request.secure
-
-    def name_cookie(self, request: web.Request) -> str:
-        """Return the session cookie's name; browsers accept `__Host-` over TLS only."""
-        return "__Host-agw" if self._is_secure(request) else "agw"
+    def find_session(self, request: web.Request) -> str:
+        """Return the session that a browser names, "" where it names none."""
+        return request.cookies.get(self._cookie(request)["name"], "")
 
     def wrap(self, handler: Handler) -> Handler:
         """Return the handler with security headers, and errors as problem documents."""
@@ -127,7 +123,7 @@ class Guard:
 
     async def find_visitor(self, request: web.Request) -> Visitor:
         """Return who is signed in. Raises VisitRefused (401) when nobody is."""
-        session = request.cookies.get(self.name_cookie(request), "")
+        session = self.find_session(request)
         identity = await self._logins.who(session) if session else None
         if identity is None:
             raise VisitRefused(401, "signed_out", "you are not signed in")
@@ -148,34 +144,36 @@ class Guard:
     def sign_in(self, request: web.Request, response: web.Response, session: str) -> None:
         """Set the session cookie. It outlives the browser, as phones end those often; the gateway
         itself knows when the session ends."""
-        lasting = {"max_age": LONGEST_SECONDS, **self._cookie_scope(request)}
-        name = self.name_cookie(request)
-        response.set_cookie(name, session, httponly=True, samesite="Strict", **lasting)
+        response.set_cookie(**self._cookie(request), value=session, max_age=LONGEST_SECONDS)
 
     def remember_try(
         self, request: web.Request, response: web.Response, browser: str, *, seconds: int
     ) -> None:
         """Have a browser keep the secret by which a sign-in that it began is its own."""
-        lasting = {"max_age": seconds, **self._cookie_scope(request)}
-        name = f"{self.name_cookie(request)}-try"
-        response.set_cookie(name, browser, httponly=True, samesite="Strict", **lasting)
+        response.set_cookie(**self._cookie(request, "-try"), value=browser, max_age=seconds)
 
     def find_try(self, request: web.Request) -> str:
         """Return that secret. Raises VisitRefused where the browser has none."""
-        if found := request.cookies.get(f"{self.name_cookie(request)}-try"):
+        if found := request.cookies.get(self._cookie(request, "-try")["name"]):
             return found
         raise VisitRefused(403, "unauthorized", "this was begun in another browser, or long ago")
 
     def sign_out(self, request: web.Request, response: web.Response) -> None:
         """Delete the session cookie."""
-        scope = self._cookie_scope(request)
-        name = self.name_cookie(request)
-        response.del_cookie(name, httponly=True, samesite="Strict", **scope)
+        response.del_cookie(**self._cookie(request))
 
-    def _cookie_scope(self, request: web.Request) -> JsonObject:
-        # `__Host-` needs Path=/. Without TLS any program on this host name can plant cookies, so
-        # the narrower path at least keeps ours away from what else is served there.
-        return {"secure": True, "path": "/"} if self._is_secure(request) else {"path": "/inbox"}
+    def _is_secure(self, request: web.Request) -> bool:
+        """Whether this browser comes over TLS: `gateway up --lan` is there for both kinds."""
+        return self._secure or request.secure
+
+    def _cookie(self, request: web.Request, kind: str = "") -> JsonObject:
+        """Return name and attributes of a cookie of ours; browsers take `__Host-` over TLS only."""
+        common = {"httponly": True, "samesite": "Strict"}
+        if self._is_secure(request):  # `__Host-` needs Path=/
+            return {**common, "name": f"__Host-agw{kind}", "secure": True, "path": "/"}
+        # Without TLS any program on this host name can plant cookies, so the narrower path at least
+        # keeps ours away from what else is served there.
+        return {**common, "name": f"agw{kind}", "path": "/inbox"}
 
     async def _call_handler(self, handler: Handler, request: web.Request) -> web.StreamResponse:
         try:

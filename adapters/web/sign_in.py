@@ -57,7 +57,7 @@ class SignInHandlers(Handlers):
 
     async def _find_name(self, request: web.Request) -> str | None:
         """Return who is signed in in this browser already."""
-        session = request.cookies.get(self._guard.name_cookie(request), "")
+        session = self._guard.find_session(request)
         devices = await self._logins.list_devices(session) if session else []
         return next((one.person for one in devices if one.current), None)
 
@@ -71,7 +71,7 @@ class SignInHandlers(Handlers):
     async def sign_in(self, request: web.Request, session: str) -> web.Response:
         """Return the answer that hands a browser its session. The one that it had ends: nobody
         could see it any more, and it would still answer."""
-        if before := request.cookies.get(self._guard.name_cookie(request)):
+        if before := self._guard.find_session(request):
             await run_to_end(self._end(before))
         response = web.json_response({"ok": True})
         self._guard.sign_in(request, response, session)

@@ -27,7 +27,6 @@ _RENEWED = timedelta(days=7)  # before the end
 _ELSEWHERE = "203.0.113.1"  # an address for documents: nothing is sent there
 _SHOWN_BYTES = 8  # of the fingerprint: nobody makes another certificate that begins so
 _HOST_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?")
-_LAST_PORT = 65_535
 _BLACK_ON_WHITE = "\x1b[38;5;231;48;5;16m{}\x1b[0m"  # the blocks are the light part
 
 
@@ -54,20 +53,16 @@ def prepare_lan(settings: Settings) -> LocalNetwork:
     if not all(find_spec(name) for name in ("cryptography", "segno")):
         raise BadSettings("--lan takes the extra `lan`: pip install 'approval-gateway[lan]'")
     addresses = find_addresses()
-    if public := [str(one) for one in addresses if one.is_global]:
-        raise BadSettings(
-            f"--lan would serve the internet, as this machine has the address {public[0]}: "
-            "follow docs/https.md"
-        )
-    if not addresses:
-        raise BadSettings("--lan: this machine is in no network: join the phone's Wi-Fi first")
+    if not addresses or any(one.is_global for one in addresses):
+        found = ", ".join(map(str, addresses)) or "none"
+        raise BadSettings(f"--lan is for a private network; this machine's addresses are: {found}")
     name = socket.gethostname().lower()
     named = {name, f"{name.partition('.')[0]}.local", "localhost"}
     names = sorted(one for one in named if _HOST_NAME.fullmatch(one))
     folder = settings.data_dir
     served = {
         "host": "0.0.0.0",
-        "port": settings.port + 1 if 0 < settings.port < _LAST_PORT else 0,
+        "port": settings.port and (settings.port + 1) % 65_536,
         "tls_cert": folder / _CERTIFICATE,
         "tls_key": folder / _KEY,
     }
@@ -136,18 +131,16 @@ async def phone_lines(
     not for a log.
     """
     page = f"{url}/inbox/login"
-    lines = [f"On a phone in this network: {page}"]
-    if not await is_owner_here(backend, settings):
-        lines.append("Sign in there with the code of: gateway login NAME")
-    elif not link:
-        lines.append(f"Sign in there with the code of: gateway login {OWNER}")
-    else:
+    name = OWNER if await is_owner_here(backend, settings) else "NAME"
+    ways = [f"Sign in there with the code of: gateway login {name}"]
+    if link and name == OWNER:
         code = await backend.logins.invite(OWNER)
-        lines.append(f"Scan this, or type the code {code} there (works once):")
-        lines += draw_qr(f"{page}#code={code}")
+        ways = [f"Scan this, or type the code {code} there (works once):"]
+        ways += draw_qr(f"{page}#code={code}")
     begin = lan.fingerprint[: 3 * _SHOWN_BYTES - 1]
     return [
-        *lines,
+        f"On a phone in this network: {page}",
+        *ways,
         "The phone warns of a certificate that it does not know. Go on if the SHA-256 fingerprint "
         f"that it shows begins with {begin}.",
         "Without a public name a phone gets no push notifications, no passkeys and no installed "

@@ -260,7 +260,7 @@ def test_where_it_would_be_unsafe_or_of_no_use_it_does_not_start(
 
 @pytest.mark.parametrize(
     ("found", "said"),
-    [([], "in no network"), (["192.168.7.5", "9.9.9.9"], "the address 9.9.9.9")],
+    [([], "addresses are: none"), (["192.168.7.5", "9.9.9.9"], "are: 192.168.7.5, 9.9.9.9")],
 )
 def test_it_does_not_serve_the_internet(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, found: list[str], said: str
