@@ -19,6 +19,7 @@ from gateway.domain.time_and_tasks import SystemClock
 from gateway.server.connections import Backend
 from gateway.server.settings import BadSettings, Settings
 from gateway.server.start_up_checks import OWNER, is_loopback, is_owner_here
+from gateway.stores.embedded_server import DataFolder
 from gateway.wire.local_discovery import write_private
 
 _CERTIFICATE, _KEY = "lan.crt", "lan.key"
@@ -116,7 +117,7 @@ def keep_certificate(folder: Path, names: list[str], addresses: list[IPv4Address
     )
     pem = serialization.Encoding.PEM
     form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    DataFolder.prepare(folder)
     write_private(folder / _KEY, made.private_bytes(pem, form, plain))
     write_private(folder / _CERTIFICATE, certificate.public_bytes(pem))
     return certificate.fingerprint(hashes.SHA256()).hex(":").upper()

@@ -212,6 +212,7 @@ def test_the_certificate_is_kept_until_it_is_too_old_or_misses_an_address(
     clock = ShiftedClock()
     monkeypatch.setattr(lan, "SystemClock", lambda: clock)
     folder, home = tmp_path / "state", [IPv4Address(HOME)]
+    folder.mkdir(mode=0o755)
     first = lan.keep_certificate(folder, ["localhost"], home)
     assert lan.keep_certificate(folder, ["localhost"], home) == first
     clock.ahead = timedelta(days=389).total_seconds()
@@ -221,6 +222,7 @@ def test_the_certificate_is_kept_until_it_is_too_old_or_misses_an_address(
     moved = lan.keep_certificate(folder, ["localhost"], [IPv4Address("10.0.0.9")])
     named = lan.keep_certificate(folder, ["localhost", "new"], [IPv4Address("10.0.0.9")])
     assert len({first, later, moved, named}) == 4
+    assert S_IMODE(folder.stat().st_mode) == 0o700
     (folder / "lan.crt").write_text("no certificate", encoding="utf-8")
     repaired = lan.keep_certificate(folder, ["localhost"], home)
     key = (folder / "lan.key").read_bytes()
