@@ -77,10 +77,9 @@ class Guard:
         self._logins = logins
         self._secure = secure
 
-    @property
-    def cookie(self) -> str:
-        """The session cookie's name; browsers accept `__Host-` over TLS only."""
-        return "__Host-agw" if self._secure else "agw"
+    def find_session(self, request: web.Request) -> str:
+        """Return the session that a browser names, "" where it names none."""
+        return request.cookies.get(self._cookie(request)["name"], "")
 
     def wrap(self, handler: Handler) -> Handler:
         """Return the handler with security headers, and errors as problem documents."""
@@ -112,7 +111,7 @@ class Guard:
         """Refuse a write that the inbox's own page did not send."""
         if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
             raise VisitRefused(403, "foreign_site", "this can be sent from the inbox alone")
-        ours = f"{'https' if self._secure else 'http'}://{request.host}"
+        ours = f"{'https' if self._is_secure(request) else 'http'}://{request.host}"
         if request.headers.get("Origin") != ours:
             raise VisitRefused(403, "foreign_origin", f"the Origin header is not {ours}")
 
@@ -124,7 +123,7 @@ class Guard:
 
     async def find_visitor(self, request: web.Request) -> Visitor:
         """Return who is signed in. Raises VisitRefused (401) when nobody is."""
-        session = request.cookies.get(self.cookie, "")
+        session = self.find_session(request)
         identity = await self._logins.who(session) if session else None
         if identity is None:
             raise VisitRefused(401, "signed_out", "you are not signed in")
@@ -142,33 +141,39 @@ class Guard:
         self.check_token(request, visitor)
         return visitor
 
-    def sign_in(self, response: web.Response, session: str) -> None:
+    def sign_in(self, request: web.Request, response: web.Response, session: str) -> None:
         """Set the session cookie. It outlives the browser, as phones end those often; the gateway
         itself knows when the session ends."""
-        lasting = {"max_age": LONGEST_SECONDS, **self._cookie_scope()}
-        response.set_cookie(self.cookie, session, httponly=True, samesite="Strict", **lasting)
+        response.set_cookie(**self._cookie(request), value=session, max_age=LONGEST_SECONDS)
 
-    def remember_try(self, response: web.Response, browser: str, *, seconds: int) -> None:
+    def remember_try(
+        self, request: web.Request, response: web.Response, browser: str, *, seconds: int
+    ) -> None:
         """Have a browser keep the secret by which a sign-in that it began is its own."""
-        lasting = {"max_age": seconds, **self._cookie_scope()}
-        response.set_cookie(
-            f"{self.cookie}-try", browser, httponly=True, samesite="Strict", **lasting
-        )
+        response.set_cookie(**self._cookie(request, "-try"), value=browser, max_age=seconds)
 
     def find_try(self, request: web.Request) -> str:
         """Return that secret. Raises VisitRefused where the browser has none."""
-        if found := request.cookies.get(f"{self.cookie}-try"):
+        if found := request.cookies.get(self._cookie(request, "-try")["name"]):
             return found
         raise VisitRefused(403, "unauthorized", "this was begun in another browser, or long ago")
 
-    def sign_out(self, response: web.Response) -> None:
+    def sign_out(self, request: web.Request, response: web.Response) -> None:
         """Delete the session cookie."""
-        response.del_cookie(self.cookie, httponly=True, samesite="Strict", **self._cookie_scope())
+        response.del_cookie(**self._cookie(request))
 
-    def _cookie_scope(self) -> JsonObject:
-        # `__Host-` needs Path=/. Without TLS any program on this host name can plant cookies, so
-        # the narrower path at least keeps ours away from what else is served there.
-        return {"secure": True, "path": "/"} if self._secure else {"path": "/inbox"}
+    def _is_secure(self, request: web.Request) -> bool:
+        """Whether this browser comes over TLS: `gateway up --lan` is there for both kinds."""
+        return self._secure or request.secure
+
+    def _cookie(self, request: web.Request, kind: str = "") -> JsonObject:
+        """Return name and attributes of a cookie of ours; browsers take `__Host-` over TLS only."""
+        common = {"httponly": True, "samesite": "Strict"}
+        if self._is_secure(request):  # `__Host-` needs Path=/
+            return {**common, "name": f"__Host-agw{kind}", "secure": True, "path": "/"}
+        # Without TLS any program on this host name can plant cookies, so the narrower path at least
+        # keeps ours away from what else is served there.
+        return {**common, "name": f"agw{kind}", "path": "/inbox"}
 
     async def _call_handler(self, handler: Handler, request: web.Request) -> web.StreamResponse:
         try:

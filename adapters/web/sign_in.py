@@ -57,7 +57,7 @@ class SignInHandlers(Handlers):
 
     async def _find_name(self, request: web.Request) -> str | None:
         """Return who is signed in in this browser already."""
-        session = request.cookies.get(self._guard.cookie, "")
+        session = self._guard.find_session(request)
         devices = await self._logins.list_devices(session) if session else []
         return next((one.person for one in devices if one.current), None)
 
@@ -71,10 +71,10 @@ class SignInHandlers(Handlers):
     async def sign_in(self, request: web.Request, session: str) -> web.Response:
         """Return the answer that hands a browser its session. The one that it had ends: nobody
         could see it any more, and it would still answer."""
-        if before := request.cookies.get(self._guard.cookie):
+        if before := self._guard.find_session(request):
             await run_to_end(self._end(before))
         response = web.json_response({"ok": True})
-        self._guard.sign_in(response, session)
+        self._guard.sign_in(request, response, session)
         return response
 
     async def _read_code(self, request: web.Request) -> str:
@@ -90,7 +90,7 @@ class SignInHandlers(Handlers):
         visitor = await self._guard.check_writer(request)
         await run_to_end(self._end(visitor.session))
         response = web.json_response({"ok": True})
-        self._guard.sign_out(response)
+        self._guard.sign_out(request, response)
         return response
 
     async def _end(self, session: str) -> None:
@@ -144,7 +144,7 @@ class PasskeyHandlers(Handlers):
         browser = secrets.token_urlsafe(32)
         address = request.remote or ""
         response = web.json_response(await self._passkeys.begin_sign_in(browser, address=address))
-        self._guard.remember_try(response, browser, seconds=_TRY_SECONDS)
+        self._guard.remember_try(request, response, browser, seconds=_TRY_SECONDS)
         return response
 
     @route("POST", "/inbox/api/login/passkey")
@@ -186,7 +186,7 @@ class ProviderHandlers(Handlers):
         browser = secrets.token_urlsafe(32)
         page = await self._provider.begin(browser, address=request.remote or "")
         response = web.json_response({"page": page})
-        self._guard.remember_try(response, browser, seconds=_PROVIDER_TRY_SECONDS)
+        self._guard.remember_try(request, response, browser, seconds=_PROVIDER_TRY_SECONDS)
         return response
 
     @route("POST", "/inbox/api/login/provider/finish")

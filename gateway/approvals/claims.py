@@ -13,6 +13,7 @@ from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Identity, Person
 from gateway.domain.store import Store
 from gateway.domain.time_and_tasks import Clock
+from gateway.domain.typed_codes import make_code, read_code
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from gateway.ports.claims import (
     Claim,
@@ -25,8 +26,7 @@ from gateway.ports.claims import (
 from gateway.wire.canonical_json import sha256_hex
 
 INVITATION_SECONDS = 600
-_LETTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # none that looks like another
-_CODE_LENGTH = 8
+_CODE_GROUPS = 2  # 40 bits
 _MOST_WRONG = 5
 _TRIES = 8
 _NO_LETTER = re.compile(r"[^a-z0-9._-]+")
@@ -136,7 +136,7 @@ class ClaimService:
             raise NotFound(f"there is no person {person}: gateway approver add {person}")
         if not person:
             route = _route_of(policy, route).name
-        code = "".join(secrets.choice(_LETTERS) for _ in range(_CODE_LENGTH))
+        code = make_code(_CODE_GROUPS)
         now = self._clock.now_ms()
         invitation = Invitation(
             id=_hash(code),
@@ -147,7 +147,7 @@ class ClaimService:
             person=person,
         )
         await self._claims.invite(invitation)
-        return invitation, f"{code[:4]}-{code[4:]}"
+        return invitation, code
 
     async def is_open(self, invitation: Invitation) -> bool:
         """Whether an invitation, or its claim, has not ended."""
@@ -207,7 +207,7 @@ class ClaimService:
 
 
 def _hash(code: str) -> str:
-    return sha256_hex(re.sub(r"[\s-]", "", code).upper().encode())
+    return sha256_hex(read_code(code).encode())
 
 
 def _facts(invitation: Invitation, claim: Claim) -> dict[str, str]:

@@ -30,10 +30,11 @@ from gateway.server.background import run_in_background
 from gateway.server.connections import Backend, open_backend, url_of
 from gateway.server.demo import run_demo
 from gateway.server.kept_settings import environment_without_kept, read_kept, take_kept
+from gateway.server.lan import LocalNetwork, phone_lines, prepare_lan
 from gateway.server.plugins import adapter_names
 from gateway.server.settings import Settings, name_unknown
 from gateway.server.start_lines import NEW_LINK, describe_start, print_links
-from gateway.server.start_up_checks import POLICY_FILE, apply_again
+from gateway.server.start_up_checks import POLICY_FILE, apply_again, first_login
 from gateway.stores.connect import AWAY
 from gateway.stores.embedded_server import DataFolder
 from gateway.wire.local_discovery import find_process, hold_lock
@@ -188,6 +189,8 @@ _STOP = "To stop it: Ctrl-C, or gateway down."
 async def up(options: argparse.Namespace) -> int:
     """Run the gateway until SIGINT or SIGTERM, anew each time that a chat is set up or removed."""
     settings = Settings()
+    if options.detach and options.lan:
+        raise InvalidRequest("--lan prints a code for your phone: run it in a terminal")
     if options.detach:
         url = await start_detached(settings)
         after = ("To stop it: gateway down", f"Its log: {settings.data_dir / _LOG_FILE}")
@@ -196,7 +199,7 @@ async def up(options: argparse.Namespace) -> int:
         return 0
     with _hold_folder(settings):
         async with _until_signal() as wait:
-            while await _serve(wait):
+            while await _serve(wait, lan=options.lan):
                 take_kept()
     return 0
 
@@ -266,14 +269,30 @@ async def _print_start(backend: Backend, url: str, settings: Settings, *after: s
         print(line, file=sys.stderr, flush=True)
 
 
+async def _phone_lines(
+    gateway: app.Gateway, settings: Settings, network: LocalNetwork | None
+) -> list[str]:
+    """Return what a person with a phone is told; a code only for a person, and not for a log."""
+    if network is None:
+        return []
+    seen = sys.stderr.isatty()
+    return await phone_lines(gateway.backend, settings, network, gateway.lan_url, link=seen)
+
+
 @asynccontextmanager
-async def _renew_links(gateway: app.Gateway, settings: Settings) -> AsyncIterator[None]:
-    """Print a fresh link at each press of Enter, where somebody sits at this terminal."""
+async def _renew_links(
+    gateway: app.Gateway, settings: Settings, network: LocalNetwork | None
+) -> AsyncIterator[None]:
+    """Print fresh links at each press of Enter, where somebody sits at this terminal."""
     if settings.production or not _is_at_terminal():
         yield
         return
-    say = partial(print, file=sys.stderr)
-    renew = partial(print_links, gateway.backend, gateway.url, settings, say)
+
+    async def make() -> list[str]:
+        lines = await first_login(gateway.backend, gateway.url, settings)
+        return lines + await _phone_lines(gateway, settings, network)
+
+    renew = partial(print_links, make, partial(print, file=sys.stderr))
     async with run_in_background("sign-in links", renew):
         yield
 
@@ -282,17 +301,20 @@ def _is_at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-async def _serve(wait: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+async def _serve(wait: Callable[[], Coroutine[Any, Any, None]], *, lan: bool) -> bool:
     """Run the gateway until a signal; return True where kept settings changed before one."""
     settings = _start()
+    network = prepare_lan(settings) if lan else None
     async with (
         _on_hangup(settings) as again,
-        app.run_gateway(settings) as gateway,
+        app.run_gateway(settings, lan=network) as gateway,
         _reread_policy(gateway, settings, again),
-        _renew_links(gateway, settings),
+        _renew_links(gateway, settings, network),
     ):
         stop = f"{_STOP} {NEW_LINK}" if _is_at_terminal() else _STOP
         await _print_start(gateway.backend, gateway.url, settings, stop)
+        for line in await _phone_lines(gateway, settings, network):
+            print(line, file=sys.stderr, flush=True)
         stopped = asyncio.create_task(wait())
         changed = asyncio.create_task(_kept_settings_change())
         done, _ = await asyncio.wait((stopped, changed), return_when=asyncio.FIRST_COMPLETED)

@@ -88,11 +88,12 @@ def _format_device(row: dict[str, Any]) -> str:
 
 
 async def login(options: argparse.Namespace) -> int:
-    """Print a one-time link to the inbox."""
+    """Print a one-time link to the inbox, and its code for who types it."""
     settings = Settings()
     url = gateway_url(settings)
     async with connect_backend(acting=True) as found:
         code = await found.logins.invite(options.name)
     link = f"{url}/inbox/login#code={code}"
-    say({"name": options.name, "url": link}, link, options)
+    told = {"name": options.name, "url": link, "code": code}
+    say(told, f"{link}\nOr type the code there: {code}", options)
     return 0

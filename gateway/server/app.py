@@ -58,6 +58,7 @@ from gateway.server.background import (
     watch_loop,
 )
 from gateway.server.connections import Backend, build_core, open_backend, signer_of, url_of
+from gateway.server.lan import LocalNetwork
 from gateway.server.plugins import adapter_class
 from gateway.server.settings import BadSettings, Settings
 from gateway.server.start_up_checks import POLICY_FILE, apply_at_start, enrolment, refuse_unsafe
@@ -273,19 +274,23 @@ log = logging.getLogger("gateway.server")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """A running gateway and where it is reached."""
+    """A running gateway and where it is reached; `lan_url` is for phones in this network."""
 
     backend: Backend
     core: Core
     url: str
     public_key: str
+    lan_url: str = ""
 
 
 @asynccontextmanager
-async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncIterator[Gateway]:
+async def run_gateway(
+    settings: Settings, *, lan: LocalNetwork | None = None, at: At = ignore_step
+) -> AsyncIterator[Gateway]:
     """Run a gateway: embedded server, intake, HTTP, adapters. Inside the block it is ready.
 
-    `at` is called at every step at which a killed gateway may stop; tests kill it there.
+    With `lan` it serves the inbox to phones, too. `at` is called at every step at which a killed
+    gateway may stop; tests kill it there.
     """
     async with AsyncExitStack() as stack:
         redis_url = await _redis_url(settings, stack)
@@ -330,11 +335,15 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         site = _with_figures(site, store, core, adapters)
         app = _api_of(backend, core, site, watch, enrolling)
         local = await listen(app, settings, stack)
+        inbox = dict(zip(adapters, pages, strict=True)).get("web")
+        phones = await _listen_for_phones(inbox, lan, watch, stack) if inbox and lan else ""
         url = settings.public_url.rstrip("/") if settings.public_url else local
         if enrolling is not None:
             stack.enter_context(_announce(settings, url, enrolling, signer))
         log.info("gateway ready at %s", url, extra={"event": "ready"})
-        yield Gateway(backend=backend, core=core, url=url, public_key=signer.public_key)
+        yield Gateway(
+            backend=backend, core=core, url=url, public_key=signer.public_key, lan_url=phones
+        )
 
 
 def _announce(
@@ -565,6 +574,17 @@ def _site_of(settings: Settings, pages: Sequence[WebPages]) -> PublicAddress:
         pages=tuple(route for one in pages for route in one.routes),
         closing=tuple(one.end for one in pages),
     )
+
+
+async def _listen_for_phones(
+    inbox: WebPages, lan: LocalNetwork, watch: HealthWatch, stack: AsyncExitStack
+) -> str:
+    """Serve the inbox, and nothing that is for agents, to the local network; return its URL."""
+    site = PublicAddress(
+        hosts=frozenset(lan.hosts), pages=tuple(inbox.routes), closing=(inbox.end,)
+    )
+    here = await listen(build_pages(site, watch.look), lan.settings, stack)
+    return f"https://{lan.hosts[0]}:{urlsplit(here).port}"
 
 
 async def listen(app: web.Application, settings: Settings, stack: AsyncExitStack) -> str:

@@ -64,7 +64,8 @@ async def _answer_requests(gateway: app.Gateway, settings: Settings) -> AsyncIte
         for line in await first_login(gateway.backend, gateway.url, settings):
             print(line)
         print(NEW_LINK)
-        renew = partial(print_links, gateway.backend, gateway.url, settings, print)
+        make = partial(first_login, gateway.backend, gateway.url, settings)
+        renew = partial(print_links, make, print)
         async with run_in_background("sign-in links", renew):
             yield
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from gateway.server.connections import Backend
 from gateway.server.settings import Settings
@@ -31,13 +31,11 @@ async def describe_start(
     ]
 
 
-async def print_links(
-    backend: Backend, url: str, settings: Settings, say: Callable[[str], None]
-) -> None:
-    """Print a sign-in link at each press of Enter: one that nobody uses expires. Goes on until
-    cancelled."""
+async def print_links(make: Callable[[], Awaitable[list[str]]], say: Callable[[str], None]) -> None:
+    """Print lines with fresh links at each press of Enter: one that nobody uses expires. Goes on
+    until cancelled."""
     while await _read_line():
-        for line in await first_login(backend, url, settings):
+        for line in await make():
             say(line)
     await asyncio.Event().wait()  # the terminal is gone
 

@@ -43,6 +43,16 @@ async def first_login(
 
     With `link` they hold a login link, which is for a person's eyes and not for a log.
     """
+    if not await is_owner_here(backend, settings):
+        return ["Log in with the link of: gateway login NAME"]
+    if not link:
+        return [f"Answer in the browser with the link of: gateway login {OWNER}"]
+    code = await backend.logins.invite(OWNER)
+    return [f"Answer in the browser (works once): {url}/inbox/login#code={code}"]
+
+
+async def is_owner_here(backend: Backend, settings: Settings) -> bool:
+    """Whether this user is the owner. Where nobody may answer so far, they become it."""
     path = settings.data_dir / OWNER_FILE
     people = {person.name for person in (await backend.store.policy()).people}
     with suppress(Conflict):  # another replica is creating the owner
@@ -51,12 +61,7 @@ async def first_login(
             owner = await backend.credentials.add_approver(OWNER, admin=True, identities=here)
             write_private(path, json.dumps({"name": OWNER, "token": owner.token}))
             people = {OWNER}
-    if OWNER not in people or not path.exists():
-        return ["Log in with the link of: gateway login NAME"]
-    if not link:
-        return [f"Answer in the browser with the link of: gateway login {OWNER}"]
-    code = await backend.logins.invite(OWNER)
-    return [f"Answer in the browser (works once): {url}/inbox/login#code={code}"]
+    return OWNER in people and path.exists()
 
 
 def _terminal_identities() -> tuple[str, ...]:
@@ -201,7 +206,7 @@ def _own(settings: Settings) -> list[str]:
     found = []
     if settings.signing_key is None:
         found.append("GATEWAY_SIGNING_KEY is unset, so agents cannot verify decisions.")
-    if not settings.secure and not _is_loopback(settings.host):
+    if not settings.secure and not is_loopback(settings.host):
         found.append(
             f"HTTP would listen on {settings.host} without TLS: set GATEWAY_TLS_CERT and "
             "GATEWAY_TLS_KEY, or GATEWAY_TRUSTED_PROXY when a proxy speaks TLS for us."
@@ -247,7 +252,8 @@ async def _of_policy(store: RedisStore) -> list[str]:
     return []
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens on a host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

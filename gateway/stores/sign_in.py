@@ -20,6 +20,7 @@ from redis.exceptions import ResponseError
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Identity
 from gateway.domain.time_and_tasks import Clock
+from gateway.domain.typed_codes import make_code, read_code
 from gateway.domain.web_limits import FailureLimit
 from gateway.errors import Busy, Conflict, NotFound, Unauthorized
 from gateway.ports.sign_in import (
@@ -103,6 +104,7 @@ def _as_mapping(found: Any) -> dict[str, str]:
 
 
 CODE_SECONDS = 600
+_CODE_GROUPS = 4  # 80 bits
 LINKS_AT_ONCE = 5  # that somebody may ask for in a chat within five minutes
 MOST_DEVICES = 50  # of one person; one more ends the one that was not used the longest
 # A session in use is prolonged so often at most.
@@ -171,8 +173,8 @@ class RedisLogins:
         return code, holder.name
 
     async def _keep_code(self, kept: _Code, seconds: int) -> str:
-        code = secrets.token_urlsafe(24)
-        await self._redis.set(self._key("login", code), dumps(plain(kept)), ex=seconds)
+        code = make_code(_CODE_GROUPS)
+        await self._redis.set(self._code(code), dumps(plain(kept)), ex=seconds)
         return code
 
     async def _count_link(self, name: str) -> int:
@@ -188,7 +190,7 @@ class RedisLogins:
 
     async def find_holder(self, code: str, *, address: str) -> str:
         """Return whom a code signs in, and leave it unused. See `gateway.ports.Logins`."""
-        standing, (raw,) = await self._holders.read(("GET", self._key("login", code)))
+        standing, (raw,) = await self._holders.read(("GET", self._code(code)))
         kept = build(_Code, json.loads(raw)) if raw else None
         if kept is None or not standing.admits(kept.holder):
             await self._refuse_code(address)
@@ -197,7 +199,7 @@ class RedisLogins:
     async def redeem(self, code: str, *, address: str, device: str = "") -> str:
         """Use up a one-time login code; return a session token. Raises Unauthorized, and Busy when
         too many codes were wrong, from this address or in all. A good one works all the same."""
-        standing, (raw,) = await self._holders.read(("GETDEL", self._key("login", code)))
+        standing, (raw,) = await self._holders.read(("GETDEL", self._code(code)))
         kept = build(_Code, json.loads(raw)) if raw else None
         if kept is None or not standing.admits(kept.holder):
             await self._refuse_code(address)
@@ -207,7 +209,7 @@ class RedisLogins:
         if not self._wrong.count(address):
             raise Busy("too many login links were wrong; try again in a minute")
         await self.note_refusal("link", address, "used already, too old, or never made")
-        raise Unauthorized("this login link was used already, or is too old; ask for a new one")
+        raise Unauthorized("this link or code is wrong, too old, or was used already: get another")
 
     async def note_refusal(self, way: str, origin: str, why: str) -> None:
         """Write into the audit that a sign-in was refused, so seldom that nobody can fill it.
@@ -360,6 +362,9 @@ class RedisLogins:
 
     def _name(self, session: str) -> str:
         return sha256_hex(session.encode())
+
+    def _code(self, typed: str) -> str:
+        return self._key("login", read_code(typed))
 
     def _key(self, kind: str, secret: str) -> str:
         return self._keys.of(kind, self._name(secret))

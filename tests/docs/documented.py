@@ -109,6 +109,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     ),
     "gateway run -- ./deploy.sh production": Line("denied by owner", code=121, answer="deny"),
     "gateway run -- rm -rf build": Line("approved by owner", answer="approve"),
+    "gateway ask shell -- echo hello": Line("approved by owner", answer="approve"),
     "gateway ask shell -- make deploy": Line(
         "denied by owner: no", code=1, answer="deny --reason no"
     ),
@@ -402,6 +403,7 @@ ELSEWHERE = {
         "cli/test_cli.py::test_devices_are_listed_and_signed_out"
     ),
     "gateway up": "slack/test_checks.py::test_the_page_leads_to_a_first_approval",
+    "gateway up --lan": "cli/test_lan.py::test_a_phone_signs_in_once",
     "python -m tests.frame.measures": "frame/test_measures.py::test_each_figure_is_printed",
     "gateway up [--detach]": "cli/test_running.py::test_it_starts_in_the_background_and_is_ended",
     "gateway up --detach": "cli/test_running.py::test_it_starts_in_the_background_and_is_ended",

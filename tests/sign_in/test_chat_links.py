@@ -43,7 +43,7 @@ async def test_a_link_signs_in_who_asked(world: World, logins: RedisLogins) -> N
     made = await ChatLinks(logins, "slack", INBOX).make(ANN)
     assert (made.name, made.minutes) == ("ann", 5)
     code = code_of(made.url)
-    ttl = await world.store.redis.ttl(logins._key("login", code))
+    ttl = await world.store.redis.ttl(logins._code(code))
     assert CHAT_LINK_SECONDS - 60 < ttl <= CHAT_LINK_SECONDS
     assert await logins.find_holder(code, address="") == "ann"
     session = await logins.redeem(code, address="")

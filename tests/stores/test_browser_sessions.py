@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -14,6 +15,13 @@ from gateway.ports.sign_in import IDLE_SECONDS, LONGEST_SECONDS
 from gateway.stores.sign_in import CODE_SECONDS, MOST_DEVICES, RedisLogins
 from tests.clocks import ShiftedClock
 from tests.world import World, identity
+
+TYPED: dict[str, Callable[[str], str]] = {
+    "in small letters": str.lower,
+    "without dashes": lambda code: code.replace("-", ""),
+    "with blanks": lambda code: f" {code.replace('-', ' ')} ",
+    "with letters for digits": lambda code: code.replace("0", "o").replace("1", "l"),
+}
 
 
 @pytest.fixture
@@ -42,7 +50,7 @@ async def test_a_code_and_a_session_are_two_secrets(logins: RedisLogins) -> None
     """A code is no session, a session is no code, and each works whole alone."""
     code = await logins.invite("ann")
     assert await logins.who(code) is None
-    for wrong in (code[:-1], f"{code}A", code.swapcase(), "", "ann"):
+    for wrong in (code[:-1], f"{code}A", code[::-1], "", "ann"):
         with pytest.raises(Unauthorized):
             await logins.redeem(wrong, address="")
     session = await logins.redeem(code, address="")
@@ -52,6 +60,19 @@ async def test_a_code_and_a_session_are_two_secrets(logins: RedisLogins) -> None
     for used in (code, session):
         with pytest.raises(Unauthorized):
             await logins.redeem(used, address="")
+
+
+@pytest.mark.parametrize("typed", TYPED.values(), ids=TYPED)
+async def test_a_code_is_typed_as_people_type(
+    logins: RedisLogins, typed: Callable[[str], str]
+) -> None:
+    """It is the same code, and works once whichever way."""
+    code = await logins.invite("ann")
+    assert await logins.find_holder(typed(code), address="") == "ann"
+    await logins.redeem(typed(code), address="")
+    for again in (code, typed(code)):
+        with pytest.raises(Unauthorized):
+            await logins.redeem(again, address="")
 
 
 async def test_a_code_says_whose_it_is_and_stays(logins: RedisLogins) -> None:
@@ -67,7 +88,7 @@ async def test_a_code_says_whose_it_is_and_stays(logins: RedisLogins) -> None:
 async def test_both_end_by_themselves(logins: RedisLogins) -> None:
     """The server is told when to forget a code and a session."""
     code = await logins.invite("ann")
-    ttl = await logins._redis.ttl(logins._key("login", code))
+    ttl = await logins._redis.ttl(logins._code(code))
     assert CODE_SECONDS - 60 < ttl <= CODE_SECONDS
     session = await logins.redeem(code, address="")
     ttl = await logins._redis.ttl(logins._key("browser", session))
