@@ -149,7 +149,6 @@ def test_uvx_runs_it(empty: Path, env: dict[str, str]) -> None:
     assert "Exactly what was approved ran." in said
 
 
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="this is not a git checkout")
 def test_it_is_installed_from_a_repository(empty: Path, env: dict[str, str]) -> None:
     """As README prints it for today: from the address of a repository."""
     wanted = f"approval-gateway @ git+file://{ROOT}"

@@ -133,6 +133,11 @@ def test_every_command_exists() -> None:
                 assert (ROOT / word).is_file()
 
 
+def test_readme_names_the_wheel_of_this_version() -> None:
+    """Whoever takes the wheel from the release page can type the line as it is printed."""
+    assert BUILT["gateway"][0] in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("tag", "right"),
     [
