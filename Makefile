@@ -4,6 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 UV_VERSION := 0.13.8
+PIPX_VERSION := 1.18.4
 SOURCES := gateway adapters tests benchmarks
 
 # Each test process, and each command that a test starts, would compile everything anew.
@@ -11,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo quick test test-thorough test-slow mutants test-emulate test-payloads test-hosts check format-check lint types imports docs format bench \
-	screenshots gallery agent-wheel lock clean
+	screenshots gallery agent-wheel packages test-packages lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,7 +93,8 @@ format: $(READY) ## format the code and sort the imports
 bench: $(READY) ## measure speed and memory, write build/bench.json
 	$(RUN) -m benchmarks
 
-screenshots: $(READY) ## take the pictures of the inbox for the documents
+screenshots: $(READY) ## take the pictures of README and of the inbox's page
+	$(RUN) -m tests.first_screen
 	$(RUN) -m tests.web.screenshots
 
 gallery: $(READY) ## draw every state of a card on a phone, light and dark, into build/pictures/gallery
@@ -100,6 +102,29 @@ gallery: $(READY) ## draw every state of a card on a phone, light and dark, into
 
 agent-wheel: $(READY) ## build the agent-only distribution into dist/
 	$(RUN) -m build --wheel --no-isolation --outdir dist packaging/agent
+
+# Pinned exactly, as the devDependencies of the package are.
+NODE_TOOLS := build/packages/node_modules
+NODE_PACKAGES := node@22.23.3 openapi-typescript@7.13.0 typescript@5.9.3
+INSTALLERS := build/packages/installers
+
+packages: agent-wheel $(NODE_TOOLS)/.ready ## build all that a release publishes into dist/
+	$(RUN) -m build --no-isolation --outdir dist
+	PATH="$(CURDIR)/$(NODE_TOOLS)/.bin:$$PATH" npm pack --silent --pack-destination dist ./packaging/typescript
+
+test-packages: packages $(INSTALLERS)/.ready ## install each package in an empty folder, and run it
+	PACKAGES=dist PATH="$(CURDIR)/$(NODE_TOOLS)/.bin:$(CURDIR)/$(INSTALLERS)/bin:$$PATH" \
+		$(RUN) -m pytest -q tests/frame/test_packages.py tests/frame/test_release.py
+
+$(NODE_TOOLS)/.ready: Makefile
+	npm install --silent --no-audit --no-fund --prefix build/packages $(NODE_PACKAGES)
+	@touch $@
+
+$(INSTALLERS)/.ready: Makefile
+	$(PYTHON) -m venv --clear $(INSTALLERS)
+	$(INSTALLERS)/bin/python -m pip install --quiet --disable-pip-version-check \
+		uv==$(UV_VERSION) pipx==$(PIPX_VERSION)
+	@touch $@
 
 # Releases younger than a week are left out: most bad ones are found and withdrawn by then.
 lock: ## pin every dependency anew into requirements.lock

@@ -17,7 +17,7 @@ from tests.frame.tree import ROOT
 SHORT = "docs/cli.md"
 """The page that prints our commands without the word `gateway`."""
 _PROGRAMS = (
-    r"gateway|make|curl|python3?|redis-cli|pip|pipx|pytest|docker compose|kill(?= -)"
+    r"gateway|make|curl|python3?|redis-cli|pip|pipx|uvx|pytest|docker compose|kill(?= -)"
     r"|\S+/python|\.ci/run"
 )
 _COMMAND = re.compile(rf"(?:^|\$\(|[&|;(] )(?:[A-Z_]+=\S+ )*(?:{_PROGRAMS})(?= |$|\))")

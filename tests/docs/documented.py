@@ -551,6 +551,17 @@ ELSEWHERE = {
     "pip install dist/approval_gateway_agent-*.whl": (
         "frame/test_agent_distribution.py::test_it_works_without_the_server"
     ),
+    **dict.fromkeys(
+        (
+            'pipx install "approval-gateway[slack] @ git+ADDRESS"',
+            'uvx --from "approval-gateway @ git+ADDRESS" gateway demo',
+        ),
+        "frame/test_packages.py::test_it_is_installed_from_a_repository",
+    ),
+    'pipx install "./approval_gateway-0.1.0-py3-none-any.whl[slack]"': (
+        "frame/test_packages.py::test_pipx_installs_it"
+    ),
+    "uvx approval-gateway demo": "frame/test_packages.py::test_uvx_runs_it",
     "python agent.py": "docs/test_tutorial.py::test_the_first_script_does_what_the_page_says",
     **dict.fromkeys(
         (
@@ -579,6 +590,8 @@ NOT_HERE = {
         "make clean",
         "make test-emulate",
         "make test-payloads",
+        "make packages",
+        "make test-packages",
         "make test-hosts",
         "make test-hosts HOSTS=aap",
         "make test-hosts HOSTS=gptme",

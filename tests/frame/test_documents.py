@@ -16,6 +16,9 @@ DOTTED = re.compile(r"(?<![\w./-])gateway(?:\.(?!json\b|lock\b)\w+)+")
 MODULE_PATH = re.compile(r"`(\w+/[\w/]+(?:\.\w+)?)`")
 PACKAGES = {path.name for path in (ROOT / "gateway").iterdir() if path.is_dir()}
 MAKE_TARGET = re.compile(r"(?:`|^)make ([a-z][a-z-]*)", re.MULTILINE)
+PICTURE = re.compile(r'!\[[^\]]*\]\(([^)#\s]+)\)|<img [^>]*src="([^"]+)"')
+MOST_WORDS = 600
+MOST_MOVING_BYTES = 1_000_000
 MOST_PICTURES = 30
 MOST_PICTURE_BYTES = 3_000_000
 
@@ -107,6 +110,24 @@ def test_the_changelog_has_a_place_for_the_next_change() -> None:
     headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert headings[0] == "[Unreleased]"
     assert all(re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", name) for name in headings[1:])
+
+
+def test_readme_is_read_in_two_minutes() -> None:
+    """At most 600 words, and a moving picture of at most 1 MB."""
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= MOST_WORDS
+    assert (ROOT / "docs" / "images" / "first-minute.gif").stat().st_size <= MOST_MOVING_BYTES
+
+
+def test_every_picture_that_a_page_shows_is_there() -> None:
+    """No page shows an empty frame."""
+    missing = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in _documents()
+        for names in PICTURE.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
+        for name in filter(None, names)
+        if not (page.parent / name).is_file()
+    ]
+    assert missing == []
 
 
 def test_pictures_are_few_and_all_of_them_are_shown() -> None:

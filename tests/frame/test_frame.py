@@ -1,6 +1,7 @@
 """What holds for the whole tree: no traces of a machine, short files, a complete lock, layers."""
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+import gateway
 from tests.frame.tree import ROOT, project_files, pyproject
 
 LONGEST_FUNCTION = 60
@@ -44,7 +46,8 @@ def _wanted() -> Iterator[Requirement]:
         pyproject()["dependency-groups"]["dev"],
         pyproject()["build-system"]["requires"],
     ]
-    return (Requirement(text) for group in groups for text in group)
+    found = (Requirement(text) for group in groups for text in group)
+    return (wanted for wanted in found if wanted.name != project["name"])
 
 
 @pytest.mark.parametrize("pattern", [INDEX_URL, MACHINE_PATH], ids=["index", "path"])
@@ -119,6 +122,22 @@ def test_every_pin_has_a_hash() -> None:
     pairs = zip(lines, [*lines[1:], ""], strict=True)
     bare = [line for line, after in pairs if PIN.fullmatch(line) and not HASH.fullmatch(after)]
     assert not bare
+
+
+def test_the_extra_all_is_every_extra() -> None:
+    """`approval-gateway[all]` installs what each extra installs, a new one too."""
+    extras = {**pyproject()["project"]["optional-dependencies"]}
+    (every,) = map(Requirement, extras.pop("all"))
+    assert (every.name, every.extras) == (pyproject()["project"]["name"], set(extras))
+
+
+def test_every_package_has_the_same_version() -> None:
+    """What one tag releases carries one number: the wheels read it from the code."""
+    npm = json.loads((ROOT / "packaging" / "typescript" / "package.json").read_text())
+    assert npm["version"] == gateway.__version__
+    for folder in (".", "packaging/agent"):
+        path = ROOT / folder / pyproject(folder)["tool"]["hatch"]["version"]["path"]
+        assert path.resolve() == ROOT / "gateway" / "__init__.py"
 
 
 def test_the_lock_satisfies_the_project() -> None:

@@ -93,13 +93,16 @@ class Page:
         if answer.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded") and not refused:
             self.errors.append(json.dumps(parameters)[:400])
 
-    async def size(self, size: tuple[int, int], *, dark: bool = False, still: bool = True) -> None:
-        """Take the shape of a phone or a desk, in light or dark; nothing moves if not asked for."""
+    async def size(
+        self, size: tuple[int, int], *, dark: bool = False, still: bool = True, scale: float = 1
+    ) -> None:
+        """Take the shape of a phone or a desk, in light or dark; nothing moves if not asked for.
+        `scale` is how many pixels of a picture one of the page becomes."""
         await self.send(
             "Emulation.setDeviceMetricsOverride",
             width=size[0],
             height=size[1],
-            deviceScaleFactor=1,
+            deviceScaleFactor=scale,
             mobile=size == PHONE,
         )
         wishes = {

@@ -86,9 +86,7 @@ class Camera:
         await self.page.size(PHONE)
 
     def develop(self) -> None:
-        """Write the sheets, and the one picture that the README shows."""
-        first = only(self.taken["phone", False], ["a command"])
-        sheet(first, picture_file("inbox-command-phone.png"), columns=1, dark=False)
+        """Write the sheets."""
         for (shape, dark), pictures in self.taken.items():
             for title, names in SHEETS.items():
                 path = picture_file(f"inbox-{title}-{shape}{'-dark' if dark else ''}.png")

@@ -1,0 +1,155 @@
+"""The workflow that publishes a version: what it may, what it uses, and that its commands exist."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import gateway
+from tests.frame.tree import ROOT
+
+WORKFLOW = ROOT / ".github" / "workflows" / "release.yml"
+PINNED = re.compile(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
+BUILT = {
+    "gateway": (
+        f"approval_gateway-{gateway.__version__}-py3-none-any.whl",
+        f"approval_gateway-{gateway.__version__}.tar.gz",
+    ),
+    "agent": (f"approval_gateway_agent-{gateway.__version__}-py3-none-any.whl",),
+    "npm": (f"approval-gateway-client-{gateway.__version__}.tgz",),
+}
+"""What `make packages` builds into dist/, by the name under which the workflow passes it on."""
+PROGRAMS = {"gh", "grep", "make", "npm"}
+MAY = {
+    "build": {"contents": "read"},
+    "publish-gateway": {"id-token": "write"},
+    "publish-agent": {"id-token": "write"},
+    "publish-npm": {"id-token": "write"},
+    "release-page": {"attestations": "write", "contents": "write", "id-token": "write"},
+}
+
+
+def _without_comments(text: str) -> str:
+    return re.sub(r"(^|\s)#.*$", "", text, flags=re.MULTILINE)
+
+
+def jobs() -> dict[str, dict[str, Any]]:
+    """Return the jobs of the workflow."""
+    found: dict[str, dict[str, Any]] = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))["jobs"]
+    return found
+
+
+def steps(*names: str) -> list[dict[str, Any]]:
+    """Return the steps of these jobs, or of all."""
+    return [step for name in names or jobs() for step in jobs()[name]["steps"]]
+
+
+def step_named(name: str) -> dict[str, Any]:
+    """Return the one step of this name."""
+    (found,) = [step for step in steps() if step.get("name") == name]
+    return found
+
+
+def run_step(name: str, folder: Path, **env: str) -> int:
+    """Run a step as a runner does, in its folder below this one; return its exit code."""
+    step = step_named(name)
+    place = folder / step.get("working-directory", ".")
+    done = subprocess.run(
+        ["bash", "-e", "-c", step["run"]], cwd=place, env={**os.environ, **env}, check=False
+    )
+    return done.returncode
+
+
+def test_it_runs_for_tags_alone() -> None:
+    """No branch, no pull request and no hand publishes anything. YAML reads `on` as true."""
+    told = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
+    assert told[True] == {"push": {"tags": ["v*"]}}
+
+
+def test_it_holds_no_secret_and_may_no_more_than_it_needs() -> None:
+    """Nothing but the right to say who it is, and only where something is published."""
+    text = WORKFLOW.read_text(encoding="utf-8")
+    assert not {"secrets", "password", "user"} & set(re.findall(r"\w+", _without_comments(text)))
+    assert yaml.safe_load(text)["permissions"] == {}
+    assert {name: job["permissions"] for name, job in jobs().items()} == MAY
+
+
+def test_every_action_is_pinned_by_its_commit() -> None:
+    """A tag of somebody else's repository may be moved; a commit's hash may not."""
+    lines = [line.strip("- ") for line in WORKFLOW.read_text().splitlines() if "uses:" in line]
+    assert lines
+    assert [line for line in lines if not PINNED.fullmatch(line)] == []
+    hashes = {tuple(line.split("@", 1)) for line in lines}
+    assert len(hashes) == len(dict(hashes)), "one action, one version"
+
+
+def test_each_job_publishes_what_was_built_and_tried() -> None:
+    """Every file of dist/ is passed on once; each job takes what it needs, and an environment of
+    its own, which its index asks for."""
+    passed = {
+        step["with"]["name"]: step["with"]["path"]
+        for step in steps("build")
+        if "upload-artifact" in step.get("uses", "")
+    }
+    files = [f"dist/{name}" for names in BUILT.values() for name in names]
+    assert {name: fnmatch.filter(files, glob) for name, glob in passed.items()} == {
+        name: [f"dist/{file}" for file in names] for name, names in BUILT.items()
+    }
+    publishing = {name: job for name, job in jobs().items() if name.startswith("publish-")}
+    taken = [
+        step["with"]["name"]
+        for step in steps(*publishing)
+        if "download-artifact" in step.get("uses", "")
+    ]
+    assert sorted(taken) == sorted(passed)
+    assert {job["needs"] for job in publishing.values()} == {"build"}
+    assert len({job["environment"] for job in publishing.values()}) == len(publishing)
+    assert set(jobs()["release-page"]["needs"]) == set(publishing)
+
+
+def test_every_command_exists() -> None:
+    """The programs, the targets of make, the folders, and the files in dist/."""
+    targets = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    built = [f"dist/{name}" for names in BUILT.values() for name in names]
+    for step in steps():
+        if "run" not in step:
+            continue
+        assert (ROOT / step.get("working-directory", ".")).is_dir()
+        program, *words = step["run"].split()
+        assert program in PROGRAMS, step["run"]
+        if program == "make":
+            assert set(words) <= targets
+        for word in words:
+            if word.removeprefix("./").startswith("dist/"):
+                assert fnmatch.filter(built, word.removeprefix("./")), word
+            elif word.startswith("gateway/"):
+                assert (ROOT / word).is_file()
+
+
+def test_readme_names_the_wheel_of_this_version() -> None:
+    """Whoever takes the wheel from the release page can type the line as it is printed."""
+    assert BUILT["gateway"][0] in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("tag", "right"),
+    [
+        (f"v{gateway.__version__}", True),
+        (f"v{gateway.__version__}0", False),
+        (f"v{gateway.__version__}.dev1", False),
+        ("v", False),
+    ],
+)
+def test_a_tag_of_another_version_publishes_nothing(tag: str, right: bool) -> None:
+    """The step is run as it stands; it comes before anything is built."""
+    name = "Check that the tag names the version"
+    assert (run_step(name, ROOT, GITHUB_REF_NAME=tag) == 0) is right
+    ran = [step["name"] for step in steps("build") if "run" in step]
+    assert ran[0] == name
