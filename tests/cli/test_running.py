@@ -110,7 +110,7 @@ def test_a_gateway_of_another_container_is_left_alone(
     """It holds the lock and has no number here; 0 would be our own group of processes."""
     ended: list[int] = []
     monkeypatch.setattr(running, "find_process", lambda folder: 0)
-    monkeypatch.setattr(running.os, "kill", lambda process, number: ended.append(process))
+    monkeypatch.setattr(os, "kill", lambda process, number: ended.append(process))
     monkeypatch.setattr(running, "_END_SECONDS", 0)
     assert ("in another container" in shell.call("down")[1], ended) == (True, [])
 

@@ -197,7 +197,7 @@ class Rest:
     async def _my_guilds(self, call: Call) -> list[Json]:
         bot, after = call.bot.user, int(call.query.get("after", 0))
         mine = [one for one in self.town.guilds.values() if bot.id in one.members]
-        shown = [
+        shown: list[Json] = [
             {"id": one.id, "name": one.name, "icon": None, "owner": False, "features": []}
             for one in sorted(mine, key=lambda one: int(one.id))
             if int(one.id) > after

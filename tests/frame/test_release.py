@@ -86,7 +86,7 @@ def test_every_action_is_pinned_by_its_commit() -> None:
     lines = [line.strip("- ") for line in WORKFLOW.read_text().splitlines() if "uses:" in line]
     assert lines
     assert [line for line in lines if not PINNED.fullmatch(line)] == []
-    hashes = {tuple(line.split("@", 1)) for line in lines}
+    hashes = {line.partition("@")[::2] for line in lines}
     assert len(hashes) == len(dict(hashes)), "one action, one version"
 
 

@@ -65,7 +65,8 @@ def check_all(plan: Plan, values: Values, agent: str | None) -> int:
 def try_gates(plan: Plan, values: Values, agent: str | None) -> tuple[list[str], list[str]]:
     """Return what was proved of the hooks in these settings, and what is wrong with them. Nothing
     is tried where something is wrong already."""
-    proofs, wrong = [], [*find_problems(plan, values), *_check_version(plan)]
+    proofs: list[str] = []
+    wrong = [*find_problems(plan, values), *_check_version(plan)]
     gates = [one for one in plan.entries(values) if _is_gate(one)]
     if plan.host == "codex":
         wrong += _check_trust(plan, gates)

@@ -494,7 +494,7 @@ class CursorPlan(Plan):
     """Cursor: `hooks.EVENT[]` of flat entries."""
 
     host = "cursor"
-    programs = ("cursor-agent", "cursor")
+    programs: tuple[str, ...] = ("cursor-agent", "cursor")
     folders: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "user": (".cursor", "hooks.json"),
         "project": (".cursor", "hooks.json"),
