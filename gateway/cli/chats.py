@@ -119,6 +119,8 @@ def _claims(backend: Backend, name: str) -> ClaimService:
 async def _run_gateway(name: str, terminal: Terminal) -> None:
     """Have a gateway run that uses this chat: one of this data folder takes new settings itself."""
     settings = Settings()
+    if name not in settings.adapters:
+        raise InvalidRequest(f"GATEWAY_ADAPTERS is set and leaves {name} out: unset it, or add it")
     if settings.redis_url is not None:
         terminal.say("The gateways that REDIS_URL is for need these settings too, and a restart.")
         return
@@ -132,7 +134,8 @@ async def _run_gateway(name: str, terminal: Terminal) -> None:
     while name not in (read_private(place) or {}).get("adapters", ()):
         if time.monotonic() > ends:
             raise Unreachable(
-                f"the gateway does not run {name}: look at its log, {settings.data_dir}/gateway.log"
+                f"the gateway does not run {name}: look at what it says, or stop it (gateway down) "
+                "and run this again"
             )
         await asyncio.sleep(_LOOK_SECONDS)
     terminal.say(f"✓ The gateway runs, and {name} is connected.")
