@@ -149,6 +149,10 @@ class ClaimService:
         await self._claims.invite(invitation)
         return invitation, code
 
+    async def withdraw(self, invitation: Invitation) -> None:
+        """End an invitation that nobody waits for any more."""
+        await self._claims.remove(invitation.id)
+
     async def is_open(self, invitation: Invitation) -> bool:
         """Whether an invitation, or its claim, has not ended."""
         return await self._claims.find(invitation.id) is not None

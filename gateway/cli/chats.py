@@ -158,12 +158,25 @@ async def _wait_for_claim(
             terminal.say("The code works once, for 10 minutes. Then: gateway claims list")
             return None
         terminal.say("Waiting … (the code works once, for 10 minutes)")
-        while await service.is_open(invitation):
-            for found, claim in await service.list_waiting():
-                if found.id == invitation.id:
-                    return found, claim
-            await asyncio.sleep(_LOOK_SECONDS)
+        try:
+            if claimed := await _look_for(service, invitation):
+                return claimed
+        except BaseException:
+            await service.withdraw(invitation)  # it is good only while somebody waits here
+            raise
         terminal.say("That code is over; here is a new one.")
+
+
+async def _look_for(
+    service: ClaimService, invitation: Invitation
+) -> tuple[Invitation, Claim] | None:
+    """Return what is claimed with an invitation, None once it has ended."""
+    while await service.is_open(invitation):
+        for claimed in await service.list_waiting():
+            if claimed[0].id == invitation.id:
+                return claimed
+        await asyncio.sleep(_LOOK_SECONDS)
+    return None
 
 
 async def _ask_operator(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import sys
 from collections.abc import Iterator
@@ -157,6 +158,12 @@ def test_it_goes_on_where_it_was_broken_off(hut: Shell, tmp_path: Path) -> None:
             setup.until("The token")
             setup.type("right")
             setup.until("✓ The gateway runs, and hut is connected")
+        with Tty(["hut", "setup"], hut.env) as setup:
+            code = setup.until(r"/hut here (\S+)")[1]
+            setup.until("Waiting")
+            setup.process.send_signal(signal.SIGINT)
+            assert setup.ended() == 130
+            assert "wrong, used or over" in type_in_chat(tmp_path, f"U1 here {code}")
         with Tty(["hut", "setup"], hut.env) as setup:
             code = setup.until(r"/hut here (\S+)")[1]
             assert "The token" not in setup.said and "Starting" not in setup.said
