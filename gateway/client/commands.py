@@ -13,11 +13,10 @@ import os
 import shlex
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gateway.client.bound_files import check_files, hash_files
 from gateway.client.check_decision import CheckedDecision
@@ -32,6 +31,9 @@ from gateway.client.hook_request import (
 from gateway.errors import GatewayError, InvalidRequest, Unverified
 from gateway.wire.canonical_json import action_digest
 from gateway.wire.schema import REQUEST_ID
+
+if TYPE_CHECKING:
+    import subprocess
 
 EXIT_CODES = {"approved": 0, "denied": 1, "expired": 3, "cancelled": 4}
 PENDING_EXIT = 6
@@ -420,6 +422,8 @@ def _run_child(words: list[str]) -> int:
 
     A terminal sends Ctrl-C to the command as well; otherwise we are the only one who was told.
     """
+    from subprocess import Popen  # noqa: PLC0415 (`ask` needs none of it)
+
     came: list[int] = []  # before there was anybody to hand them on to
     children: list[subprocess.Popen[bytes]] = []
 
@@ -435,7 +439,7 @@ def _run_child(words: list[str]) -> int:
     for one in _FORWARDED:
         signal.signal(one, forward)
     signal.signal(signal.SIGINT, leave_to_terminal if sys.stdin.isatty() else forward)
-    children.append(child := subprocess.Popen(words))
+    children.append(child := Popen(words))
     for number in came:
         child.send_signal(number)
     code = child.wait()

@@ -8,7 +8,6 @@ import json
 import re
 import select
 import socket
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -360,10 +359,12 @@ class HttpPool:
     """Calls one gateway with one bearer token. Keeps idle connections; thread-safe."""
 
     def __init__(self, url: str, token: str) -> None:
+        from threading import Lock  # noqa: PLC0415 (a single connection needs none of it)
+
         self._url, self._token = url, token
         self._idle = [HttpConnection(url, token)]
         self._busy: set[HttpConnection] = set()
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._closed = False
 
     def call(

@@ -211,6 +211,7 @@ def test_importing_the_client_loads_no_server_and_no_library() -> None:
     """The agent side loads no library; `ask` and `wait` not even what costs them milliseconds."""
     heavy = "pydantic aiohttp redis nacl jsonschema prometheus_client adapters"
     slow = "asyncio dataclasses email gateway.models gateway.wire.codec http pathlib secrets ssl"
+    slow += " subprocess threading"
     for module, banned in (
         ("gateway.client.async_client, gateway.client.gate", heavy),
         ("gateway.client.commands", f"{heavy} {slow}"),

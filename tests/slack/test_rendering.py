@@ -81,9 +81,9 @@ def test_slack_takes_every_modal(name: str) -> None:
 
 
 def test_a_card_that_ended_is_two_lines() -> None:
-    """How it ended, and the head, which is the same as before; the rest is behind Details."""
+    """How it ended, and the summary, which is the same as before; the rest is behind Details."""
     before, after = (states.messages()[name][1] for name in ("pending", "denied"))
-    assert [one["block_id"] for one in after] == ["ended", "head", "actions"]
+    assert [one["block_id"] for one in after] == ["ended", "summary", "actions"]
     assert after[1] == before[0]
     assert [one["text"]["text"] for one in after[2]["elements"]] == ["Details"]
 

@@ -237,8 +237,8 @@ def test_what_cannot_be_approved_here_has_no_main_button_to_read_it() -> None:
 def test_the_end_stands_at_the_top_of_details_with_the_id() -> None:
     """How it ended is read before what it was; the id is there to look it up by."""
     view = states.views()["details-ended"]
-    head, end, about, *_ = view["blocks"]
-    assert head["block_id"] == "head"
+    summary, end, about, *_ = view["blocks"]
+    assert summary["block_id"] == "summary"
     assert 'Denied by bob: "not on a Friday"' in says(end)
     assert "1f" * 16 in says(about)
     assert "Denied by bob" not in says(view["blocks"][2:])
