@@ -177,7 +177,7 @@ def _add_server_commands(verbs: Verbs) -> None:
         ("run", "ask for a command, and run exactly what was approved"),
         ("hook", "be the hook of a host that starts it, such as claude-code"),
         ("bridge", "ask for a host beside it: dexto, gptme-server, opencode"),
-        ("install", "have a host ask: claude-code, codex, gemini, cursor, copilot, opencode"),
+        ("install", "have coding agents ask: claude-code, codex …; alone, those found here"),
         ("mcp", "stand before an MCP server, or be one that people answer"),
     ):
         verbs.add_parser(name, help=words, add_help=False)

@@ -50,7 +50,8 @@ def show_status(options: argparse.Namespace) -> int:
         print(json.dumps(found))
         return 0
     for name, value in found.items():
-        print(f"{name.replace('_', ' '):12} {_describe(value)}")
+        if value is not None:  # nobody knows
+            print(f"{name.replace('_', ' '):12} {_describe(value)}")
     return 0
 
 
@@ -95,8 +96,6 @@ def _choose_next(found: dict[str, Any], *, here: bool) -> str:
 
 
 def _describe(value: Any) -> str:
-    if value is None:
-        return "unknown"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return ", ".join(value) if isinstance(value, list) else str(value) or "none"
