@@ -259,10 +259,9 @@ async def show_status(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(facts))
         return 0
-    used = "in GATEWAY_ADAPTERS" if name in settings.adapters else "not used"
-    print(
-        f"{name}: {'set up here' if kept else used}, {'runs' if name in running else 'not running'}"
-    )
+    used = "in GATEWAY_ADAPTERS" if name in settings.adapters else "not set up"
+    runs = "runs" if name in running else "does not run"
+    print(f"{name}: {'set up here' if kept else used}, {runs}")
     print(f"posts to: {', '.join(targets) or 'no channel'}")
     print(f"people with an account: {', '.join(people) or 'none'}")
     return 0
