@@ -99,12 +99,8 @@ class _SlackTokens:
     api_url: str
     session: aiohttp.ClientSession
     app_id: str = ""
+    page: str = ""  # where the app gets app-level tokens
     team: str = ""
-
-    @property
-    def page(self) -> str:
-        """The app's page, where it gets app-level tokens."""
-        return f"{_APPS}/{self.app_id}/general"
 
     async def find(
         self, variable: str, check: Callable[[str], Awaitable[str]], lead: str, link: str
@@ -140,6 +136,7 @@ class _SlackTokens:
         bot, team = who.get("bot_id", ""), who["team_id"]
         about = await _ask(lambda: client.bots_info(bot=bot, team_id=team), BOT)
         self.app_id, self.team = str(about["bot"]["app_id"]), f"{who.get('team')} ({team})"
+        self.page = f"{_APPS}/{self.app_id}/general"
         return f"The bot token works: {who.get('user')} in {self.team}."
 
     async def check_app(self, token: str) -> str:
