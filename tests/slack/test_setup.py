@@ -240,7 +240,7 @@ async def test_a_known_token_that_does_not_work_is_asked_for(
 
 
 @pytest.mark.parametrize("method", ["auth.test", "bots.info", "apps.connections.open"])
-@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.LIMITED, Fault.DROPPED])
+@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.LIMITED, Fault.HTML])
 async def test_a_slack_that_is_away_asks_for_no_other_token(
     slack: Slack, method: str, fault: Fault
 ) -> None:
