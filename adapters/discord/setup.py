@@ -69,6 +69,7 @@ async def _obtain_bot(terminal: SetupTerminal, token: str) -> tuple[str, discord
         typed = await terminal.ask_secret("The bot's token", TOKEN)
         token = typed.strip().removeprefix("Bot ").strip() or token
         client = await _try_token(terminal, token)
+    terminal.keep(TOKEN, token)
     return token, client
 
 

@@ -112,6 +112,7 @@ class _SlackTokens:
                 try:
                     _refuse_other_kind(token, variable)
                     self.terminal.say(await check(token))
+                    self.terminal.keep(variable, token)
                 except WrongSlackToken as wrong:
                     self.terminal.say(str(wrong))
                 else:

@@ -16,7 +16,7 @@ from gateway.domain.time_and_tasks import Clock
 from gateway.domain.typed_codes import make_code, read_code
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from gateway.ports.claims import (
-    Claim,
+    ChatClaim,
     Claimant,
     ClaimedPlace,
     ClaimStore,
@@ -58,7 +58,7 @@ class ClaimService:
         invitation = found[0]
         if invitation.person:
             await self._check_free(by.identity, invitation.person)
-        claim = Claim(
+        claim = ChatClaim(
             identity=identity,
             handle=by.handle,
             words=by.words,
@@ -161,23 +161,23 @@ class ClaimService:
         """Whether the policy comes from the file of the settings, and from nowhere else."""
         return await self._claims.is_file_in_force()
 
-    async def list_waiting(self) -> list[tuple[Invitation, Claim]]:
+    async def list_waiting(self) -> list[tuple[Invitation, ChatClaim]]:
         """Return what waits for the operator in all chats, the oldest first."""
         return [(one, claim) for one, claim in await self._claims.list_all() if claim is not None]
 
-    async def find(self, start: str) -> tuple[Invitation, Claim]:
+    async def find(self, start: str) -> tuple[Invitation, ChatClaim]:
         """Return the claim whose id begins so. Raises NotFound."""
         found = [one for one in await self.list_waiting() if one[0].id.startswith(start)]
         if not start or len(found) != 1:
             raise NotFound("no claim, or more than one, begins so: gateway claims list")
         return found[0]
 
-    async def preview(self, invitation: Invitation, claim: Claim) -> PolicyDocument:
+    async def preview(self, invitation: Invitation, claim: ChatClaim) -> PolicyDocument:
         """Return the policy as it would be after a yes. Raises as `approve` does."""
         departed = await self._claims.list_departed()
         return _with_claim(await self._store.policy(), invitation, claim, departed)
 
-    async def approve(self, invitation: Invitation, claim: Claim, *, by: str) -> None:
+    async def approve(self, invitation: Invitation, claim: ChatClaim, *, by: str) -> None:
         """Put a claim into the policy. Raises NotFound for one that is gone, InvalidRequest where
         the policy comes from a file, Unauthorized for an account that became somebody else's."""
         if await self._claims.is_file_in_force():
@@ -189,7 +189,7 @@ class ClaimService:
         event = "place_claimed" if claim.target else "account_claimed"
         await self._store.note(event, data={**_facts(invitation, claim), "by": by})
 
-    async def deny(self, invitation: Invitation, claim: Claim, *, by: str) -> None:
+    async def deny(self, invitation: Invitation, claim: ChatClaim, *, by: str) -> None:
         """Drop a claim."""
         if await self._claims.remove(invitation.id):
             data = {**_facts(invitation, claim), "by": by}
@@ -214,7 +214,7 @@ def _hash(code: str) -> str:
     return sha256_hex(read_code(code).encode())
 
 
-def _facts(invitation: Invitation, claim: Claim) -> dict[str, str]:
+def _facts(invitation: Invitation, claim: ChatClaim) -> dict[str, str]:
     facts = {
         "identity": claim.identity,
         "target": claim.target,
@@ -229,7 +229,7 @@ def _facts(invitation: Invitation, claim: Claim) -> dict[str, str]:
 
 
 def _with_claim(
-    policy: PolicyDocument, invitation: Invitation, claim: Claim, departed: Collection[str]
+    policy: PolicyDocument, invitation: Invitation, claim: ChatClaim, departed: Collection[str]
 ) -> PolicyDocument:
     if invitation.person:
         return _with_account(policy, invitation.person, claim.identity)
@@ -241,7 +241,7 @@ def _with_claim(
 
 
 def _with_person(
-    policy: PolicyDocument, claim: Claim, departed: Collection[str]
+    policy: PolicyDocument, claim: ChatClaim, departed: Collection[str]
 ) -> tuple[PolicyDocument, str]:
     """Return the policy with the claimant as a person, and their name there: one that nobody has or
     had, as rights and remembered decisions go by names."""

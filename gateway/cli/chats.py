@@ -22,7 +22,7 @@ from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Denied, GatewayError, InvalidRequest, Unreachable
 from gateway.policy.policy_file_reader import differences
 from gateway.ports import ChatSetup
-from gateway.ports.claims import Claim, Invitation
+from gateway.ports.claims import ChatClaim, Invitation
 from gateway.server.connections import Backend
 from gateway.server.kept_settings import keep, read_kept, take_kept
 from gateway.server.plugins import adapter_class
@@ -40,8 +40,15 @@ _BY = "operator"
 class Terminal:
     """A `gateway.ports.SetupTerminal`: standard input and output."""
 
-    def __init__(self, *, asks: bool) -> None:
+    def __init__(self, chat: str, *, asks: bool = True) -> None:
         self.asks = asks and sys.stdin.isatty() and sys.stdout.isatty()
+        self._chat = chat
+        self._told: set[str] = set()
+
+    def keep(self, variable: str, value: str) -> None:
+        """Keep a setting that was checked, for a set-up that is broken off and run again."""
+        known = read_kept(unfinished=True).get(self._chat, {})
+        keep(self._chat, {**known, variable: value}, unfinished=True)
 
     def say(self, line: str) -> None:
         """Print a line."""
@@ -57,9 +64,10 @@ class Terminal:
     async def ask_secret(self, question: str, variable: str) -> str:
         """Return what somebody types, unseen, or what the setting says already."""
         if not self.asks:
-            if found := secret(variable):
+            if (found := secret(variable)) and variable not in self._told:
+                self._told.add(variable)
                 return found
-            raise InvalidRequest(f"nobody can type here: set {variable}, or {variable}_FILE")
+            raise InvalidRequest(f"nobody can type here: set {variable} or {variable}_FILE aright")
         with _interruptible():
             return getpass.getpass(f"{question} (typing shows nothing): ").strip()
 
@@ -83,12 +91,15 @@ def _interruptible() -> Iterator[None]:
 
 async def setup(options: argparse.Namespace) -> int:
     """Connect a chat: its app, its tokens, a channel, its first approver, a first card."""
-    name, terminal = options.adapter, Terminal(asks=not options.non_interactive)
+    name = options.adapter
+    terminal = Terminal(name, asks=not options.non_interactive)
     chat = _setup_of(name)
     kept = read_kept().get(name, {})
+    kept |= read_kept(unfinished=True).get(name, {})
     known = {one: os.environ.get(one) or kept.get(one, "") for one in chat.variables}
     found = await chat.connect(terminal, {one: said for one, said in known.items() if said})
-    if found != kept:
+    keep(name, {}, unfinished=True)
+    if found != read_kept().get(name):
         keep(name, found)
         terminal.say("✓ Kept in the data folder, readable by you alone. A program that runs as you")
         terminal.say("  can read it too, and so can an agent of yours.")
@@ -143,7 +154,7 @@ async def _run_gateway(name: str, terminal: Terminal) -> None:
 
 async def _wait_for_claim(
     service: ClaimService, chat: ChatSetup, terminal: Terminal, **invited: str
-) -> tuple[Invitation, Claim] | None:
+) -> tuple[Invitation, ChatClaim] | None:
     """Print what to type in the chat, with a code, and return what was claimed; None where nobody
     waits here for that."""
     while True:
@@ -169,7 +180,7 @@ async def _wait_for_claim(
 
 async def _look_for(
     service: ClaimService, invitation: Invitation
-) -> tuple[Invitation, Claim] | None:
+) -> tuple[Invitation, ChatClaim] | None:
     """Return what is claimed with an invitation, None once it has ended."""
     while await service.is_open(invitation):
         for claimed in await service.list_waiting():
@@ -182,7 +193,7 @@ async def _look_for(
 async def _ask_operator(
     service: ClaimService,
     backend: Backend,
-    claimed: tuple[Invitation, Claim],
+    claimed: tuple[Invitation, ChatClaim],
     terminal: Terminal,
 ) -> bool:
     """Show a claim and what it changes, ask, and do it; return whether it was done."""
@@ -201,7 +212,7 @@ async def _ask_operator(
 
 
 async def _describe(
-    service: ClaimService, backend: Backend, claimed: tuple[Invitation, Claim]
+    service: ClaimService, backend: Backend, claimed: tuple[Invitation, ChatClaim]
 ) -> list[str]:
     """Return what a claim is, and what it would change, or the lines for the policy file."""
     invitation, claim = claimed
@@ -270,7 +281,7 @@ async def show_status(options: argparse.Namespace) -> int:
 async def remove(options: argparse.Namespace) -> int:
     """Forget a chat's tokens, and take its channels out of the routes; people keep their names."""
     name = options.adapter
-    keep(name, None)
+    keep(name, {})
     async with connect_backend(acting=True) as backend:
         if await _claims(backend, name).is_file_in_force():
             print("its tokens are forgotten; take its channels out of the policy file yourself")
@@ -339,7 +350,7 @@ async def link_approver(options: argparse.Namespace) -> int:
     async with connect_backend(acting=True) as backend:
         service = _claims(backend, options.chat)
         chat = _setup_of(options.chat)
-        terminal = Terminal(asks=True)
+        terminal = Terminal(options.chat)
         claimed = await _wait_for_claim(service, chat, terminal, person=options.name)
         if claimed is None:
             return 0

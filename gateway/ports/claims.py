@@ -69,7 +69,7 @@ class Invitation(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim(Wire):
+class ChatClaim(Wire):
     """What somebody claimed with an invitation, and waits for the operator.
 
     `identity` is written `platform:id`. `target` and `place` are empty for an account. Both sides
@@ -91,13 +91,13 @@ class ClaimStore(Protocol):
     async def invite(self, invitation: Invitation) -> None:
         """Keep an invitation until it ends."""
 
-    async def find(self, invitation_id: str) -> tuple[Invitation, Claim | None] | None:
+    async def find(self, invitation_id: str) -> tuple[Invitation, ChatClaim | None] | None:
         """Return an invitation that has not ended, and what was claimed with it."""
 
-    async def claim(self, invitation: Invitation, claim: Claim) -> bool:
+    async def claim(self, invitation: Invitation, claim: ChatClaim) -> bool:
         """Keep the claim of an invitation, for a day; return False where it has one already."""
 
-    async def list_all(self) -> list[tuple[Invitation, Claim | None]]:
+    async def list_all(self) -> list[tuple[Invitation, ChatClaim | None]]:
         """Return what has not ended, the oldest first."""
 
     async def remove(self, invitation_id: str) -> bool:
@@ -148,9 +148,12 @@ class SetupTerminal(Protocol):
     def open(self, url: str) -> None:
         """Print a link, and open it in the browser where there is one."""
 
+    def keep(self, variable: str, value: str) -> None:
+        """Keep a setting that was checked, for a set-up that is broken off and run again."""
+
     async def ask_secret(self, question: str, variable: str) -> str:
         """Return what somebody types, unseen, or what the setting `variable` says already. Raises
-        InvalidRequest where nobody can type."""
+        InvalidRequest where nobody can type, and no other value comes."""
 
 
 class ChatSetup(Protocol):

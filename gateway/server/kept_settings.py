@@ -10,28 +10,29 @@ from pathlib import Path
 from gateway.wire.local_discovery import read_private, state_folder, write_private
 
 FILE_NAME = "chats.json"
+_UNFINISHED = "setup.json"
+"""Settings of a set-up that was broken off: no gateway uses them."""
 _ADAPTERS = "GATEWAY_ADAPTERS"
 _taken: set[str] = set()
 
 
-def kept_file() -> Path:
-    """Return the file of this user's data folder: settings by the name of a chat, 0600."""
-    return Path(state_folder()) / FILE_NAME
+def _file(*, unfinished: bool) -> Path:
+    return Path(state_folder()) / (_UNFINISHED if unfinished else FILE_NAME)
 
 
-def read_kept() -> dict[str, dict[str, str]]:
-    """Return the settings of each chat. Raises InvalidRequest for a file that others could read."""
-    return read_private(kept_file()) or {}
+def read_kept(*, unfinished: bool = False) -> dict[str, dict[str, str]]:
+    """Return the settings of each chat, or what unfinished set-ups found. Raises InvalidRequest for
+    a file that others could read."""
+    return read_private(_file(unfinished=unfinished)) or {}
 
 
-def keep(chat: str, settings: Mapping[str, str] | None) -> None:
-    """Keep the settings of a chat in place of what was kept; None forgets the chat."""
-    kept = {name: said for name, said in read_kept().items() if name != chat}
-    if settings is not None:
-        kept[chat] = dict(settings)
-    path = kept_file()
+def keep(chat: str, settings: Mapping[str, str], *, unfinished: bool = False) -> None:
+    """Keep the settings of a chat in place of what was kept, 0600; none forget the chat."""
+    kept = read_kept(unfinished=unfinished)
+    kept[chat] = dict(settings)
+    path = _file(unfinished=unfinished)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_private(path, json.dumps(kept))
+    write_private(path, json.dumps({name: said for name, said in kept.items() if said}))
 
 
 def take_kept() -> None:

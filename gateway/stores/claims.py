@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 
 from gateway.domain.time_and_tasks import Clock
-from gateway.ports.claims import Claim, Invitation
+from gateway.ports.claims import ChatClaim, Invitation
 from gateway.stores.record_codec import dumps
 from gateway.stores.requests import RedisStore
 from gateway.wire.codec import build, plain
@@ -31,11 +31,11 @@ class RedisClaims:
         """Keep an invitation until it ends."""
         await self._redis.hset(self._key, invitation.id, dumps(plain(invitation)))
 
-    async def find(self, invitation_id: str) -> tuple[Invitation, Claim | None] | None:
+    async def find(self, invitation_id: str) -> tuple[Invitation, ChatClaim | None] | None:
         """Return an invitation that has not ended, and what was claimed with it."""
         return next((one for one in await self.list_all() if one[0].id == invitation_id), None)
 
-    async def claim(self, invitation: Invitation, claim: Claim) -> bool:
+    async def claim(self, invitation: Invitation, claim: ChatClaim) -> bool:
         """Keep the claim of an invitation, for a day; return False where it has one already."""
         field, text = invitation.id + _CLAIM, dumps(plain(claim))
         if not await self._redis.hsetnx(self._key, field, text):
@@ -43,7 +43,7 @@ class RedisClaims:
         await self.invite(replace(invitation, ends=claim.at + _KEPT_MS))
         return True
 
-    async def list_all(self) -> list[tuple[Invitation, Claim | None]]:
+    async def list_all(self) -> list[tuple[Invitation, ChatClaim | None]]:
         """Return what has not ended, the oldest first; forget the rest."""
         found = await self._redis.hgetall(self._key)
         made = []
@@ -55,7 +55,7 @@ class RedisClaims:
                 await self.remove(invitation.id)
                 continue
             claimed = found.get(invitation.id + _CLAIM)
-            made.append((invitation, build(Claim, json.loads(claimed)) if claimed else None))
+            made.append((invitation, build(ChatClaim, json.loads(claimed)) if claimed else None))
         return sorted(made, key=lambda one: one[0].made)
 
     async def remove(self, invitation_id: str) -> bool:

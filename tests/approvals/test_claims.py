@@ -12,7 +12,7 @@ from gateway.domain.policy_document import Route
 from gateway.domain.records import Identity, Person
 from gateway.errors import InvalidRequest, NotFound, Unauthorized
 from gateway.ports import Claimant, ClaimedPlace
-from gateway.ports.claims import Claim, Invitation
+from gateway.ports.claims import ChatClaim, Invitation
 from gateway.stores.claims import RedisClaims
 from tests.clocks import ShiftedClock
 from tests.world import World
@@ -40,7 +40,7 @@ def service(world: World, chat: str = "slack", clock: ShiftedClock = _CLOCK) -> 
     return ClaimService(world.store, RedisClaims(world.store, clock), clock, chat)
 
 
-async def waiting(claims: ClaimService) -> tuple[Invitation, Claim]:
+async def waiting(claims: ClaimService) -> tuple[Invitation, ChatClaim]:
     """Return the one claim that waits."""
     (found,) = await claims.list_waiting()
     return found

@@ -26,6 +26,7 @@ class Scripted:
         self.answers = list(answers)
         self.said: list[str] = []
         self.links: list[str] = []
+        self.kept: dict[str, str] = {}
         self._opens = opens
 
     def say(self, line: str) -> None:
@@ -34,6 +35,9 @@ class Scripted:
     def open(self, url: str) -> None:
         self.links.append(url)
         self._opens(url)
+
+    def keep(self, variable: str, value: str) -> None:
+        self.kept = {variable: value}
 
     async def ask_secret(self, question: str, variable: str) -> str:
         assert question and variable == TOKEN

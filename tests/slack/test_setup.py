@@ -33,6 +33,11 @@ class Typist:
     lines: list[str] = field(default_factory=list)
     opened: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    kept: dict[str, str] = field(default_factory=dict)
+
+    def keep(self, variable: str, value: str) -> None:
+        """Keep a token for the next set-up."""
+        self.kept[variable] = value
 
     def say(self, line: str) -> None:
         """Read a line."""
@@ -63,6 +68,17 @@ async def connect(typist: Typist, known: Mapping[str, str] | None = None) -> dic
     chat: ChatSetup | None = SlackAdapter().setup
     assert chat is not None
     return await chat.connect(typist, known or {})
+
+
+async def test_a_set_up_that_is_broken_off_goes_on_where_it_was(slack: Slack) -> None:
+    """A token that was found good is kept at once, and not asked for again; a wrong one is not."""
+    first = Typist([BOT_TOKEN, "xapp-1-A000-1-x"])
+    with pytest.raises(InvalidRequest):
+        await connect(first)
+    assert first.kept == {"GATEWAY_SLACK_BOT_TOKEN": BOT_TOKEN}
+    second = Typist([APP_TOKEN])
+    assert await connect(second, first.kept) == TOKENS
+    assert second.asked == ["GATEWAY_SLACK_APP_TOKEN"]
 
 
 async def test_two_pasted_tokens_connect_an_app(slack: Slack) -> None:
