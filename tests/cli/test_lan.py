@@ -19,7 +19,7 @@ from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
 from stat import S_IMODE
-from typing import Any
+from typing import IO, Any
 
 import aiohttp
 import pytest
@@ -52,7 +52,15 @@ class Served:
     """A `gateway up --lan` in a terminal of its own."""
 
     folder: Path
-    said: str
+    terminal: IO[bytes]
+    said: str = ""
+
+    def listen(self) -> None:
+        """Read what it says next, up to its last line for phones."""
+        said = b""
+        while b"docs/phone.md" not in said:
+            said += self.terminal.read(65536)
+        self.said = said.decode().replace("\r\n", "\n")
 
     def find(self, pattern: str) -> str:
         """Return what it said there."""
@@ -104,12 +112,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     ) as process:
         os.close(theirs)
         try:
-            with os.fdopen(ours, "rb", buffering=0) as terminal:
-                said = b""
-                while b"docs/phone.md" not in said:
-                    said += terminal.read(65536)
-                text = said.decode().replace("\r\n", "\n")
-                yield Served(Path(shell.env["GATEWAY_DATA_DIR"]), text)
+            with os.fdopen(ours, "rb+", buffering=0) as terminal:
+                made = Served(Path(shell.env["GATEWAY_DATA_DIR"]), terminal)
+                made.listen()
+                yield made
         finally:
             process.terminate()
 
@@ -134,6 +140,18 @@ async def test_a_phone_signs_in_once(served: Served) -> None:
     assert status == 403
     assert "was used already" in said
     assert not cookie
+
+
+def test_enter_prints_another_code(served: Served) -> None:
+    """Drawn again, too: the first may be over before somebody has found their phone."""
+    drawn = []
+    for _ in range(2):
+        served.terminal.write(b"\n")
+        served.listen()
+        drawn.append((served.find(r"type the code (\S+) there"), served.said.count("\x1b[0m")))
+    (first, rows), (second, again) = drawn
+    assert first != second
+    assert rows == again > 0
 
 
 def test_a_camera_reads_a_link_that_signs_in(served: Served) -> None:
