@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from gateway.server import lan
 from gateway.server.app import run_gateway
-from gateway.server.settings import Settings
+from gateway.server.settings import BadSettings, Settings
 from gateway.server.start_up_checks import OWNER
 from tests.cli.shell import Shell
 from tests.clocks import ShiftedClock
@@ -263,31 +263,28 @@ def test_phones_have_the_next_port(
 
 
 @pytest.mark.parametrize(
-    ("env", "said"),
+    ("settings", "found", "said"),
     [
-        ({"GATEWAY_ENV": "production"}, "docs/https.md"),
-        ({"GATEWAY_HOST": "0.0.0.0"}, "docs/https.md"),
-        ({"GATEWAY_ADAPTERS": '["saiki"]'}, 'add "web"'),
+        ({"env": "production"}, [HOME], "docs/https.md"),
+        ({"host": "0.0.0.0"}, [HOME], "docs/https.md"),
+        ({"host": HOME}, [HOME], "docs/https.md"),
+        ({"adapters": ("saiki",)}, [HOME], 'add "web"'),
+        ({}, [], "addresses are: none"),
+        ({}, [HOME, "9.9.9.9"], f"addresses are: {HOME}, 9.9.9.9"),
     ],
 )
 def test_where_it_would_be_unsafe_or_of_no_use_it_does_not_start(
-    shell: Shell, env: dict[str, str], said: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    found: list[str],
+    said: str,
 ) -> None:
-    """Nothing listens, and nothing is made."""
-    assert said in shell.run("up", "--lan", code=2, env=env)
-    assert not (Path(shell.env["GATEWAY_DATA_DIR"]) / "lan.key").exists()
-
-
-@pytest.mark.parametrize(
-    ("found", "said"),
-    [([], "addresses are: none"), (["192.168.7.5", "9.9.9.9"], "are: 192.168.7.5, 9.9.9.9")],
-)
-def test_it_does_not_serve_the_internet(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch, found: list[str], said: str
-) -> None:
-    """A machine with a public address needs a name and a certificate that all know."""
+    """The internet is not served, nothing listens in the network without TLS, no key is made."""
     monkeypatch.setattr(lan, "find_addresses", lambda: [IPv4Address(one) for one in found])
-    assert said in shell.run("up", "--lan", code=2)
+    with pytest.raises(BadSettings, match=re.escape(said)):
+        lan.prepare_lan(Settings(data_dir=tmp_path, **settings))
+    assert not (tmp_path / "lan.key").exists()
 
 
 @pytest.mark.parametrize("missing", ["cryptography", "segno"])

@@ -405,7 +405,9 @@ ELSEWHERE = {
     "gateway up": "slack/test_checks.py::test_the_page_leads_to_a_first_approval",
     "gateway up --lan": "cli/test_lan.py::test_a_phone_signs_in_once",
     "python -m tests.frame.measures": "frame/test_measures.py::test_each_figure_is_printed",
-    "gateway up [--detach] [--lan]": "cli/test_running.py::test_it_starts_in_the_background_and_is_ended",
+    "gateway up [--detach] [--lan]": (
+        "cli/test_running.py::test_it_starts_in_the_background_and_is_ended"
+    ),
     "gateway up --detach": "cli/test_running.py::test_it_starts_in_the_background_and_is_ended",
     "gateway down": "cli/test_running.py::test_it_starts_in_the_background_and_is_ended",
     "gateway demo": "cli/test_cli.py::test_the_demo_answers_its_own_requests_without_a_terminal",
