@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from gateway.approvals.claims import ClaimService
+from gateway.cli.kept_settings import keep, read_kept, take_kept
 from gateway.cli.redis_access import connect_backend
 from gateway.client import AsyncClient
 from gateway.domain.time_and_tasks import SystemClock
@@ -24,7 +25,6 @@ from gateway.policy.policy_file_reader import differences
 from gateway.ports import ChatSetup
 from gateway.ports.claims import ChatClaim, Invitation
 from gateway.server.connections import Backend
-from gateway.server.kept_settings import keep, read_kept, take_kept
 from gateway.server.plugins import adapter_class
 from gateway.server.settings import Settings
 from gateway.stores.claims import RedisClaims

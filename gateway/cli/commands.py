@@ -35,8 +35,11 @@ _EPILOG = """Begin with:
   gateway install              have the coding agents of this machine ask
   gateway ask shell -- rm x    ask from a shell; the exit code is the answer
 Chats:
-  gateway slack setup          connect Slack, up to the first card; gateway slack lists more
-  gateway discord setup        connect Discord, up to the first card; gateway discord lists more
+  gateway slack setup          connect Slack, up to the first card
+  gateway slack …              also status, check, manifest, remove
+  gateway discord setup        connect Discord, up to the first card
+  gateway discord …            also status, check, invite, remove
+  gateway saiki convert        write a Saiki agent's toolConfirmation as a route
 
 Settings are environment variables, see .env.example."""
 
@@ -45,7 +48,7 @@ def run(words: Sequence[str]) -> int:
     """Parse and run one command; return its exit code."""
     parser, verbs = _parser()
     try:
-        from gateway.server.kept_settings import take_kept  # noqa: PLC0415 (see `find_command`)
+        from gateway.cli.kept_settings import take_kept  # noqa: PLC0415 (see `find_command`)
 
         take_kept()
         if words and not words[0].startswith("-") and words[0] not in verbs.choices:

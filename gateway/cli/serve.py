@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
+from gateway.cli.kept_settings import environment_without_kept, read_kept, take_kept
 from gateway.cli.redis_access import connect_backend
 from gateway.doctor import FAIL, examine
 from gateway.domain.redaction import mask
@@ -29,7 +30,6 @@ from gateway.server import app
 from gateway.server.background import run_in_background
 from gateway.server.connections import Backend, open_backend, url_of
 from gateway.server.demo import run_demo
-from gateway.server.kept_settings import environment_without_kept, read_kept, take_kept
 from gateway.server.lan import LocalNetwork, phone_lines, prepare_lan
 from gateway.server.plugins import adapter_names
 from gateway.server.settings import Settings, name_unknown
@@ -180,7 +180,7 @@ log = logging.getLogger("gateway.cli")
 
 _OPEN_FILES = 16_384
 _LOOK_SECONDS = 0.5
-_LOG_FILE = "gateway.log"
+_LOG_FILE = "up.log"
 _NOT_READY = "Stopped before it was ready"
 _READY = re.compile(rb"The gateway is ready at (\S+)\s")
 _STOP = "To stop it: Ctrl-C, or gateway down."

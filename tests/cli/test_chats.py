@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.server.kept_settings import FILE_NAME
+from gateway.cli.kept_settings import FILE_NAME
 from tests.cli.shell import Shell
 from tests.cli.test_adapters import install
 from tests.cli.tty import Tty

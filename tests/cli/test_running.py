@@ -46,7 +46,7 @@ def test_it_starts_in_the_background_and_is_ended(shell: Shell, state: Path) -> 
             assert re.match(r"The gateway is ready at http://127\.0\.0\.1:\d+ · Answer", ready)
             assert ("gateway install" in agents, "gateway slack setup" in slack) == (True, True)
             assert ("gateway down" in stop, "Ctrl-C" in stop) == (True, False)
-            log = state / "gateway.log"
+            log = state / "up.log"
             assert str(log) in log_line
             assert log.stat().st_mode & 0o777 == 0o600
             assert "#code=" not in log.read_text(encoding="utf-8")

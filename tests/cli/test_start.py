@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -102,5 +103,6 @@ def test_the_help_names_every_command_of_our_adapters() -> None:
     for name in ("slack", "discord", "saiki", "web", "terminal"):
         verbs = argparse.ArgumentParser().add_subparsers()
         adapter_class(name)().commands(verbs)
+        named = " ".join(line for line in text.splitlines() if f"gateway {name} " in line)
         for verb in verbs.choices:
-            assert f"gateway {verb} {name} " in text
+            assert re.search(rf"\b{verb}\b", named), (name, verb)
