@@ -67,5 +67,8 @@ def _write_value(value: Any) -> str:
         return str(int(value))
     if not isinstance(value, str):
         return repr(value).lower()
-    unseen = {one: f"\\U{ord(one):08x}" for one in value if not one.isprintable()}
-    return f'"{value.translate(str.maketrans({**unseen, **_ESCAPES}))}"'
+    return f'"{"".join(map(_write_character, value))}"'
+
+
+def _write_character(one: str) -> str:
+    return _ESCAPES.get(one) or (one if one.isprintable() else f"\\U{ord(one):08x}")
