@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.domain.policy_document import (
@@ -203,6 +203,7 @@ def test_the_samples_are_written_as_they_are_read(sample: Any) -> None:
     assert read_again(policy) == policy
 
 
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
     st.floats(min_value=0.001, max_value=1e300) | st.integers(2**52, 2**54).map(float),
