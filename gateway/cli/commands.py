@@ -303,8 +303,7 @@ def _add_example_options(add: argparse.ArgumentParser) -> None:
     )
     add.add_argument("--deny", action="store_true", help="deny such calls (default: approve)")
     add.add_argument("--session", metavar="S", help="in this session only (default: everywhere)")
-    lifetimes = "15m, 1h (the default), 8h, 1d, 1w or revoked"
-    add.add_argument("--for", dest="lifetime", help=lifetimes)
+    add.add_argument("--for", dest="lifetime", help="15m, 1h (as without), 8h, 1d, 1w or revoked")
     add.add_argument("--uses", type=int, metavar="N", help="at most N times")
 
 
@@ -374,9 +373,7 @@ def _add_operator_commands(verbs: Verbs) -> None:
     applying.add_argument("file", help="a TOML file, see docs/routes.md; - is standard input")
     applying.add_argument("--check", action="store_true", help="only print what would change")
     applying.add_argument(
-        "--yes",
-        action="store_true",
-        help="without asking, also a policy that leaves no approver, or no admin",
+        "--yes", action="store_true", help="ask nothing, also where no approver or admin is left"
     )
     applying.add_argument("--by", default="operator", help="your name, for the audit")
     policy = _group(verbs, "policy", "policy", "people, routes and risk rules in force")

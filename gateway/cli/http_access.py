@@ -27,24 +27,8 @@ _PAGE = 200  # requests at a time
 
 
 def connect_as_approver(*, acting: bool = False) -> HttpPool:
-    """Return a connection as `find_gateway` finds it. With `acting` standard error says which
-    gateway it is. Raises Unreachable and Unauthorized where an address or a token is missing."""
-    url, token = find_gateway()
-    if not url:
-        raise Unreachable(
-            f"no gateway of yours runs on {state_folder()}: start `gateway up`, or name the folder "
-            "of the one that runs in GATEWAY_DATA_DIR, or its address in GATEWAY_URL"
-        )
-    if not token:
-        raise Unauthorized("set GATEWAY_APPROVER_TOKEN to the token of `gateway approver add NAME`")
-    if acting:
-        say_where(url)
-    return HttpPool(url, token)
-
-
-def find_gateway() -> tuple[str | None, str | None]:
-    """Return the gateway's address, and the caller's approver token or else the local owner's,
-    which only the gateway gets that announced itself."""
+    """Return a connection with the caller's approver token, else the local owner's, which only the
+    gateway gets that announced itself. With `acting` standard error says which gateway it is."""
     folder = Path(state_folder())
     url = choose_url(
         folder,
@@ -59,7 +43,16 @@ def find_gateway() -> tuple[str | None, str | None]:
         announced = (read_private(folder / FILE_NAME) or {}).get("url")
         if announced and is_same_address(url, announced):
             token = (read_private(folder / OWNER_FILE) or {}).get("token")
-    return url, token
+    if not url:
+        raise Unreachable(
+            f"no gateway of yours runs on {folder}: start `gateway up`, or name the folder of the "
+            "one that runs in GATEWAY_DATA_DIR, or its address in GATEWAY_URL"
+        )
+    if not token:
+        raise Unauthorized("set GATEWAY_APPROVER_TOKEN to the token of `gateway approver add NAME`")
+    if acting:
+        say_where(url)
+    return HttpPool(url, token)
 
 
 def say_where(address: str) -> None:

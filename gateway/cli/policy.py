@@ -133,14 +133,11 @@ async def show(options: argparse.Namespace) -> int:
 
 async def export(options: argparse.Namespace) -> int:
     """Print the policy file that would produce what is in force. Raises BadPolicy behind it where
-    `gateway apply` would refuse that, as after an approver left a route with too few."""
+    `apply` would refuse it, as where an approver left a route with too few."""
     async with connect_backend() as found:
         text = write_policy(await found.store.policy())
     say({"file": text}, text.rstrip("\n"), options)
-    try:
-        read_policy(text)
-    except BadPolicy as error:
-        raise BadPolicy(f"`gateway apply` would refuse this file: {error}") from None
+    read_policy(text)
     return 0
 
 

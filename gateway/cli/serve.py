@@ -14,11 +14,11 @@ import subprocess
 import sys
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from gateway.cli.kept_settings import environment_without_kept, read_kept, take_kept
 from gateway.cli.redis_access import connect_backend
@@ -33,8 +33,7 @@ from gateway.server.demo import run_demo
 from gateway.server.lan import LocalNetwork, phone_lines, prepare_lan
 from gateway.server.plugins import adapter_names
 from gateway.server.settings import Settings, name_unknown
-from gateway.server.start_lines import NEW_LINK, describe_start, print_links
-from gateway.server.start_up_checks import POLICY_FILE, apply_again, first_login
+from gateway.server.start_up_checks import POLICY_FILE, apply_again, first_login, print_links
 from gateway.stores.connect import AWAY
 from gateway.stores.embedded_server import DataFolder
 from gateway.wire.local_discovery import find_process, hold_lock
@@ -183,6 +182,7 @@ _LOOK_SECONDS = 0.5
 _LOG_FILE = "up.log"
 _NOT_READY = "Stopped before it was ready"
 _READY = re.compile(rb"The gateway is ready at (\S+)\s")
+_NEXT = ("To connect a coding agent: gateway install", "To connect Slack: gateway slack setup")
 _STOP = "To stop it: Ctrl-C, or gateway down."
 
 
@@ -197,76 +197,51 @@ async def up(options: argparse.Namespace) -> int:
         async with open_backend(settings, url_of(settings)) as backend:
             await _print_start(backend, url, settings, *after)
         return 0
-    with _hold_folder(settings):
+    if not settings.production and settings.own_redis is None:
+        DataFolder.prepare(settings.data_dir)  # before anything is in it
+    with nullcontext() if settings.production else hold_lock(settings.data_dir):
         async with _until_signal() as wait:
             while await _serve(wait, lan=options.lan):
                 take_kept()
     return 0
 
 
-def _hold_folder(settings: Settings) -> AbstractContextManager[None]:
-    """Have `gateway status` and `down` find this gateway; in production that is nobody's task."""
-    if settings.production:
-        return nullcontext()
-    if settings.own_redis is None:
-        DataFolder.prepare(settings.data_dir)  # before anything is in it
-    return hold_lock(settings.data_dir)
-
-
 async def start_detached(settings: Settings) -> str:
     """Start `gateway up` in the background and wait until it is ready; return its address.
 
-    Raises InvalidRequest in production, Conflict where one runs on the data folder, and Unreachable
-    with what it said where it ended before it was ready.
+    Raises InvalidRequest in production, Conflict where one runs on the data folder, Unreachable
+    with what it said where it ended.
     """
     if settings.production:
         raise InvalidRequest("in production a service manager runs `gateway up`, without --detach")
     if find_process(settings.data_dir) is not None:
         raise Conflict(f"a gateway runs on {settings.data_dir} already: see `gateway status`")
-    process, log_file = _spawn(DataFolder.prepare(settings.data_dir))
-    said = b""
+    folder = DataFolder.prepare(settings.data_dir)
+    output, log_file = folder.open_log(_LOG_FILE), folder.path / _LOG_FILE
+    before = log_file.stat().st_size
+    # It takes what chats keep from their file, and so follows changes.
+    process = subprocess.Popen(  # noqa: ASYNC220 (nothing waits for it)
+        [sys.executable, "-m", "gateway.cli", "up"],
+        env=environment_without_kept(),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+    )
+    os.close(output)
     try:
-        while not (ready := _READY.search(said)):
-            ended = process.poll() is not None
-            said += (more := log_file.read())
-            if ended and not more:
-                words = said.decode(errors="replace").strip()
-                raise Unreachable(f"the gateway ended before it was ready; it said:\n{words}")
+        while True:
+            ended, said = process.poll() is not None, log_file.read_bytes()[before:]
+            if ready := _READY.search(said):
+                return ready[1].decode()
+            if ended:
+                raise Unreachable(f"the gateway ended before it was ready:\n{said.decode()}")
             await asyncio.sleep(_LOOK_SECONDS)
     except BaseException:
         process.terminate()
         raise
     finally:
-        log_file.close()
-        process.returncode = 0  # it goes on alone: nothing waits for it
-    return ready[1].decode()
-
-
-def _spawn(folder: DataFolder) -> tuple[subprocess.Popen[bytes], BinaryIO]:
-    """Start `gateway up` apart from this terminal; return it, and what reads its log from there on.
-    What chats keep it takes from their file, so that it follows changes."""
-    output = folder.open_log(_LOG_FILE)
-    log_file = (folder.path / _LOG_FILE).open("rb")
-    log_file.seek(0, os.SEEK_END)
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "gateway.cli", "up"],
-            env=environment_without_kept(),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    finally:
-        os.close(output)
-    return process, log_file
-
-
-async def _print_start(backend: Backend, url: str, settings: Settings, *after: str) -> None:
-    """Print the lines of a gateway that is ready; a link only for a person, and not for a log."""
-    lines = await describe_start(backend, url, settings, link=sys.stderr.isatty())
-    for line in lines if settings.production else (*lines, *after):
-        print(line, file=sys.stderr, flush=True)
+        process.returncode = 0  # it goes on alone
 
 
 async def _phone_lines(
@@ -311,7 +286,7 @@ async def _serve(wait: Callable[[], Coroutine[Any, Any, None]], *, lan: bool) ->
         _reread_policy(gateway, settings, again),
         _renew_links(gateway, settings, network),
     ):
-        stop = f"{_STOP} {NEW_LINK}" if _is_at_terminal() else _STOP
+        stop = f"{_STOP} For a new link, press Enter." if _is_at_terminal() else _STOP
         await _print_start(gateway.backend, gateway.url, settings, stop)
         for line in await _phone_lines(gateway, settings, network):
             print(line, file=sys.stderr, flush=True)
@@ -320,6 +295,16 @@ async def _serve(wait: Callable[[], Coroutine[Any, Any, None]], *, lan: bool) ->
         done, _ = await asyncio.wait((stopped, changed), return_when=asyncio.FIRST_COMPLETED)
         await cancel_and_wait(stopped, changed)
         return stopped not in done
+
+
+async def _print_start(backend: Backend, url: str, settings: Settings, *after: str) -> None:
+    """Print the lines of a gateway that is ready; in production only its address."""
+    lines = [f"The gateway is ready at {url}"]
+    if not settings.production:
+        seen = sys.stderr.isatty()  # else it may be the log of a service
+        lines[0] += f" · {' '.join(await first_login(backend, url, settings, link=seen))}"
+        lines += (*_NEXT, *after)
+    print("\n".join(lines), file=sys.stderr)
 
 
 async def _kept_settings_change() -> None:

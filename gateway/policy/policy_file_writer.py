@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.domain.policy_document import PolicyDocument
-from gateway.domain.records import Person
 from gateway.policy.policy_file_reader import LOGIN
 from gateway.wire.codec import JsonObject, plain
 
@@ -22,8 +21,14 @@ _ESCAPES = {"\n": "\\n", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
 
 def write_policy(policy: PolicyDocument) -> str:
     """Return the policy file of a document, without its generation."""
-    people = tuple(map(_without_login, policy.people))
-    return f"{_HEAD}\n{write_tables(plain(replace(policy, people=people, generation=0)))}\n"
+    values = plain(replace(policy, generation=0))
+    for person in values.get("people", ()):
+        identities = person.pop("identities", [])
+        if identities[:1] == [f"{LOGIN}:{person['name']}"]:  # `read_policy` puts it there
+            del identities[0]
+        if identities:
+            person["identities"] = identities
+    return f"{_HEAD}\n{write_tables(values)}\n"
 
 
 def write_tables(values: JsonObject) -> str:
@@ -31,21 +36,13 @@ def write_tables(values: JsonObject) -> str:
     return "\n".join(_write_members(values)).lstrip("\n")
 
 
-def _without_login(person: Person) -> Person:
-    """Leave out the login that `read_policy` puts first."""
-    first, *others = person.identities or ("",)
-    added = first == f"{LOGIN}:{person.name}"
-    return replace(person, identities=tuple(others)) if added else person
-
-
 def _write_members(values: JsonObject, path: str = "") -> Iterator[str]:
     """Yield the lines of a table: members of one line first, because a table ends them."""
+    tables = {name: value for name, value in values.items() if _has_tables(value)}
     for name, value in values.items():
-        if not _has_tables(value):
+        if name not in tables:
             yield f"{_write_key(name)} = {_write_value(value)}"
-    for name, value in values.items():
-        if not _has_tables(value):
-            continue
+    for name, value in tables.items():
         inner, several = f"{path}{_write_key(name)}", isinstance(value, list)
         for table in value if several else [value]:
             lines = list(_write_members(table, f"{inner}."))
@@ -55,29 +52,23 @@ def _write_members(values: JsonObject, path: str = "") -> Iterator[str]:
 
 
 def _has_tables(value: Any) -> bool:
-    return isinstance(value, dict) or (
-        isinstance(value, list) and any(isinstance(one, dict) for one in value)
-    )
+    return isinstance((value or [""])[0] if isinstance(value, list) else value, dict)
 
 
 def _write_key(name: str) -> str:
-    return name if _BARE_KEY.fullmatch(name) else _write_text(name)
+    return name if _BARE_KEY.fullmatch(name) else _write_value(name)
 
 
 def _write_value(value: Any) -> str:
-    if isinstance(value, str):
-        return _write_text(value)
+    """Return a value in one line. What a terminal does not show, or would act on, is escaped."""
     if isinstance(value, list):
         return f"[{', '.join(map(_write_value, value))}]"
-    return str(value).lower() if isinstance(value, bool) else repr(value).removesuffix(".0")
-
-
-def _write_text(text: str) -> str:
-    """Return a text in quotes. What a terminal does not show, or would act on, is escaped."""
-    return '"' + "".join(map(_write_character, text)) + '"'
+    if isinstance(value, float) and value.is_integer() and value < 2**53:  # the most as an integer
+        return str(int(value))
+    if not isinstance(value, str):
+        return repr(value).lower()
+    return f'"{"".join(map(_write_character, value))}"'
 
 
 def _write_character(one: str) -> str:
-    if escape := _ESCAPES.get(one):
-        return escape
-    return one if one.isprintable() else f"\\U{ord(one):08x}"
+    return _ESCAPES.get(one) or (one if one.isprintable() else f"\\U{ord(one):08x}")

@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from gateway.client.http_connection import HttpPool
-from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.models import ENDINGS, Action, new_id
 from gateway.server import app
 from gateway.server.background import run_in_background
 from gateway.server.settings import Settings
-from gateway.server.start_lines import NEW_LINK, print_links
-from gateway.server.start_up_checks import first_login
+from gateway.server.start_up_checks import first_login, print_links
 
 DEMO_AGENT = "demo-agent"
 _DEMO_APPROVER = "demo-approver"
@@ -63,7 +61,7 @@ async def _answer_requests(gateway: app.Gateway, settings: Settings) -> AsyncIte
         print("An agent wants to run four commands in a scratch folder.")
         for line in await first_login(gateway.backend, gateway.url, settings):
             print(line)
-        print(NEW_LINK)
+        print("For a new link, press Enter.")
         make = partial(first_login, gateway.backend, gateway.url, settings)
         renew = partial(print_links, make, print)
         async with run_in_background("sign-in links", renew):
@@ -72,11 +70,8 @@ async def _answer_requests(gateway: app.Gateway, settings: Settings) -> AsyncIte
     print(f"No terminal: the demo answers its own requests over HTTP as {_DEMO_APPROVER}.")
     approver = await gateway.backend.credentials.add_approver(_DEMO_APPROVER)
     with HttpPool(gateway.url, approver.token) as http:
-        task = asyncio.create_task(_answer_all(gateway, http))
-        try:
+        async with run_in_background("answers", partial(_answer_all, gateway, http)):
             yield
-        finally:
-            await cancel_and_wait(task)
 
 
 async def _answer_all(gateway: app.Gateway, http: HttpPool) -> None:
@@ -113,11 +108,8 @@ async def _record_answers(gateway: app.Gateway, answers: Answers) -> AsyncIterat
                     answers.status[command] = event.type
                     answers.at[command] = event.at / 1000
 
-    task = asyncio.create_task(watch())
-    try:
+    async with run_in_background("decisions", watch):
         yield
-    finally:
-        await cancel_and_wait(task)
 
 
 async def _run_agent(data: Path, work: Path) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import ipaddress
 import json
@@ -9,6 +10,9 @@ import logging
 import os
 import pwd
 import secrets
+import signal
+import sys
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +38,7 @@ from gateway.wire.codec import JsonObject
 from gateway.wire.local_discovery import OWNER_FILE, write_private
 
 OWNER = "owner"
+_LOOK_SECONDS = 1.0
 
 
 async def first_login(
@@ -62,6 +67,28 @@ async def is_owner_here(backend: Backend, settings: Settings) -> bool:
             write_private(path, json.dumps({"name": OWNER, "token": owner.token}))
             people = {OWNER}
     return OWNER in people and path.exists()
+
+
+async def print_links(make: Callable[[], Awaitable[list[str]]], say: Callable[[str], None]) -> None:
+    """Print fresh links at each press of Enter, for those that expired. Ends by cancellation."""
+    loop, typed = asyncio.get_running_loop(), asyncio.Event()
+    # In the background of its terminal a read fails then, and does not stop this process.
+    signal.signal(signal.SIGTTIN, signal.SIG_IGN)
+    while True:
+        loop.add_reader(sys.stdin, typed.set)
+        try:
+            await typed.wait()
+        finally:
+            loop.remove_reader(sys.stdin)
+        typed.clear()
+        line = ""
+        with suppress(OSError):
+            line = sys.stdin.readline()
+        if line:
+            for told in await make():
+                say(told)
+        else:
+            await asyncio.sleep(_LOOK_SECONDS)  # somebody else has the terminal, or nobody
 
 
 def _terminal_identities() -> tuple[str, ...]:

@@ -63,26 +63,22 @@ def announce(
 
 @contextmanager
 def hold_lock(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Have `find_process` return this process inside the block. Where another gateway runs on the
-    folder, beside the same Redis, that one stays the one that is found."""
+    """Have `find_process` return this process inside the block, where it returns none before."""
     import fcntl  # noqa: PLC0415 (agents do not need it)
 
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, LOCK_FILE)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600), "w") as lock:
         with suppress(BlockingIOError):
-            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
-    finally:
-        os.close(handle)
 
 
 def find_process(folder: str | os.PathLike[str]) -> int | None:
     """Return the number of the process that runs the gateway of a folder, None where none does; 0
-    where it has no number here, as that of another container.
+    where it has no number here, as one of another container.
 
-    The kernel knows who holds the lock. A number in a file could be another process's by now.
+    The kernel says who holds the lock: a number in a file could be another process's by now.
     Raises InvalidRequest when other users could hold it.
     """
     import fcntl  # noqa: PLC0415 (agents do not need it)
@@ -93,15 +89,13 @@ def find_process(folder: str | os.PathLike[str]) -> int | None:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
-    try:
+    with os.fdopen(handle):
         if problem := _find_exposure(os.fstat(handle)):
             raise InvalidRequest(f"{path} {problem}, so it is not trusted: remove it")
-        # The places in the system's `struct flock`; the members beside them stay 0, for all bytes.
+        # The places in the system's `struct flock`; the others stay 0, for all bytes of the file.
         layout, kind, pid = ("qqihh", 3, 2) if sys.platform == "darwin" else ("hhqqi", 0, 4)
         asked = [fcntl.F_WRLCK if place == kind else 0 for place in range(5)]
         told = fcntl.fcntl(handle, fcntl.F_GETLK, struct.pack(layout, *asked))
-    finally:
-        os.close(handle)
     found = struct.unpack(layout, told)
     return None if found[kind] == fcntl.F_UNLCK else max(found[pid], 0)
 

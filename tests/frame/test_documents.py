@@ -11,8 +11,8 @@ from tests.frame.tree import ROOT, project_files
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
-# `gateway.json` and `gateway.lock` are files of the data folder.
-DOTTED = re.compile(r"(?<![\w./-])gateway(?:\.(?!json\b|lock\b)\w+)+")
+# `gateway.json`, `gateway.lock` and `gateway.log` are files of the data folder.
+DOTTED = re.compile(r"(?<![\w./-])gateway(?:\.(?!json\b|lock\b|log\b)\w+)+")
 MODULE_PATH = re.compile(r"`(\w+/[\w/]+(?:\.\w+)?)`")
 PACKAGES = {path.name for path in (ROOT / "gateway").iterdir() if path.is_dir()}
 MAKE_TARGET = re.compile(r"(?:`|^)make ([a-z][a-z-]*)", re.MULTILINE)

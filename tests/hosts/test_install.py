@@ -523,24 +523,26 @@ def test_a_host_is_found_by_its_folder_or_its_program(
     run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
     """And by nothing else: on another machine nothing is offered."""
+
+    def found() -> list[tuple[str, bool]]:
+        return [(plan.host, asks) for plan, _, asks in install.find_agents()]
+
     monkeypatch.setenv("PATH", str(home / "bin"))
-    assert list(install.find_agents()) == []
+    assert found() == []
     code, out, err = run()
     assert (code, out) == (0, "")
     assert "none of the agents" in err and host in err
-    folder = PLANS[host].own_folder(home, {})
-    folder.mkdir(parents=True)
-    assert [(one.plan.host, one.asks) for one in install.find_agents()] == [(host, False)]
-    folder.rmdir()
     (home / "bin").mkdir()
-    for name in PLANS[host].programs:
-        program = home / "bin" / name
-        program.touch(mode=0o755)
-        assert [one.plan.host for one in install.find_agents()] == [host]
-        program.unlink()
+    program = home / "bin" / {"claude-code": "claude", "cursor": "cursor-agent"}.get(host, host)
+    program.touch(mode=0o755)
+    assert found() == [(host, False)]
+    program.unlink()
+    assert found() == []
+    settings(host, home).parent.mkdir(parents=True)
+    (home / "bin" / "gateway").touch(mode=0o755)  # as a project's settings start it
+    assert found() == [(host, False)]
     assert run(host, "--yes")[0] == 0
-    PLANS[host].own_folder(home, {}).mkdir(parents=True, exist_ok=True)
-    assert [(one.plan.host, one.asks) for one in install.find_agents()] == [(host, True)]
+    assert found() == [(host, True)]
 
 
 def test_without_a_terminal_hosts_are_only_listed(run: Run, three: Path) -> None:

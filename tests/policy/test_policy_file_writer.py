@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.domain.policy_document import (
@@ -29,7 +28,7 @@ from gateway.policy.policy_file_reader import read_policy
 from gateway.policy.policy_file_writer import write_policy
 from tests.frame.tree import ROOT
 
-TEXT = 'a "quote", a \\ and a\nnew line\t\x1b[2K\x7f\x00\r \u202e é 日本 😀 = # ]'
+TEXT = 'a "quote", a \\ and a\nnew line\t\x1b[2K\x7f\r \u202e é 日本 😀 = # ]'
 """What TOML escapes, what a terminal acts on, and what is no ASCII."""
 
 ANN = Person(name="ann", identities=("token:ann", "slack:T1/U1"), admin=True)
@@ -204,14 +203,14 @@ def test_the_samples_are_written_as_they_are_read(sample: Any) -> None:
     assert read_again(policy) == policy
 
 
-@given(st.text(), st.floats(min_value=0.001, max_value=1e300), st.integers(1, 2**53))
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
+    st.floats(min_value=0.001, max_value=1e300) | st.integers(2**52, 2**54).map(float),
+    st.integers(1, 2**53 - 1),
+)
 def test_any_text_and_any_number_is_read_again(text: str, seconds: float, count: int) -> None:
-    """In a value and in a key. What JSON cannot hold no policy has."""
+    """In a value and in a key; NUL is refused everywhere."""
     rule = PolicyRule(name=text, effect=RuleEffect.ASK, arguments={text: text}, message=text)
     policy = PolicyDocument(rules=(rule,), budgets=(Budget(pause=seconds, waiting=count),))
-    written = tomllib.loads(write_policy(policy))
-    assert written["rules"][0].get("arguments", {text: text}) == {text: text}
-    assert written["rules"][0]["name"] == text
-    budget = written.get("budgets", [{}])[0]
-    assert json.loads(json.dumps(budget.get("pause", Budget().pause))) == seconds
-    assert budget.get("waiting", Budget().waiting) == count
+    assert read_again(policy) == policy

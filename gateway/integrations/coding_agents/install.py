@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gateway.client import config
 from gateway.client.http_connection import HttpConnection
@@ -46,6 +46,7 @@ from gateway.wire.local_discovery import (
 
 _DENIED = "denied by `gateway install --check`"
 _SECONDS = 30.0
+_PROGRAMS = {host: host for host in PLANS} | {"claude-code": "claude", "cursor": "cursor-agent"}
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _TIMEOUT = re.compile(r"(?:--timeout |[?&]timeout=)(\d+)")
 
@@ -69,7 +70,7 @@ def try_gates(plan: Plan, values: Values, agent: str | None) -> tuple[list[str],
     wrong = [*find_problems(plan, values), *_check_version(plan)]
     gates = [one for one in plan.entries(values) if _is_gate(one)]
     if plan.host == "codex":
-        wrong += _check_trust(plan, gates)
+        wrong += _check_trust(gates)
     for entry in [] if wrong else gates:
         proved, says = prove(plan, entry, agent)
         (proofs if proved else wrong).append(f"{entry.event}: {says}")
@@ -123,7 +124,7 @@ def _is_gate(entry: Entry) -> bool:
 
 def _check_version(plan: Plan) -> list[str]:
     """Return what is wrong with the host's own version, where it is installed."""
-    program = plan.find_program()
+    program = shutil.which(_PROGRAMS[plan.host])
     if not program or not plan.tested:
         return []
     try:
@@ -139,9 +140,9 @@ def _check_version(plan: Plan) -> list[str]:
     return []
 
 
-def _check_trust(plan: Plan, gates: list[Entry]) -> list[str]:
+def _check_trust(gates: list[Entry]) -> list[str]:
     """Return which hooks Codex skips; only Codex itself knows."""
-    program = plan.find_program()
+    program = shutil.which(_PROGRAMS["codex"])
     if program is None:
         _check_installed_say(
             "note codex is not on this path, so whether it trusts the hook is not known"
@@ -325,8 +326,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
         "into the host's settings, and writes it when you say so.",
     )
     add = parser.add_argument
-    which = "which host; without one, lists those of this machine, and asks"
-    add("host", nargs="?", choices=sorted(PLANS), help=which)
+    add("host", nargs="?", choices=sorted(PLANS), help="without one: lists those here, and asks")
     profiles = "enforce (default): a gate. relay: where the host asks at its own terminal too"
     add("--profile", choices=[ENFORCE, RELAY], default=ENFORCE, help=profiles)
     add("--scope", choices=["user", "project"], help="whose settings (default: the user's)")
@@ -362,7 +362,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.host is None:
         return _install_found(options)
     plan = PLANS[options.host]
-    file = _settings_of(plan, options.scope)
+    file = SettingsFile(_find_settings(plan, options.scope), comments=plan.comments)
     if options.check:
         return check_all(plan, file.values, options.agent)
     if options.undo:
@@ -380,17 +380,16 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _settings_of(plan: Plan, scope: str | None = None) -> SettingsFile:
-    """Return the settings of a scope, by default the host's first. Raises InvalidRequest."""
-    path = plan.path(scope or next(iter(plan.folders)), Path.home(), Path.cwd(), os.environ)
-    return SettingsFile(path, comments=plan.comments)
+def _find_settings(plan: Plan, scope: str | None = None) -> Path:
+    """Return the settings file of a scope, by default of the host's first."""
+    return plan.path(scope or next(iter(plan.folders)), Path.home(), Path.cwd(), os.environ)
 
 
 def _install(plan: Plan, file: SettingsFile, options: argparse.Namespace) -> bool:
     """Write the hook where somebody says so; return whether it is there then."""
     _refuse_misuse(options, plan)
     wish = InstallWish(
-        program=find_program(portable=options.scope == "project" or "user" not in plan.folders),
+        program=find_program(portable=(options.scope or next(iter(plan.folders))) == "project"),
         profile=options.profile,
         wait=options.wait,
         matcher=options.matcher,
@@ -419,33 +418,24 @@ def _install(plan: Plan, file: SettingsFile, options: argparse.Namespace) -> boo
 # `gateway install` without a host: those of this machine.
 
 
-class FoundAgent(NamedTuple):
-    """A host that is on this machine; whether it asks by its settings, as far as we can read."""
-
-    plan: Plan
-    path: Path
-    asks: bool
-
-
-def find_agents() -> Iterator[FoundAgent]:
-    """Yield the hosts of this machine: those whose program is on this path, or that have a folder
-    in this home."""
-    for plan in PLANS.values():
-        if plan.find_program() or plan.own_folder(Path.home(), os.environ).is_dir():
-            path = plan.path(next(iter(plan.folders)), Path.home(), Path.cwd(), os.environ)
-            try:
-                asks = plan.is_asking(_settings_of(plan).values)
-            except InvalidRequest:
-                asks = False
-            yield FoundAgent(plan, path, asks)
+def find_agents() -> Iterator[tuple[Plan, Path, bool]]:
+    """Yield the hosts whose program is on this path, or that have a folder for their settings: each
+    with the file of these, and whether it asks."""
+    for host, plan in PLANS.items():
+        path, asks = _find_settings(plan), False
+        if shutil.which(_PROGRAMS[host]) or path.parent.is_dir():
+            with suppress(InvalidRequest):
+                values = SettingsFile(path, comments=plan.comments).values
+                asks = not any(find_problems(plan, values))
+            yield plan, path, asks
 
 
 def _install_found(options: argparse.Namespace) -> int:
     """List the hosts of this machine, ask which, install into those, and prove each gate."""
-    found = list(find_agents())
-    for number, one in enumerate(found, 1):
-        state = "asks already" if one.asks else "does not ask"
-        _check_installed_say(f"{number}  {one.plan.host:12} {state}  {one.path}")
+    found = {str(number): one for number, one in enumerate(find_agents(), 1)}
+    for number, (plan, path, asks) in found.items():
+        state = "asks already" if asks else "does not ask"
+        _check_installed_say(f"{number}  {plan.host:12} {state}  {path}")
     if not found:
         _say(f"none of the agents that can ask was found on this machine: {', '.join(PLANS)}")
         return 0
@@ -454,33 +444,29 @@ def _install_found(options: argparse.Namespace) -> int:
         return 0
     sys.stderr.write("Write our hook into which of these files? Numbers, or all: ")
     sys.stderr.flush()
-    chosen = _choose([one.plan for one in found], sys.stdin.readline().replace(",", " ").split())
-    lines = [_install_and_prove(plan, options) for plan in chosen]
-    for _, line in lines or [(False, "nothing was chosen, nothing was written")]:
+    words = sys.stdin.readline().replace(",", " ").split()
+    chosen = list(found) if words == ["all"] else list(dict.fromkeys(words))
+    if not chosen or not found.keys() >= set(chosen):
+        raise InvalidRequest("these are no numbers of the list: nothing was written")
+    options.yes = True  # the file was named above
+    lines = [_install_and_prove(found[one][0], options) for one in chosen]
+    for _, line in lines:
         _check_installed_say(line)
-    return 0 if lines and all(gates for gates, _ in lines) else 1
-
-
-def _choose(plans: list[Plan], words: list[str]) -> list[Plan]:
-    """Return those that somebody named by their numbers. Raises InvalidRequest for another word."""
-    if words == ["all"]:
-        return plans
-    numbers = {str(number): plan for number, plan in enumerate(plans, 1)}
-    if unknown := [word for word in words if word not in numbers]:
-        raise InvalidRequest(f"{unknown[0]!r} is no number of the list: nothing was written")
-    return [numbers[word] for word in dict.fromkeys(words)]
+    return 0 if all(gates for gates, _ in lines) else 1
 
 
 def _install_and_prove(plan: Plan, options: argparse.Namespace) -> tuple[bool, str]:
     """Return whether a host's gate works now, and the line that says so, or what is wrong."""
+    path = _find_settings(plan)
     try:
-        _install(plan, _settings_of(plan), argparse.Namespace(**{**vars(options), "yes": True}))
-        proofs, wrong = try_gates(plan, _settings_of(plan).values, options.agent)
+        _install(plan, SettingsFile(path, comments=plan.comments), options)
+        values = SettingsFile(path, comments=plan.comments).values
+        proofs, wrong = try_gates(plan, values, options.agent)
     except (GatewayError, OSError) as error:
         proofs, wrong = [], [str(error)]
     works = f"the gate works: {'; '.join(proofs)}" if proofs else "its settings ask"
     says = f"it does not gate yet: {'; '.join(wrong)}" if wrong else works
-    return not wrong, f"{plan.host}: {says}{f'. {plan.after}' if plan.after else ''}"
+    return not wrong, f"{plan.host}: {says}. {plan.after}".strip()
 
 
 def _refuse_misuse(options: argparse.Namespace, plan: Plan) -> None:

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import threading
@@ -232,7 +231,6 @@ class Plan:
     """One host: where its settings are, and what stands in them."""
 
     host = ""
-    programs: tuple[str, ...] = ()  # what starts it
     profiles: tuple[str, ...] = (ENFORCE,)
     folders: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     moved_by: str | None = None  # the variable that names the user's folder
@@ -250,18 +248,6 @@ class Plan:
             scopes = ", ".join(self.folders)
             raise InvalidRequest(f"{self.host} has no settings of scope {scope}: use {scopes}")
         return (home if scope == "user" else project).joinpath(*parts)
-
-    def find_program(self) -> str | None:
-        """Return where the host's program is, None where it is not on this path."""
-        return next(filter(None, map(shutil.which, self.programs)), None)
-
-    def own_folder(self, home: Path, known: Mapping[str, str]) -> Path:
-        """Return the folder that the host makes for a user."""
-        return self.path("user", home, home, known).parent
-
-    def is_asking(self, values: Values) -> bool:
-        """Whether the host asks by these settings."""
-        return any(self.entries(values))
 
     def add(self, values: Values, wish: InstallWish) -> Values:
         """Return the settings with our hooks, once."""
@@ -394,7 +380,6 @@ class ClaudeCodePlan(Grouped):
     """Claude Code."""
 
     host = "claude-code"
-    programs = ("claude",)
     profiles = (ENFORCE, RELAY)
     folders: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "user": (".claude", "settings.json"),
@@ -442,7 +427,6 @@ class CodexPlan(Grouped):
     """Codex."""
 
     host = "codex"
-    programs = ("codex",)
     profiles = (ENFORCE, RELAY)
     folders: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "user": (".codex", "hooks.json"),
@@ -478,7 +462,6 @@ class GeminiPlan(Grouped):
     """Gemini CLI."""
 
     host = "gemini"
-    programs = ("gemini",)
     folders: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "user": (".gemini", "settings.json"),
         "project": (".gemini", "settings.json"),
@@ -494,7 +477,6 @@ class CursorPlan(Plan):
     """Cursor: `hooks.EVENT[]` of flat entries."""
 
     host = "cursor"
-    programs: tuple[str, ...] = ("cursor-agent", "cursor")
     folders: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "user": (".cursor", "hooks.json"),
         "project": (".cursor", "hooks.json"),
@@ -564,16 +546,11 @@ class CopilotPlan(CursorPlan):
     """Copilot CLI: a file of its own in the project."""
 
     host = "copilot"
-    programs = ("copilot",)
     folders: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "project": (".github", "hooks", "approval-gateway.json")
     }
     word = "bash"
     limit = "timeoutSec"
-
-    def own_folder(self, home: Path, known: Mapping[str, str]) -> Path:
-        """Return the folder that Copilot CLI makes for a user; its hooks are the project's."""
-        return home / ".copilot"
 
     def hook(self, wish: InstallWish) -> Values:
         """Return the entry. It has no matcher: every tool is asked about."""
@@ -590,7 +567,6 @@ class OpenCodePlan(Plan):
     """OpenCode: it has no such hook. It is told to ask, and `gateway bridge opencode` answers."""
 
     host = "opencode"
-    programs = ("opencode",)
     folders: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "user": (".config", "opencode", "opencode.json"),
         "project": ("opencode.json",),
@@ -614,10 +590,6 @@ class OpenCodePlan(Plan):
     def entries(self, values: Values) -> Iterator[Entry]:
         """Yield nothing: no command stands there."""
         yield from ()
-
-    def is_asking(self, values: Values) -> bool:
-        """Whether OpenCode asks before each of its tools."""
-        return not any(self.doubts(values))
 
     def doubts(self, values: Values) -> Iterator[str]:
         """Yield which tools run unasked."""
