@@ -131,7 +131,7 @@ async def test_the_page_leads_to_a_first_approval(server: Server, tmp_path: Path
         window.type(server.app.token)
         await window.sees("/oauth2/authorize")
         server.discord.town.join(server.guild, server.app.user)
-        code = await window.sees(r"here (\w{4}-\w{4})")
+        code = await window.sees(r"/approvals here code:(\w{4}-\w{4})")
         done = await _claim(server, code)
         number = await window.sees(r"private reply: (\d\d)")
         assert f"Your number is {number}." in done
@@ -154,7 +154,7 @@ async def test_without_a_terminal_a_claim_waits_for_the_operator(
     async with Window(server, tmp_path) as window, running(window):
         window.env["GATEWAY_DISCORD_TOKEN"] = server.app.token
         said = await window.ends("gateway discord setup --non-interactive")
-        found = re.search(r"here (\w{4}-\w{4})", said)
+        found = re.search(r"/approvals here code:(\w{4}-\w{4})", said)
         assert found
         await _claim(server, found[1])
         waiting = re.search(r"^(\w{8})  discord", await window.ends("gateway claims list"), re.M)
