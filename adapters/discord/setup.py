@@ -40,6 +40,7 @@ class DiscordSetup:
     variables: tuple[str, ...] = (TOKEN,)
     invite = ""
     command = "/approvals"
+    option = "code:"  # Discord drops what is typed for no option
 
     async def connect(self, terminal: SetupTerminal, known: Mapping[str, str]) -> dict[str, str]:
         """Have a bot made and added to a server, and return its token.

@@ -70,6 +70,7 @@ class SlackSetup:
     variables: tuple[str, ...] = (BOT, APP)
     invite = INVITE
     command = COMMAND
+    option = ""
 
     async def connect(self, terminal: SetupTerminal, known: Mapping[str, str]) -> dict[str, str]:
         """Return both tokens, each checked. Raises InvalidRequest after five wrong ones, and where

@@ -160,11 +160,11 @@ async def _wait_for_claim(
     while True:
         invitation, code = await service.invite(**invited)
         if invitation.person:
-            terminal.say(f"In the chat, type:  {chat.command} me {code}")
+            terminal.say(f"In the chat, type:  {chat.command} me {chat.option}{code}")
         else:
             if chat.invite:
                 terminal.say(f"In the channel for approvals, type:  {chat.invite}")
-            terminal.say(f"In that channel, type:  {chat.command} here {code}")
+            terminal.say(f"In that channel, type:  {chat.command} here {chat.option}{code}")
         if not terminal.asks:
             terminal.say("The code works once, for 10 minutes. Then: gateway claims list")
             return None

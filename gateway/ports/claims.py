@@ -160,12 +160,14 @@ class ChatSetup(Protocol):
     """How one chat is connected by `gateway NAME setup`.
 
     `variables` are the settings that it finds out. `invite` is what people type in a channel first,
-    "" where nothing is. `command` is what they type then, before `here` or `me` and the code.
+    "" where nothing is. `command` is what they type then, before `here` or `me`; and `option` comes
+    right before the code, "" for nothing.
     """
 
     variables: tuple[str, ...]
     invite: str
     command: str
+    option: str
 
     async def connect(self, terminal: SetupTerminal, known: Mapping[str, str]) -> dict[str, str]:
         """Have an app made and installed, and return the settings to keep, each checked.

@@ -34,6 +34,7 @@ class HutSetup:
     variables = ("GATEWAY_HUT_TOKEN",)
     invite = "/invite @hut"
     command = "/hut"
+    option = ""
 
     async def connect(self, terminal, known):
         token = known.get("GATEWAY_HUT_TOKEN", "")

@@ -10,7 +10,9 @@ import pytest
 
 from adapters.discord import setup as discord_setup
 from adapters.discord.adapter import DiscordAdapter
+from adapters.discord.commands import DEFINITIONS
 from adapters.discord.setup import PORTAL, TOKEN, DiscordSetup
+from gateway.chat import claiming
 from gateway.errors import GatewayError, InvalidRequest, Misconfigured
 from gateway.ports import ChatSetup
 from tests.discord.furnished import Server
@@ -99,9 +101,13 @@ async def test_a_bot_is_made_checked_and_added(portal: Server) -> None:
 
 
 def test_it_is_a_set_up_as_the_gateway_calls_it() -> None:
-    """The command is typed before `here` and the code; nothing is invited to the channel first."""
+    """The command is typed before `here`, and the code behind the name of its option: Discord sends
+    nothing of a text that belongs to none. Nothing is invited to the channel first."""
     chat: ChatSetup = DiscordSetup()
-    assert (chat.variables, chat.invite, chat.command) == ((TOKEN,), "", "/approvals")
+    assert (chat.variables, chat.invite) == ((TOKEN,), "")
+    (here,) = [one for one in DEFINITIONS[-1]["options"] if one["name"] == claiming.HERE]
+    (option,) = here["options"]
+    assert f"{chat.command} here {chat.option}" == f"/approvals here {option['name']}:"
 
 
 @pytest.mark.parametrize(
