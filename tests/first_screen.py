@@ -31,12 +31,13 @@ from tests.web.inbox import COMMAND, CONNECTED, Inbox, card, inbox, see
 from tests.world import identity
 
 SCALE = 2
-SLACK_WIDTH = 560
-SCREEN = (390, 720)
-TERMINAL = (414, 190)
+SLACK_WIDTH = 480
+SCREEN, SHORT_SCREEN = (390, 720), (390, 560)
+TERMINAL = (414, 170)
 BEZEL = 12 * SCALE
 PAPER = (234, 238, 242)
-COLOURS = 96
+EDGE = (208, 215, 222)
+COLOURS, OPAQUE = 256, 128
 MOST_BYTES = 1_000_000
 COMMAND_LINE = "python agent.py"
 APPROVE = "document.querySelector('.card [data-key=approve]')"
@@ -50,7 +51,7 @@ b { color: #b8bb26; font-weight: 400 } i { color: #83a598; font-style: normal }
 async def main() -> None:
     """Take every picture."""
     async with AsyncExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="agent-")))
         slack = Slack()
         slack.channel("C1", "UANN")
         await stack.enter_async_context(slack.running())
@@ -73,7 +74,9 @@ async def beside(slack: Slack, box: Inbox, phone: Page, desk: Page) -> None:
     await slack.until(lambda: slack.messages("C1"))
     (message,) = slack.messages("C1")
     html = render.page(render.message(message.text, message.blocks))
-    save(await drawn(desk, html, SLACK_WIDTH), picture_file("first-slack.png"))
+    posted = await drawn(desk, html, SLACK_WIDTH)
+    ImageDraw.Draw(posted).rectangle((0, 0, posted.width - 1, posted.height - 1), None, EDGE, SCALE)
+    save(posted, picture_file("first-slack.png"))
     save(in_hand(await phone.picture()), picture_file("first-phone.png"))
     await box.decide(record, Action.DENY, identity=identity("ann"))
     await phone.goto(f"{box.gateway.url}/inbox")
@@ -104,9 +107,12 @@ def in_hand(screen: bytes) -> Image.Image:
 
 
 def save(picture: Image.Image, path: Path) -> None:
-    """Save a picture with few colours, which keeps it small."""
-    few = picture.convert("RGBA").quantize(COLOURS, Image.Quantize.FASTOCTREE)
-    few.save(path, optimize=True)
+    """Save a picture with few colours, the last of which is none, as around the phone."""
+    few = picture.convert("RGB").quantize(COLOURS - 1)
+    around = picture.convert("RGBA").getchannel("A").point(lambda alpha: 255 * (alpha < OPAQUE))
+    few.putpalette([*(few.getpalette() or []), 0, 0, 0])
+    few.paste(COLOURS - 1, mask=around)
+    few.save(path, optimize=True, transparency=COLOURS - 1)
 
 
 @dataclass
@@ -125,6 +131,7 @@ class Film:
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
         (script,) = re.findall(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
         (self.folder / "agent.py").write_text(script, encoding="utf-8")
+        await self.phone.size(SHORT_SCREEN, scale=SCALE)
         for length in range(0, len(COMMAND_LINE) + 1, 3):
             await self.frame(120, typed=COMMAND_LINE[:length])
         await self.frame(700)
