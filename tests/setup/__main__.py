@@ -13,7 +13,7 @@ from tests.setup.way import Way
 
 def tabulate(*ways: Way) -> str:
     """Return the acts of each step, and below them the table."""
-    rows = [
+    rows: list[tuple[str, list[object]]] = [
         ("", [way.chat for way in ways]),
         ("numbered steps", [way.walked for way in ways]),
         ("single acts", [len(way.acts) for way in ways]),

@@ -39,10 +39,11 @@ class DiscordClient:
         else:
             self._way.type(CHAT, command)
             self._way.type(CHAT, f"{option['name']}: {value}")
-        given = {option["name"]: value}
-        done = await self._person.command(app, self._open, command.removeprefix("/"), **given)
+        given: dict[str, str | bool] = {option["name"]: value}
+        name = command.removeprefix("/")
+        done = await self._person.command(app, self._open, name, wait=True, **given)
         assert not done.failed
-        return private_text(done)
+        return private_text(done).replace("\\", "")  # Discord shows none before a full stop
 
     async def press(self, app: Application, label: str) -> None:
         """Press a button of the first card, once it is there: one act."""

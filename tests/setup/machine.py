@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from gateway.wire.local_discovery import find_process
 from tests.cli.tty import Tty
 from tests.frame.tree import ROOT
 from tests.setup.way import TERMINAL, Way
@@ -46,7 +47,8 @@ class Machine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.run("down")
+        if find_process(self.data):
+            await self.run("down")
 
     def open(self, *words: str) -> Tty:
         """Run `gateway WORDS` in a terminal of its own, until left."""

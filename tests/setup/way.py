@@ -44,9 +44,9 @@ class Way:
     def steps(self) -> list[str]:
         """The steps that the page numbers, each by the words that it begins with."""
         page = (ROOT / "docs" / f"{self.chat}.md").read_text(encoding="utf-8")
-        found = re.findall(r"^(\d+)\. ([^.:]+)", page, re.MULTILINE)
+        found = re.findall(r"^(\d+)\. ([^.:,]+)", page, re.MULTILINE)
         first_list = [words for at, (number, words) in enumerate(found, 1) if int(number) == at]
-        return [words.strip("*") for words in first_list]
+        return [words.replace("*", "") for words in first_list]
 
     @property
     def links(self) -> int:
