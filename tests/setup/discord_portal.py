@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests.discord.server import FakeDiscord
 from tests.discord.town import PERMISSIONS, Application, Guild, User
-from tests.setup.way import TERMINAL, Way
+from tests.setup.way import TERMINAL, PortalRefuses, Way
 
 PORTAL = "Discord's portal"
 _APPLICATIONS = "https://discord.com/developers/applications"
@@ -20,10 +20,6 @@ _NEW, _GENERAL, _BOT = "the form for a new application", "General Information", 
 _SURE, _PASSWORD, _TOKEN = "the question before a reset", "the question who it is", "the new token"
 _ADD, _CONSENT, _ADDED = "the page that adds a bot", "the list of permissions", "the last page"
 _KNOWN = sum(PERMISSIONS.values())
-
-
-class PortalRefuses(AssertionError):
-    """The portal does not do that."""
 
 
 class DiscordPortal:

@@ -47,8 +47,13 @@ class Machine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if find_process(self.data):
+        if self.gateway is not None:
             await self.run("down")
+
+    @property
+    def gateway(self) -> int | None:
+        """The process of the gateway that runs on the data folder, None where none does."""
+        return find_process(self.data)
 
     def open(self, *words: str) -> Tty:
         """Run `gateway WORDS` in a terminal of its own, until left."""

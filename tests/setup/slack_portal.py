@@ -13,7 +13,7 @@ import secrets
 from urllib.parse import parse_qs, urlsplit
 
 from tests.setup.slack_manifest import Json, find_refusals
-from tests.setup.way import TERMINAL, Way
+from tests.setup.way import TERMINAL, PortalRefuses, Way
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Workspace
 
@@ -23,10 +23,6 @@ _LONGEST = 8_000  # characters of a link: what web servers commonly take
 _NEW, _SUMMARY = "the form for a new app", "the summary of a new app"
 _BASIC, _OAUTH = "Basic Information", "OAuth & Permissions"
 _CONSENT, _GENERATE, _GENERATED = "the consent page", "the form for a token", "the new token"
-
-
-class PortalRefuses(AssertionError):
-    """The portal does not do that."""
 
 
 class SlackPortal:

@@ -11,11 +11,13 @@ from urllib.parse import quote
 import pytest
 
 from adapters.slack.installation import build_manifest
+from tests.discord.server import FakeDiscord
 from tests.setup.__main__ import tabulate
+from tests.setup.discord_portal import DiscordPortal
 from tests.setup.slack_manifest import Json
-from tests.setup.slack_portal import PortalRefuses, SlackPortal
+from tests.setup.slack_portal import SlackPortal
 from tests.setup.walks import walk_discord, walk_slack
-from tests.setup.way import Way
+from tests.setup.way import PortalRefuses, Way
 from tests.slack.counterpart.slack import Slack
 
 MOST_SECONDS = 120
@@ -97,3 +99,40 @@ def test_a_link_that_leads_nowhere_is_refused(link: str) -> None:
     """No manifest, somebody else's app, another host, more than a server reads."""
     with pytest.raises(PortalRefuses, match="no such page"):
         SlackPortal(Way("slack"), Slack(), "T1").open(link)
+
+
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        (
+            "https://discord.com/oauth2/authorise?client_id=APP&scope=bot&permissions=0",
+            "no such page",
+        ),
+        ("https://discord.com/developers/applications/1", "no such page"),
+        ("https://discord.com/oauth2/authorize?client_id=1&scope=bot&permissions=0", "adds no bot"),
+        (
+            "https://discord.com/oauth2/authorize?client_id=APP&scope=bot&permissions=0",
+            "no commands",
+        ),
+        (
+            "https://discord.com/oauth2/authorize?client_id=APP"
+            "&scope=bot+applications.commands&permissions=8",
+            "too much",
+        ),
+        (
+            "https://discord.com/oauth2/authorize?client_id=APP"
+            "&scope=bot+applications.commands&permissions=0&response_type=code",
+            "nobody knows",
+        ),
+    ],
+)
+def test_a_link_that_discord_refuses_adds_no_bot(link: str, said: str) -> None:
+    """Another page, another application, no commands, everything, and an answer to nowhere."""
+    discord = FakeDiscord()
+    portal = DiscordPortal(Way("discord"), discord, discord.town.user("ann"))
+    portal.open("https://discord.com/developers/applications?new_application=true")
+    portal.name_application("Approvals")
+    portal.accept_terms()
+    portal.press_create()
+    with pytest.raises(PortalRefuses, match=said):
+        portal.open(link.replace("APP", portal.app.id))

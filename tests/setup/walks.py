@@ -171,7 +171,7 @@ def _refuse_leaks(terminal: Terminal, *secrets: str) -> None:
 async def _prove_it_stays(machine: Machine, connected_again: Callable[[], Awaitable[None]]) -> None:
     """See that the gateway goes on by itself, ends when told to, and needs no more to be told when
     it is started again."""
-    assert '"running": true' in await machine.run("status", "--json")
+    assert machine.gateway is not None
     assert "has ended" in await machine.run("down")
     with machine.open("up") as tty:
         terminal = Terminal(tty, Way(""))

@@ -13,6 +13,10 @@ from tests.frame.tree import ROOT
 TERMINAL = "terminal"
 
 
+class PortalRefuses(AssertionError):
+    """The portal of a chat does not do that."""
+
+
 @dataclass(frozen=True)
 class Act:
     """One click, one field that is filled (typed, pasted, or chosen in a menu), or one line.
