@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 
 _SECONDS = 60
@@ -18,13 +19,16 @@ _SECONDS = 60
 class Tty:
     """Runs `gateway WORDS` in a pseudo-terminal until left."""
 
-    def __init__(self, words: Sequence[str], env: Mapping[str, str]) -> None:
+    def __init__(
+        self, words: Sequence[str], env: Mapping[str, str], folder: Path | None = None
+    ) -> None:
         self._master, inner = pty.openpty()
         self.said = ""
         self._read = 0
         self.process = subprocess.Popen(
             [sys.executable, "-m", "gateway.cli", *words],
             env={**env, "TERM": "dumb"},
+            cwd=folder,
             stdin=inner,
             stdout=inner,
             stderr=inner,
