@@ -121,7 +121,7 @@ class DiscordTrial:
             async with self._post(build_message(_PLAIN)) as message:
                 direct = isinstance(message.channel, discord.DMChannel)
                 where = "your direct messages" if direct else "the first channel of your routes"
-                denied = f"Press Deny… on the card in {where}, then Submit in the form."
+                denied = f"Press Deny on the card in {where}, then Submit in the form."
                 deny, approve = partial(self._deny, message), partial(self._approve, message)
                 acts = [(denied, deny), ("Press Approve on it.", approve)]
                 return await rehearsal.ask(self.trial, acts)

@@ -94,7 +94,11 @@ def find_changes(sent: Any, got: Any, path: str = "") -> Iterator[str]:
         for number, (one, other) in enumerate(zip(sent, got, strict=True)):
             yield from find_changes(one, other, f"{path}[{number}]")
     elif (sent or None) != (got or None) and not str(sent).startswith("attachment://"):
-        yield f"{path} from {str(sent)[:_LONGEST]!r} to {str(got)[:_LONGEST]!r}"
+        pairs = zip(str(sent), str(got), strict=False)
+        at = next((at for at, (one, other) in enumerate(pairs) if one != other), 0)
+        begin = max(0, at - _LONGEST // 2)
+        before, after = (repr(str(one)[begin : begin + _LONGEST]) for one in (sent, got))
+        yield f"{path} from {before} to {after}"
 
 
 @asynccontextmanager
@@ -126,7 +130,7 @@ async def run_steps(*steps: Callable[[], Awaitable[Finding]]) -> list[Finding]:
             found.append(await step())
         except Exception as error:  # a platform's library may raise anything
             remedy = "if all other checks are well, report it with this sentence"
-            found.append(report_failure(f"with you: {error or type(error).__name__}", remedy))
+            found.append(report_failure(f"with you: {str(error) or type(error).__name__}", remedy))
     return found
 
 

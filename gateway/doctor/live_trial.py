@@ -15,6 +15,7 @@ from gateway.server.settings import Settings
 from gateway.wire.local_discovery import FILE_NAME, find_process, read_private, write_private
 
 _WORDS = frozenset({"command", "content", "direction", "error", "method", "text", "type"})
+_ACCOUNT = "account"
 _MEMBER = re.compile("[a-z_]+")
 _LARGEST_NUMBER = 10**12  # ids are larger
 
@@ -35,14 +36,16 @@ def find_trial(
         if account.startswith(f"{adapter}:") and wish.user in ("", person.name, account)
     ]
     if not accounts:
-        said = f"{wish.user or 'nobody of the policy'} has no account in {adapter}"
-        return report_failure(said, "give one with `gateway approver link NAME`")
+        who = f"{wish.user} has no" if wish.user else "nobody of the policy has an"
+        return report_failure(
+            f"{who} account in {adapter}", "give one with `gateway approver link NAME`"
+        )
     if len(accounts) > 1:
         told = ", ".join(f"{account} of {name}" for name, account in accounts)
         return report_failure(f"you could be {told}", "say who: --with-me NAME, or the account")
     ((name, account),) = accounts
     user = account.removeprefix(f"{adapter}:")
-    wish.record("got", {"account": [name, *user.split("/")]})  # so that it is replaced everywhere
+    wish.record("got", {_ACCOUNT: [name, *user.split("/")]})  # what we send names it, too
     return replace(wish, user=user)
 
 
@@ -81,7 +84,8 @@ class Recording:
             }
         if isinstance(value, list):
             return [self._clean(one, name) for one in value]
-        if isinstance(value, str) and (not value or name in _WORDS or value in self._ours):
+        ours = name in _WORDS or (value in self._ours and name != _ACCOUNT)
+        if isinstance(value, str) and (ours or not value):
             return self._known.sub(lambda found: self._names[found[0]], value)
         if isinstance(value, str) or (isinstance(value, int) and value > _LARGEST_NUMBER):
             kind = name if _MEMBER.fullmatch(name) else "name"
