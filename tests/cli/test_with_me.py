@@ -79,7 +79,7 @@ def test_it_runs_where_no_gateway_does(tried: Shell, tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     assert kept_words(path, ["70", "owner", "Ann"]) == []
     assert len(path.read_text(encoding="utf-8").splitlines()) == 3
-    with tried.running_up() as gateway:  # nothing holds its folder
+    with tried.running_up(GATEWAY_ADAPTERS='["web"]') as gateway:  # nothing holds its folder
         gateway.says("Answer in the browser")
 
 
