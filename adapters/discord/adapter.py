@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,7 +25,9 @@ from gateway.ports import (
     Adapter,
     AdapterApi,
     AdapterStorage,
+    Called,
     Finding,
+    LiveTrial,
     MessageRef,
     Notice,
     RetryLater,
@@ -88,11 +90,12 @@ class DiscordAdapter(Adapter):
         return self._connection.problems() if self._connection else ["Discord: not running"]
 
     async def checks(
-        self, called: Mapping[str, Sequence[str]], notes: AdapterStorage, *, live: bool
+        self, called: Called, notes: AdapterStorage, *, live: bool, trial: LiveTrial | None = None
     ) -> Sequence[tuple[str, Finding]]:
         """Check settings, token, endpoint and each channel, and whether called roles are
         notified."""
-        return [*await run_checks(list(called), live=live), *await check_mentions(called)]
+        found = await run_checks(list(called), live=live, trial=trial)
+        return [*found, *await check_mentions(called)]
 
     def commands(self, verbs: Any) -> None:
         """Add `gateway discord invite` and `gateway discord check`."""

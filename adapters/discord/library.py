@@ -22,11 +22,12 @@ from gateway.ports import (
 )
 
 # Without a documented alternative: the API addresses, the keep-alive threads, and the calls that
-# list and register commands as JSON.
+# list and register commands, and read messages, as JSON.
 _NEEDED = (
     "gateway.DiscordWebSocket.DEFAULT_GATEWAY",
     "gateway.KeepAliveHandler",
     "http.HTTPClient.get_global_commands",
+    "http.HTTPClient.get_message",
     "http.HTTPClient.upsert_global_command",
     "http.Route.BASE",
 )
@@ -100,6 +101,12 @@ async def close_new_sockets(client: discord.Client) -> None:
             socket = thread.ws
             if socket._connection is client._connection:
                 await socket.close(code=1000)
+
+
+async def read_message(client: discord.Client, message: discord.Message) -> JsonObject:
+    """Return a message as Discord gives it back: discord.py keeps only what it knows."""
+    found: Any = await client.http.get_message(message.channel.id, message.id)
+    return dict(found)
 
 
 async def list_commands(client: discord.Client, application: int) -> set[str]:

@@ -14,9 +14,10 @@ import discord
 from adapters.discord import library
 from adapters.discord.connection import log_in
 from adapters.discord.custom_ids import DiscordPlace, read_target
+from adapters.discord.live_trial import DiscordTrial
 from adapters.discord.settings import DiscordSettings, read_settings
 from gateway.errors import GatewayError
-from gateway.ports import FAIL, Finding, report_doubt, report_failure, report_ok
+from gateway.ports import FAIL, Finding, LiveTrial, report_doubt, report_failure, report_ok
 
 NEEDED = discord.Permissions(
     view_channel=True,
@@ -144,7 +145,9 @@ _MOST_CHANNELS = 20
 _WORDS = "This is `gateway doctor --live`; the message goes away again."
 
 
-async def run_checks(targets: Sequence[str], *, live: bool) -> list[Found]:
+async def run_checks(
+    targets: Sequence[str], *, live: bool, trial: LiveTrial | None = None
+) -> list[Found]:
     """Run all checks, except those that depend on a failed one."""
     try:
         settings = read_settings()
@@ -172,6 +175,10 @@ async def run_checks(targets: Sequence[str], *, live: bool) -> list[Found]:
             found.append(("discord channel", report_doubt("no route leads to Discord", remedy)))
         if live:
             found += [("discord live", one) for one in await _try_channels(client, targets)]
+        if trial is not None:
+            over_http = settings.public_key is not None
+            tried = await DiscordTrial(client, trial, targets, over_http=over_http).run()
+            found += [("discord live", one) for one in tried]
     finally:
         await client.close()
     return found

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -46,7 +46,9 @@ from gateway.ports import (
     Adapter,
     AdapterApi,
     AdapterStorage,
+    Called,
     Finding,
+    LiveTrial,
     MessageRef,
     Notice,
     RateLimiter,
@@ -189,10 +191,10 @@ class SlackAdapter(Adapter):
             yield
 
     async def checks(
-        self, called: Mapping[str, Sequence[str]], notes: AdapterStorage, *, live: bool
+        self, called: Called, notes: AdapterStorage, *, live: bool, trial: LiveTrial | None = None
     ) -> Sequence[tuple[str, Finding]]:
         """Return the findings of `gateway doctor` about Slack."""
-        return await run_checks(list(called), notes, SystemClock(), live=live)
+        return await run_checks(list(called), notes, SystemClock(), live=live, trial=trial)
 
     def commands(self, verbs: Any) -> None:
         """Add `gateway slack manifest` and `gateway slack check`."""

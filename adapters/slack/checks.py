@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -12,10 +11,9 @@ import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack import cards as blocks
-from adapters.slack import modals
-from adapters.slack.cards import CARD_CHARS, CARD_LINES
 from adapters.slack.installation import BOT_SCOPES
-from adapters.slack.payloads import Json, Malformed, ModalMetadata, SlackPlace, read_place
+from adapters.slack.live_trial import SlackTrial, build_card, build_views, delete_sample
+from adapters.slack.payloads import Json, Malformed, SlackPlace, read_place
 from adapters.slack.settings import SlackSettings
 from adapters.slack.users_and_rights import explain_shared
 from adapters.slack.web_api import (
@@ -32,15 +30,15 @@ from adapters.slack.web_api import (
     read_scopes,
     upload_file,
 )
-from gateway.cards.card import Card, card_of, full_view
+from gateway.cards.card import full_view
+from gateway.chat.rehearsal import COPY, build_sample, build_samples, end_sample
 from gateway.errors import GatewayError
-from gateway.models import Action, ApprovalRequest, Kind, Risk, RiskLevel, Status
 from gateway.ports import (
     AdapterStorage,
     Clock,
     DeliveryFailed,
     Finding,
-    StoredRequest,
+    LiveTrial,
     report_doubt,
     report_failure,
     report_ok,
@@ -50,8 +48,6 @@ from gateway.ports import (
 #
 # Block limits, edits of rich text and file uploads cannot be tested without Slack's own servers.
 
-_COPY = "rehearsal"
-_ID = "0" * 32
 MOST_CHANNELS = 20
 
 
@@ -85,7 +81,7 @@ async def _try_channel(
         if validate:
             await _validate_samples(client)
         step = "post"
-        text, made = blocks.build_message(_build_card(long=True), _COPY)
+        text, made = blocks.build_message(build_card(build_sample(long=True)), COPY)
         posted = await call_once(
             lambda: client.chat_postMessage(channel=channel, text=text, blocks=made)
         )
@@ -95,7 +91,7 @@ async def _try_channel(
             step = "attach"
             await _attach(client, place._replace(thread=posted["ts"]), session)
         finally:
-            await _delete(client, channel, posted["ts"])
+            await delete_sample(client, posted)
     except DeliveryFailed as failure:
         said = f"{place.team}/{channel}: {step}: {failure}"
         return report_failure(said, "if all other checks are well, report it with this sentence")
@@ -105,12 +101,11 @@ async def _try_channel(
 
 async def _validate_samples(client: AsyncWebClient) -> None:
     """Have Slack validate blocks and modals, where it has that method."""
-    for card in (_build_card(long=False), _build_card(long=True)):
-        _, made = blocks.build_message(card, _COPY)
+    for record in build_samples():
+        _, made = blocks.build_message(build_card(record), COPY)
         await _validate(client, blocks_=made)
-    # A modal shows no more of it than this.
-    short = _build_card(long=False)
-    await _validate(client, view=modals.build_deny(short, ModalMetadata(_ID, 1, _COPY)))
+    for view in build_views().values():
+        await _validate(client, view=view)
 
 
 async def _validate(
@@ -127,7 +122,7 @@ async def _validate(
 
 
 async def _edit(client: AsyncWebClient, channel: str, ts: str) -> None:
-    text, made = blocks.build_message(_build_card(long=False, ended=True), _COPY)
+    text, made = blocks.build_message(build_card(end_sample(build_sample())), COPY)
     await call_repeatable(
         lambda: client.chat_update(channel=channel, ts=ts, text=text, blocks=made)
     )
@@ -136,50 +131,10 @@ async def _edit(client: AsyncWebClient, channel: str, ts: str) -> None:
 async def _attach(
     client: AsyncWebClient, place: SlackPlace, session: aiohttp.ClientSession
 ) -> None:
-    content = full_view(_build_record(long=True)).text.encode()
+    content = full_view(build_sample(long=True)).text.encode()
     file = await upload_file(client, session, place, content, name="sample.txt", title="Sample")
     # Deleting the card alone would leave the file in its thread.
     await call_repeatable(lambda: client.files_delete(file=file))
-
-
-async def _delete(client: AsyncWebClient, channel: str, ts: str) -> None:
-    try:
-        await call_repeatable(lambda: client.chat_delete(channel=channel, ts=ts))
-    except DeliveryFailed as failure:
-        raise DeliveryFailed(f"the sample card is still there: {failure}") from failure
-
-
-def _build_card(*, long: bool, ended: bool = False) -> Card:
-    record = _build_record(long=long)
-    if ended:
-        record = replace(record, status=Status.CANCELLED, revision=2)
-    return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
-
-
-def _build_record(*, long: bool) -> StoredRequest:
-    """Return a sample request, with text that Slack must not act on."""
-    command = "echo '<!channel> <@U0> *bold* ```fence``` <https://example.com|here>' 😀\n"
-    request = ApprovalRequest(
-        id=_ID,
-        agent="doctor",
-        tool="sample, nothing runs",
-        kind=Kind.COMMAND,
-        arguments={"command": command * (200 if long else 1)},
-        digest="0" * 64,
-        hint="This is a rehearsal of `gateway doctor --live`; it is deleted at once.",
-        allowed=(Action.APPROVE, Action.DENY),
-    )
-    return StoredRequest(
-        request=request,
-        status=Status.PENDING,
-        revision=1,
-        shown_since=1,
-        digest=request.digest,
-        created=0,
-        deadline=0,
-        route="default",
-        risk=Risk(level=RiskLevel.LOW),
-    )
 
 
 _LARGEST_GAP_SECONDS = 60
@@ -192,7 +147,12 @@ Found = tuple[str, Finding]
 
 
 async def run_checks(
-    targets: Sequence[str], notes: AdapterStorage, clock: Clock, *, live: bool
+    targets: Sequence[str],
+    notes: AdapterStorage,
+    clock: Clock,
+    *,
+    live: bool,
+    trial: LiveTrial | None = None,
 ) -> list[Found]:
     """Run the checks; those that depend on a failed one are left out."""
     settings = SlackSettings()
@@ -205,6 +165,8 @@ async def run_checks(
         await checks.check_tokens(sorted({place.team for place in _read_places(targets)}))
         if checks.clients:
             await checks.check_targets(targets, live=live)
+        if trial is not None:
+            await checks.try_with(trial)
     return [("slack settings", report_ok(f"mode {settings.mode}")), *checks.found]
 
 
@@ -311,6 +273,18 @@ class _Checks:
             ]
             for finding in await try_channels(self.clients, places, self._session):
                 self.found.append(("slack live", finding))
+
+    async def try_with(self, trial: LiveTrial) -> None:
+        """Have a person try it, in the workspace of their account."""
+        team, settings = trial.user.partition("/")[0], self._settings
+        token = settings.app_token if settings.mode == "socket" else None
+        if client := self.clients.get(team):
+            secret = token.get_secret_value() if token else ""
+            found = await SlackTrial(client, self._session, trial, secret).run()
+        else:
+            said = f"no token here is of {team}, the workspace of your account"
+            found = [report_failure(said, "name another account: --with-me slack:TEAM/USER")]
+        self.found += [("slack live", one) for one in found]
 
     async def _explain_unreachable(self, target: str) -> str:
         """Return why a target cannot be posted to, empty when it can."""

@@ -47,7 +47,7 @@ from gateway.ports import AdapterApi, JsonObject, StoredRequest
 _ADMIN_BUTTONS = {Act.REVOKE, Act.REVOKE_SESSION, Act.REVOKE_ALL, Act.STOP_ALL, Act.ALLOW_AGAIN}
 _ONCE_SECONDS = 600.0
 _LONGEST_REFUSAL = 300
-_BUILD: dict[str, Callable[[Card, ModalMetadata], Json]] = {
+FORM_BUILDERS: dict[str, Callable[[Card, ModalMetadata], Json]] = {
     Act.DENY: modals.build_deny,
     Act.ABORT: modals.build_abort,
     Act.RESPOND: modals.build_respond,
@@ -61,7 +61,7 @@ _OF_BATCH: dict[str, Action] = {
 _Work = Callable[[SlackUse, PrivateReply], Awaitable[None]]
 
 # These open a modal, and change nothing yet.
-OPENS_MODAL = {*_BUILD, Act.EDIT, Act.REMEMBER, Act.DETAILS, Act.MORE, Act.BATCH}
+OPENS_MODAL = {*FORM_BUILDERS, Act.EDIT, Act.REMEMBER, Act.DETAILS, Act.MORE, Act.BATCH}
 
 
 class ButtonActions:
@@ -234,7 +234,7 @@ class ButtonActions:
             again = use.did.act == Act.EDIT_AGAIN
             kept = await self._edits.read_kept(use.form.kept) if again else ""
             return modals.choose_edit_form(record, card, use.form, kept)
-        return _BUILD[use.did.act](card, use.form)
+        return FORM_BUILDERS[use.did.act](card, use.form)
 
     async def _build_more(self, use: SlackUse) -> Json:
         """Return what else may be done with a request, as it stands now. Raises Unauthorized."""

@@ -83,7 +83,7 @@ class HomeTab:
         try:
             identity = await self._directory.find_member(workspace, actor)
         except IneligibleUser as stranger:
-            return _build_home_view([section(plain(str(stranger)))])
+            return build_home_view([section(plain(str(stranger)))])
         identity = replace(identity, groups=await self._directory.find_groups(workspace, identity))
         waiting = [record async for record in self._worklist.list_waiting(identity)]
         switch, admin = await read_switch(self._api, identity)
@@ -117,7 +117,7 @@ def build_home(
         more = f"{len(entries) - shown} more: {COMMAND} list, {COMMAND} grants"
         blocks.append(context(plain(more)))
     heading = [header(title)] if waiting else []
-    return _build_home_view([*frame, *heading, context(plain(count)), *blocks])
+    return build_home_view([*frame, *heading, context(plain(count)), *blocks])
 
 
 def build_switch(switch: KillSwitch, *, admin: bool) -> list[Json]:
@@ -162,7 +162,8 @@ def _say_waiting(count: int, *, stopped: bool) -> tuple[str, str]:
     return BEING_DENIED, "1 request waited here" if count == 1 else f"{count} requests waited here"
 
 
-def _build_home_view(blocks: list[Json]) -> Json:
+def build_home_view(blocks: list[Json]) -> Json:
+    """Return a Home tab with these blocks."""
     return {"type": "home", "callback_id": "home", "blocks": [header("Approvals"), *blocks]}
 
 

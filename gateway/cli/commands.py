@@ -407,6 +407,10 @@ def _add_operator_commands(verbs: Verbs) -> None:
     )
     verbs.choices["completion"].add_argument("shell", choices=("bash", "zsh", "fish"))
     checks.add_argument("--live", action="store_true", help="let chats post and delete a test")
+    me = "with --live: have a person, you if you are the only one, try the chats"
+    checks.add_argument("--with-me", nargs="?", const="", metavar="PERSON", help=me)
+    kept = "with --with-me: write what is exchanged, without tokens, ids and names"
+    checks.add_argument("--record", type=Path, metavar="FILE", help=kept)
     for one in (stop, resume):
         one.add_argument("--by", default="operator", help="your name, for the audit")
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from gateway.cli.kept_settings import environment_without_kept, read_kept, take_kept
 from gateway.cli.redis_access import connect_backend
-from gateway.doctor import FAIL, examine
+from gateway.doctor import FAIL, Check, examine
+from gateway.doctor.live_trial import Recording
 from gateway.domain.redaction import mask
 from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.errors import Conflict, InvalidRequest, Unreachable
+from gateway.ports.adapters import LiveTrial
 from gateway.server import app
 from gateway.server.background import run_in_background
 from gateway.server.connections import Backend, open_backend, url_of
@@ -35,8 +37,8 @@ from gateway.server.plugins import adapter_names
 from gateway.server.settings import Settings, name_unknown
 from gateway.server.start_up_checks import POLICY_FILE, apply_again, first_login, print_links
 from gateway.stores.connect import AWAY
-from gateway.stores.embedded_server import DataFolder
-from gateway.wire.local_discovery import find_process, hold_lock
+from gateway.stores.embedded_server import DataFolder, engine_url, running_engine
+from gateway.wire.local_discovery import find_process, hold_lock, write_private
 
 if TYPE_CHECKING:
     from logging import _SysExcInfoType
@@ -47,7 +49,13 @@ if TYPE_CHECKING:
 
 async def run_doctor(options: argparse.Namespace) -> int:
     """Run all checks and print them; the exit code is 1 when one failed."""
-    checks = await examine(Settings(), connect_backend, live=options.live)
+    person, file = options.with_me, options.record
+    if (file is not None and person is None) or (person is not None and not options.live):
+        raise InvalidRequest("--record needs --with-me, and --with-me needs --live")
+    if person is None:
+        checks = await examine(Settings(), connect_backend, live=options.live)
+    else:
+        checks = await _try_with(person, file)
     for check in checks:
         if options.json:
             print(json.dumps(asdict(check)))
@@ -55,6 +63,34 @@ async def run_doctor(options: argparse.Namespace) -> int:
             remedy = f"\n     {check.remedy}" if check.remedy else ""
             print(f"{check.result.upper():5}{check.name}: {check.says}{remedy}")
     return 1 if any(check.result == FAIL for check in checks) else 0
+
+
+async def _try_with(person: str, file: Path | None) -> list[Check]:
+    """Return what the checks find when a person tries the chats, and record it."""
+    settings, recording = Settings(), Recording()
+    try:
+        if file is not None:
+            write_private(file, "")
+    except OSError as error:
+        raise InvalidRequest(f"{file} cannot be written: {error.strerror}") from error
+    say = partial(print, file=sys.stderr, flush=True)
+    try:
+        trial = LiveTrial(user=person, say=say, record=recording.add)
+        return await examine(settings, partial(_open_alone, settings), live=True, trial=trial)
+    finally:
+        if file is not None:
+            recording.save(file)
+
+
+@asynccontextmanager
+async def _open_alone(settings: Settings) -> AsyncIterator[Backend]:
+    """Connect to Redis as other commands do; run the gateway's own where no gateway does."""
+    async with AsyncExitStack() as stack:
+        if settings.own_redis is None and engine_url(settings.data_dir) is None:
+            engine = await stack.enter_async_context(running_engine(settings.data_dir))
+            yield await stack.enter_async_context(open_backend(settings, engine.url))
+        else:
+            yield await stack.enter_async_context(connect_backend())
 
 
 # The log of a gateway: lines or JSON objects on standard error, and what repeats is counted.

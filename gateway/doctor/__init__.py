@@ -11,13 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.delivery.request_cards import mentions
+from gateway.doctor.live_trial import find_trial
 from gateway.doctor.policy_and_agents import STORED_DATA_CHECKS, check_push
 from gateway.doctor.reachability import REACHABILITY_CHECKS, check_hosts, gateway_url
 from gateway.doctor.redis_and_archive import SERVER_CHECKS, check_archive, read_all_facts
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.redaction import mask
 from gateway.errors import Conflict, GatewayError
-from gateway.ports.adapters import FAIL, OK, WARN, Finding, report_doubt, report_failure, report_ok
+from gateway.ports.adapters import (
+    FAIL,
+    OK,
+    WARN,
+    Finding,
+    LiveTrial,
+    report_doubt,
+    report_failure,
+    report_ok,
+)
 from gateway.server.connections import Backend
 from gateway.server.plugins import adapter_class
 from gateway.server.settings import Settings
@@ -49,19 +59,23 @@ async def examine(
     backend: Callable[[], AbstractAsyncContextManager[Backend]],
     *,
     live: bool = False,
+    trial: LiveTrial | None = None,
 ) -> list[Check]:
     """Run all possible checks: first the gateway's reachability and the agents' hosts of this user,
     then Redis, then the adapters.
 
-    With `live` the adapters also post to their platform, and take it back.
+    With `live` the adapters also post to their platform, and take it back. With a `trial`, whose
+    user is the person or account that the operator names, they have them try it. No gateway runs
+    then, so that none is looked for.
     """
-    found = [_label(name, await _run_check(check(settings))) for name, check in REACHABILITY_CHECKS]
+    checks = REACHABILITY_CHECKS if trial is None else ()
+    found = [_label(name, await _run_check(check(settings))) for name, check in checks]
     found += [_label(*one) for one in check_hosts(Path.home())]
     try:
         async with backend() as connected:
             found.append(_label("redis", await _run_check(_try_to_write(connected))))
             found += await _check_redis(settings, connected)
-            found += await _check_adapters(settings, connected.store, live=live)
+            found += await _check_adapters(settings, connected.store, live, trial)
     except Conflict as error:
         found.append(_label("redis", report_ok("answers")))
         found.append(_label("schema", report_failure(str(error), "update this gateway")))
@@ -100,14 +114,21 @@ async def _check_redis(settings: Settings, backend: Backend) -> list[Check]:
     return found
 
 
-async def _check_adapters(settings: Settings, store: RedisStore, *, live: bool) -> list[Check]:
+async def _check_adapters(
+    settings: Settings, store: RedisStore, live: bool, trial: LiveTrial | None
+) -> list[Check]:
     policy = await store.policy()
     found: list[Check] = []
     looked = False
     for name in settings.adapters:
         try:
             adapter, notes = adapter_class(name)(), RedisAdapterStorage(store, name)
-            made = await adapter.checks(_list_called(policy, name), notes, live=live)
+            mine = find_trial(trial, settings, policy, name) if trial and adapter.posts else None
+            if isinstance(mine, Finding):
+                found.append(_label(f"{name} live", mine))
+                mine = None
+            called = _list_called(policy, name)
+            made = await adapter.checks(called, notes, live=live, trial=mine)
             looked = looked or bool(made)
             found += [_label(*one) for one in made]
         except Exception as error:  # an adapter may raise anything; the other checks go on

@@ -41,6 +41,25 @@ def report_failure(says: str, remedy: str) -> Finding:
     return Finding(FAIL, says, remedy)
 
 
+Called = Mapping[str, Sequence[str]]
+"""Targets of the routes in force, each with whom cards and reminders there call, as the platform's
+identities and groups."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveTrial:
+    """A trial with the operator: `gateway doctor --live --with-me`.
+
+    `user` is their account on the platform, as in identities, without the platform's name. `say`
+    prints a line for them. `record` keeps one exchange: its direction, `sent` or `got`, and what
+    it was.
+    """
+
+    user: str
+    say: Callable[[str], None]
+    record: Callable[[str, object], None]
+
+
 @dataclass(frozen=True, slots=True)
 class WebPages:
     """What an adapter serves beside the HTTP API: `routes` are aiohttp route definitions. `end`
@@ -103,13 +122,12 @@ class Adapter:
         nobody knows."""
 
     async def checks(
-        self, called: Mapping[str, Sequence[str]], notes: AdapterStorage, *, live: bool
+        self, called: Called, notes: AdapterStorage, *, live: bool, trial: LiveTrial | None = None
     ) -> Sequence[tuple[str, Finding]]:
         """Return what `gateway doctor` finds, by name. The adapter is not running then.
 
-        `called` are its targets of the routes in force, each with whom cards and reminders there
-        call, as the platform's identities and groups. `notes` are what it keeps. With `live` it may
-        post, and takes away what it posted.
+        `called` are its targets. `notes` are what it keeps. With `live` it may post, and takes away
+        what it posted. With a `trial` it has the operator try it, too.
         """
         return ()
 

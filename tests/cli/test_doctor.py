@@ -42,7 +42,7 @@ KIND = """
 from gateway.ports import Adapter, report_ok
 
 class Kind(Adapter):
-    async def checks(self, called, notes, *, live):
+    async def checks(self, called, notes, *, live, trial=None):
         told = [(target, " ".join(who)) for target, who in called.items() if who]
         return [
             ("kind", report_ok("all is well")),
@@ -53,7 +53,7 @@ RUDE = """
 from gateway.ports import Adapter
 
 class Rude(Adapter):
-    async def checks(self, called, notes, *, live):
+    async def checks(self, called, notes, *, live, trial=None):
         raise KeyError("password=open-sesame")
 """
 DOCUMENT = Path(__file__).parents[2] / "docs" / "troubleshooting.md"

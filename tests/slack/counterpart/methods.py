@@ -148,7 +148,8 @@ def update(state: State, workspace: Workspace, arguments: Json) -> Json:
     message.metadata = _metadata(arguments) or message.metadata
     message.edits += 1
     state.ring()
-    return {"channel": channel.id, "ts": message.ts, "text": text}
+    answer = {"channel": channel.id, "ts": message.ts, "text": text}
+    return {**answer, "message": shown(message, workspace)}
 
 
 def _rich(blocks: list[Json]) -> bool:
