@@ -71,10 +71,11 @@ class Terminal:
         with _interruptible():
             return getpass.getpass(f"{question} (typing shows nothing): ").strip()
 
-    def confirm(self, question: str) -> bool:
-        """Return whether somebody types yes."""
-        with _interruptible():
-            return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+def confirm(question: str) -> bool:
+    """Return whether somebody types yes."""
+    with _interruptible():
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
 @contextmanager
@@ -202,7 +203,7 @@ async def _ask_operator(
     if await service.is_file_in_force():
         await service.deny(*claimed, by=_BY)
         return False
-    if not terminal.confirm("Is the number the same, and do you want this?"):
+    if not confirm("Is the number the same, and do you want this?"):
         await service.deny(*claimed, by=_BY)
         terminal.say("Nothing was changed.")
         return False

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gateway.cli.chats import Terminal
+from gateway.cli.chats import confirm
 from gateway.cli.http_access import connect_as_approver
 from gateway.cli.redis_access import connect_backend
 from gateway.cli.requests import say
@@ -83,7 +83,7 @@ def _confirm(options: argparse.Namespace) -> bool:
     """Return whether somebody who read the changes wants them; a program is not asked."""
     if options.yes or options.json or not sys.stdin.isatty():
         return True
-    return Terminal(asks=True).confirm("Apply this?")
+    return confirm("Apply this?")
 
 
 def _read(file: str) -> PolicyDocument:

@@ -12,7 +12,7 @@ from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Person
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import Status
-from gateway.ports.claims import Claim, Invitation
+from gateway.ports.claims import ChatClaim, Invitation
 from gateway.stores.claims import RedisClaims
 from tests.discord.interactions import COMMAND, Interaction
 from tests.discord.limits import SELECT, walk
@@ -36,7 +36,7 @@ async def code_for(stage: Stage, **what: str) -> str:
     return (await operator(stage).invite(**what))[1]
 
 
-async def claimed(stage: Stage) -> list[tuple[Invitation, Claim]]:
+async def claimed(stage: Stage) -> list[tuple[Invitation, ChatClaim]]:
     """Return what waits for the operator."""
     return await operator(stage).list_waiting()
 

@@ -14,7 +14,7 @@ from gateway.domain.policy_document import Route
 from gateway.domain.records import Identity, Person
 from gateway.errors import Unreachable
 from gateway.models import Status
-from gateway.ports.claims import Claim, Invitation
+from gateway.ports.claims import ChatClaim, Invitation
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.person import Human
 from tests.slack.counterpart.slack import Slack
@@ -42,7 +42,7 @@ def claims(office: Office) -> ClaimService:
     return office.api.claims
 
 
-async def waiting(office: Office) -> list[tuple[Invitation, Claim]]:
+async def waiting(office: Office) -> list[tuple[Invitation, ChatClaim]]:
     """Return what waits for the operator."""
     return await claims(office).list_waiting()
 
