@@ -50,6 +50,7 @@ class DiscordSetup:
         """
         token, client = await _obtain_bot(terminal, known.get(TOKEN, ""))
         try:
+            terminal.keep(TOKEN, token)
             await _wait_for_server(terminal, client)
         finally:
             await client.close()
@@ -70,7 +71,6 @@ async def _obtain_bot(terminal: SetupTerminal, token: str) -> tuple[str, discord
         typed = await terminal.ask_secret("The bot's token", TOKEN)
         token = typed.strip().removeprefix("Bot ").strip() or token
         client = await _try_token(terminal, token)
-    terminal.keep(TOKEN, token)
     return token, client
 
 

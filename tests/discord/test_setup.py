@@ -212,9 +212,10 @@ async def test_it_goes_on_where_nobody_added_the_bot(
     with monkeypatch.context() as brief:
         brief.setattr(discord_setup, "_JOIN_SECONDS", 0.05)
         with pytest.raises(InvalidRequest, match="in no server yet"):
-            await connect(Scripted(portal.app.token))
+            await connect(broken := Scripted("wrong", portal.app.token))
+    assert broken.kept == {TOKEN: portal.app.token}
     terminal = Scripted(opens=authorizing(portal))
-    assert await connect(terminal, **{TOKEN: portal.app.token})
+    assert await connect(terminal, **broken.kept)
     (link,) = terminal.links
     assert "/oauth2/authorize" in link
 
