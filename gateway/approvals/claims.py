@@ -55,7 +55,10 @@ class ClaimService:
         found = await self._claims.find(_hash(code))
         if found is None or not self._fits(found[0], place):
             await self._refuse(identity)
-        invitation = found[0]
+        invitation, known = found
+        target = place.target if place else ""
+        if known is not None and (known.identity, known.target) == (identity, target):
+            return known.number  # the platform delivered it twice
         if invitation.person:
             await self._check_free(by.identity, invitation.person)
         claim = ChatClaim(
@@ -64,7 +67,7 @@ class ClaimService:
             words=by.words,
             number=str(10 + secrets.randbelow(90)),
             at=self._clock.now_ms(),
-            target=place.target if place else "",
+            target=target,
             place=place.words if place else "",
         )
         if not await self._claims.claim(invitation, claim):

@@ -76,9 +76,12 @@ async def test_a_code_is_read_as_people_type_it(world: World, claims: ClaimServi
 async def test_a_code_works_once(world: World, claims: ClaimService) -> None:
     """Who replays it gets nothing, before and after the operator's word."""
     _, code = await claims.invite()
-    await claims.claim(code, slack("U1"), OPS)
+    number = await claims.claim(code, slack("U1"), OPS)
+    assert await claims.claim(code, slack("U1"), OPS) == number  # delivered twice
     with pytest.raises(Unauthorized):
         await claims.claim(code, slack("U2"), OPS)
+    with pytest.raises(Unauthorized):
+        await claims.claim(code, slack("U1"), replace(OPS, target="slack:T1/C2"))
     await claims.approve(*await waiting(claims), by="operator")
     with pytest.raises(Unauthorized):
         await claims.claim(code, slack("U1"), OPS)
