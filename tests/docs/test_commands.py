@@ -206,7 +206,7 @@ def test_a_first_start_with_a_policy_file_makes_no_owner(tmp_path: Path) -> None
         assert line
     assert shell.call("pending")[0] != 0
     token = json.loads(shell.run("approver", "add", "owner", "--json"))["token"]
-    env = {"GATEWAY_APPROVER_TOKEN": token, "GATEWAY_URL": line.rpartition(" ")[2].strip()}
+    env = {"GATEWAY_APPROVER_TOKEN": token, "GATEWAY_URL": line.split(" · ")[0].split()[-1]}
     assert shell.run("pending", env=env) == "nothing waits\n"
     gateway.terminate()
     gateway.communicate(timeout=20)
