@@ -127,6 +127,7 @@ class DiscordTrial:
                 return await rehearsal.ask(self.trial, acts)
         finally:
             await cancel_and_wait(connecting)
+            await library.close_new_sockets(self.client)
 
     async def _deny(self, message: discord.Message) -> Awaitable[object]:
         did = await self._wait_for(message, Action.DENY, discord.InteractionType.component)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from discord.gateway import KeepAliveHandler
 
 from adapters.discord.adapter import DiscordAdapter
 from gateway.chat import rehearsal
@@ -171,6 +173,7 @@ async def test_no_connection_to_discord(
     server.discord.gateway.refuse = 4009
     _, acted = await tried(ann)
     assert (acted.result, acted.says) == (FAIL, "with you: TimeoutError")
+    assert not [one for one in threading.enumerate() if isinstance(one, KeepAliveHandler)]
 
 
 @pytest.mark.parametrize("asked", [False, True])

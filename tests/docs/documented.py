@@ -419,7 +419,10 @@ ELSEWHERE = {
     ),
     "gateway doctor": "cli/test_doctor.py::test_all_is_well_and_documented",
     "gateway doctor --live": "slack/test_checks.py::test_the_page_leads_to_a_first_approval",
-    "gateway doctor [--live]": "cli/test_doctor.py::test_live_without_a_chat_says_so",
+    "gateway doctor [--live] [--with-me [PERSON]] [--record FILE]": (
+        "cli/test_with_me.py::test_it_runs_where_no_gateway_does"
+    ),
+    "gateway doctor --live --with-me": "slack/test_live_trial.py::test_all_is_well",
     'eval "$(gateway completion bash)"': "cli/test_output.py::test_completion_completes",
     "gateway completion fish | source": "cli/test_output.py::test_completion_completes",
     "gateway hook": "hosts/test_hook_process.py::test_whatever_goes_wrong_blocks",
