@@ -28,7 +28,7 @@ from gateway.server.connections import Backend
 from gateway.server.plugins import adapter_class
 from gateway.server.settings import Settings
 from gateway.stores.claims import RedisClaims
-from gateway.wire.local_discovery import FILE_NAME, read_private, secret
+from gateway.wire.local_discovery import FILE_NAME, find_process, read_private, secret
 
 _LOOK_SECONDS = 0.5
 _START_SECONDS = 60.0
@@ -137,7 +137,7 @@ async def _run_gateway(name: str, terminal: Terminal) -> None:
         terminal.say("The gateways that REDIS_URL is for need these settings too, and a restart.")
         return
     place = settings.data_dir / FILE_NAME
-    if read_private(place) is None:
+    if find_process(settings.data_dir) is None:
         from gateway.cli.serve import start_detached  # noqa: PLC0415 (it loads the whole server)
 
         terminal.say("Starting the gateway …")
