@@ -25,20 +25,21 @@ class DiscordClient:
         self._channel = channel
 
     async def type(self, app: Application, line: str) -> str:
-        """Type a command and the value of its one option; return the private reply.
+        """Type a command and the value of its one option, `name:value`; return the private reply.
 
-        The client puts the value into the option itself only where the option is required. Else one
-        goes to the option first, which is an act more: what is typed or pasted behind the command
-        is thrown away (discord/discord-api-docs, issues 2585 and 2626).
+        An option that is required takes what is typed. Any other is a field of its own, so that to
+        fill it is an act more, and without its name the client throws away what is typed or pasted
+        behind the command (discord/discord-api-docs, issues 2585 and 2626).
         """
         await settled(lambda: bool(app.commands.get("")))
-        command, _, value = line.rpartition(" ")
+        command, _, typed = line.rpartition(" ")
         option = self._find_option(app, command.removeprefix("/"))
-        if option["required"]:
-            self._way.type(CHAT, line)
-        else:
-            self._way.type(CHAT, command)
-            self._way.type(CHAT, f"{option['name']}: {value}")
+        value = typed.removeprefix(f"{option['name']}:")
+        self._way.type(CHAT, command)
+        if not option["required"]:
+            self._way.type(CHAT, typed)
+            if value == typed:
+                raise NotShown(f"Discord sends {command} alone: {typed} names no option")
         given: dict[str, str | bool] = {option["name"]: value}
         name = command.removeprefix("/")
         done = await self._person.command(app, self._open, name, wait=True, **given)
