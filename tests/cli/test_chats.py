@@ -159,6 +159,7 @@ def test_it_goes_on_where_it_was_broken_off(hut: Shell, tmp_path: Path) -> None:
             setup.until("The token")
             setup.type("right")
             setup.until("✓ The gateway runs, and hut is connected")
+        gateway.says("is ready")
         with Tty(["hut", "setup"], hut.env) as setup:
             code = setup.until(r"/hut here (\S+)")[1]
             setup.until("Waiting")

@@ -29,7 +29,7 @@ AGENTS = {"ask", "wait", "run", "hook", "bridge", "install", "mcp"}
 READING = {
     *("pending", "history", "show", "sessions", "grant offers", "grant list", "grant show"),
     *("tool list", "agent list", "agent paused", "approver list", "devices", "explain"),
-    *("policy show", "policy export", "status"),
+    *("policy show", "policy export", "status", "claims list"),
     *("report", "audit tail", "audit export", "archive give-up", "doctor"),
 }
 """Commands that change nothing, typed as below."""
@@ -41,6 +41,7 @@ GIVEN = {
     "agent": "bot",
     "session": "default",
     "tool": "shell",
+    "chat": "slack",
 }
 MORE = {
     "apply": ["--yes", str(ROOT / "deploy" / "policies" / "development.toml")],
