@@ -19,6 +19,7 @@ from gateway.approvals.claims import ClaimService
 from gateway.cli.kept_settings import keep, read_kept, take_kept
 from gateway.cli.redis_access import connect_backend
 from gateway.client import AsyncClient
+from gateway.domain.policy_document import Route
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Denied, GatewayError, InvalidRequest, Unreachable
 from gateway.policy.policy_file_reader import differences
@@ -33,7 +34,7 @@ from gateway.wire.local_discovery import FILE_NAME, find_process, read_private, 
 _LOOK_SECONDS = 0.5
 _START_SECONDS = 60.0
 _TRY_SECONDS = 600.0
-_TRY_AGENT, _TRY_COMMAND = "setup", "echo hello"
+_TRY_AGENT, _TRY_TOOL, _TRY_COMMAND = "setup", "shell", "echo hello"
 _BY = "operator"
 
 
@@ -113,6 +114,10 @@ async def setup(options: argparse.Namespace) -> int:
             return 0
         if not await _ask_operator(service, backend, claimed, terminal):
             return 1
+        route = (await backend.store.policy()).route_for(_TRY_AGENT, _TRY_TOOL).name
+    if route != claimed[0].route:
+        terminal.say(f"Requests of {claimed[0].route} come there from now on; nothing was tried.")
+        return 0
     return await _try_it(terminal)
 
 
@@ -238,7 +243,7 @@ async def _try_it(terminal: Terminal) -> int:
         client = await asyncio.to_thread(AsyncClient.from_env, _TRY_AGENT, say=None)
         async with asyncio.timeout(_TRY_SECONDS), client:
             approval = await client.ask(
-                "shell", {"command": _TRY_COMMAND}, hint="This is a try. Nothing runs."
+                _TRY_TOOL, {"command": _TRY_COMMAND}, hint="This is a try. Nothing runs."
             )
     except Denied as error:
         terminal.say(f"✓ Denied: {error}. That works too.")
@@ -280,29 +285,41 @@ async def show_status(options: argparse.Namespace) -> int:
 
 
 async def remove(options: argparse.Namespace) -> int:
-    """Forget a chat's tokens, and take its channels out of the routes; people keep their names."""
+    """Take a chat's channels out of the routes, and forget its tokens; people keep their names."""
     name = options.adapter
-    keep(name, {})
+    try:
+        await _remove_channels(name)
+    finally:  # last: a gateway of this data folder starts anew with it
+        keep(name, {})
+    print(f"{name} is removed from this gateway; revoke its tokens where they were made")
+    return 0
+
+
+async def _remove_channels(name: str) -> None:
     async with connect_backend(acting=True) as backend:
         if await _claims(backend, name).is_file_in_force():
-            print("its tokens are forgotten; take its channels out of the policy file yourself")
-            return 0
+            print("the policy comes from a file: take its channels out there")
+            return
         policy = await backend.store.policy()
-        routes = tuple(
-            replace(
-                route,
-                targets=tuple(one for one in route.targets if not one.startswith(f"{name}:"))
-                or ("web",),
-            )
-            for route in policy.routes
-        )
-        after = replace(policy, routes=routes)
+        after = replace(policy, routes=tuple(_without_chat(one, name) for one in policy.routes))
         for line in differences(policy, after):
             print(line)
         if after != policy:
             await backend.store.apply(after, by=_BY)
-    print(f"{name} is removed from this gateway; revoke its tokens where they were made")
-    return 0
+
+
+def _without_chat(route: Route, name: str) -> Route:
+    """Return a route without a chat's channels; the inbox is left where nothing else is."""
+
+    def leave(targets: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(one for one in targets if one.partition(":")[0] != name)
+
+    steps = (replace(one, targets=leave(one.targets)) for one in route.escalations)
+    return replace(
+        route,
+        targets=leave(route.targets) or ("web",),
+        escalations=tuple(one for one in steps if one.targets),
+    )
 
 
 # `gateway claims`, and `gateway approver link`.

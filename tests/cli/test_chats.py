@@ -149,6 +149,10 @@ def test_a_chat_is_connected_from_nothing(hut: Shell, tmp_path: Path) -> None:
     assert [one["name"] for one in policy["people"]] == ["owner", "ana"]  # type: ignore[attr-defined]
     said = hut.run("hut", "status")
     assert "set up here, runs" in said and "hut:door" in said and "ana" in said
+    assert policy["routes"][0]["targets"] == ["web", "hut:door"]  # type: ignore[index]
+    said = hut.run("hut", "remove")
+    assert "hut:door" in said and "revoke its tokens" in said
+    assert "hut" not in kept.read_text()
 
 
 def test_it_goes_on_where_it_was_broken_off(hut: Shell, tmp_path: Path) -> None:
