@@ -20,7 +20,7 @@ from gateway.cli.kept_settings import keep, read_kept, take_kept
 from gateway.cli.redis_access import connect_backend
 from gateway.client import AsyncClient
 from gateway.domain.policy_document import Route
-from gateway.domain.time_and_tasks import SystemClock
+from gateway.domain.time_and_tasks import SystemClock, check_wanted
 from gateway.errors import Denied, GatewayError, InvalidRequest, Unreachable
 from gateway.policy.policy_file_reader import differences
 from gateway.ports import ChatSetup
@@ -154,6 +154,7 @@ async def _run_gateway(name: str, terminal: Terminal) -> None:
                 f"the gateway does not run {name}: look at what it says, or stop it (gateway down) "
                 "and run this again"
             )
+        check_wanted()
         await asyncio.sleep(_LOOK_SECONDS)
     terminal.say(f"✓ The gateway runs, and {name} is connected.")
 
@@ -192,6 +193,7 @@ async def _look_for(
         for claimed in await service.list_waiting():
             if claimed[0].id == invitation.id:
                 return claimed
+        check_wanted()
         await asyncio.sleep(_LOOK_SECONDS)
     return None
 
