@@ -14,7 +14,7 @@ from adapters.discord.connection import log_in
 from adapters.discord.permissions_and_checks import build_invite_link, check_endpoint
 from adapters.discord.settings import PREFIX, DiscordSettings, read_settings
 from gateway.errors import GatewayError, InvalidRequest, Misconfigured
-from gateway.ports import FAIL, SetupTerminal, render_safe
+from gateway.ports import FAIL, ChatSetup, SetupTerminal, render_safe
 
 TOKEN = f"{PREFIX}TOKEN"
 PORTAL = "https://discord.com/developers/applications"
@@ -34,11 +34,10 @@ _OTHER_FORMS = {
 _WHERE = 'The bot token is on the page "Bot", under "Reset Token"; it has two dots.'
 
 
-class DiscordSetup:
+class DiscordSetup(ChatSetup):
     """How Discord is connected."""
 
     variables: tuple[str, ...] = (TOKEN,)
-    invite = ""
     command = "/approvals"
     option = "code:"  # Discord drops what is typed for no option
 

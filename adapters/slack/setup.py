@@ -24,7 +24,7 @@ from adapters.slack.web_api import (
     read_scopes,
 )
 from gateway.errors import GatewayError, InvalidRequest, Unreachable
-from gateway.ports import DeliveryFailed, SetupTerminal
+from gateway.ports import ChatSetup, DeliveryFailed, SetupTerminal
 
 BOT, APP = "GATEWAY_SLACK_BOT_TOKEN", "GATEWAY_SLACK_APP_TOKEN"
 _APPS = "https://api.slack.com/apps"
@@ -64,13 +64,12 @@ class WrongSlackToken(GatewayError):
     code = "wrong_token"
 
 
-class SlackSetup:
-    """How Slack is connected. It is a `ChatSetup`."""
+class SlackSetup(ChatSetup):
+    """How Slack is connected."""
 
     variables: tuple[str, ...] = (BOT, APP)
     invite = INVITE
     command = COMMAND
-    option = ""
 
     async def connect(self, terminal: SetupTerminal, known: Mapping[str, str]) -> dict[str, str]:
         """Return both tokens, each checked. Raises InvalidRequest after five wrong ones, and where

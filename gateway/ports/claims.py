@@ -156,18 +156,18 @@ class SetupTerminal(Protocol):
         InvalidRequest where nobody can type, and no other value comes."""
 
 
-class ChatSetup(Protocol):
-    """How one chat is connected by `gateway NAME setup`.
+class ChatSetup:
+    """How one chat is connected by `gateway NAME setup`; each chat extends it.
 
     `variables` are the settings that it finds out. `invite` is what people type in a channel first,
     "" where nothing is. `command` is what they type then, before `here` or `me`; and `option` comes
     right before the code, "" for nothing.
     """
 
-    variables: tuple[str, ...]
-    invite: str
-    command: str
-    option: str
+    variables: tuple[str, ...] = ()
+    invite: str = ""
+    command: str = ""
+    option: str = ""
 
     async def connect(self, terminal: SetupTerminal, known: Mapping[str, str]) -> dict[str, str]:
         """Have an app made and installed, and return the settings to keep, each checked.
@@ -176,3 +176,4 @@ class ChatSetup(Protocol):
         are not asked for again. Says one line for each step, and one for each way that a token is
         wrong before it asks again.
         """
+        raise NotImplementedError

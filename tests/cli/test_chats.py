@@ -25,12 +25,12 @@ from pathlib import Path
 
 from gateway.errors import GatewayError
 from gateway.models import Action
-from gateway.ports import Adapter, Claimant, ClaimedPlace, Click, Identity, MessageRef
+from gateway.ports import Adapter, ChatSetup, Claimant, ClaimedPlace, Click, Identity, MessageRef
 
 PLACE = ClaimedPlace(target="hut:door", words="#door of Hut (2 members, not shared)")
 
 
-class HutSetup:
+class HutSetup(ChatSetup):
     variables = ("GATEWAY_HUT_TOKEN",)
     invite = "/invite @hut"
     command = "/hut"
