@@ -40,14 +40,14 @@ _PLAIN = rehearsal.build_sample()
 _END = rehearsal.end_sample(_PLAIN)
 
 
-def build_card(record: StoredRequest) -> Card:
+def make_sample_card(record: StoredRequest) -> Card:
     """Return the card of a sample."""
     return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
 
 
-def build_message(record: StoredRequest) -> MessageContent:
+def make_sample_message(record: StoredRequest) -> MessageContent:
     """Return the message of a sample."""
-    return build_card_view(build_card(record), rehearsal.COPY)
+    return build_card_view(make_sample_card(record), rehearsal.COPY)
 
 
 @dataclass
@@ -67,16 +67,16 @@ class DiscordTrial:
         return await rehearsal.run_steps(self._echo, self._try_acts)
 
     async def _echo(self) -> Finding:
-        card, full = build_card(_PLAIN), full_view(_PLAIN, fits=page_fits)
-        shown = [build_message(one) for one in rehearsal.build_samples()]
+        card, full = make_sample_card(_PLAIN), full_view(_PLAIN, fits=page_fits)
+        shown = [make_sample_message(one) for one in rehearsal.build_samples()]
         shown += [build_more_view(card, _BUTTON), build_full_view(card, full, _BUTTON)]
         for content in shown:
             async with self._post(content) as message:
                 await self._compare(message, content)
                 await message.edit(
-                    view=build_message(_END).view, attachments=[], allowed_mentions=NOBODY
+                    view=make_sample_message(_END).view, attachments=[], allowed_mentions=NOBODY
                 )
-                await self._compare(message, build_message(_END))
+                await self._compare(message, make_sample_message(_END))
         said = f"{len(shown)} messages, their edits, and a file"
         return rehearsal.report_changes(said, self.changes)
 
@@ -118,7 +118,7 @@ class DiscordTrial:
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 await self.client.wait_for("connect")
-            async with self._post(build_message(_PLAIN)) as message:
+            async with self._post(make_sample_message(_PLAIN)) as message:
                 direct = isinstance(message.channel, discord.DMChannel)
                 where = "your direct messages" if direct else "the first channel of your routes"
                 denied = f"Press Deny on the card in {where}, then Submit in the form."
@@ -131,7 +131,7 @@ class DiscordTrial:
 
     async def _deny(self, message: discord.Message) -> Awaitable[object]:
         did = await self._wait_for(message, Action.DENY, discord.InteractionType.component)
-        card, button = build_card(_PLAIN), _BUTTON.with_verb(Action.DENY.value)
+        card, button = make_sample_card(_PLAIN), _BUTTON.with_verb(Action.DENY.value)
         modal = build_modal(Action.DENY, card, button, about=render_about(card))
         await did.response.send_modal(modal)
         did = await self._wait_for(message, Action.DENY, discord.InteractionType.modal_submit)
@@ -139,7 +139,7 @@ class DiscordTrial:
 
     async def _approve(self, message: discord.Message) -> Awaitable[object]:
         did = await self._wait_for(message, Action.APPROVE, discord.InteractionType.component)
-        return did.response.edit_message(view=build_message(_END).view)
+        return did.response.edit_message(view=make_sample_message(_END).view)
 
     async def _wait_for(
         self, message: discord.Message, verb: Action, kind: discord.InteractionType

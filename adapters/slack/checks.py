@@ -12,7 +12,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack import cards as blocks
 from adapters.slack.installation import BOT_SCOPES
-from adapters.slack.live_trial import SlackTrial, build_card, build_views, delete_sample
+from adapters.slack.live_trial import SlackTrial, delete_sample, make_sample_card, make_sample_views
 from adapters.slack.payloads import Json, Malformed, SlackPlace, read_place
 from adapters.slack.settings import SlackSettings
 from adapters.slack.users_and_rights import explain_shared
@@ -81,7 +81,7 @@ async def _try_channel(
         if validate:
             await _validate_samples(client)
         step = "post"
-        text, made = blocks.build_message(build_card(build_sample(long=True)), COPY)
+        text, made = blocks.build_message(make_sample_card(build_sample(long=True)), COPY)
         posted = await call_once(
             lambda: client.chat_postMessage(channel=channel, text=text, blocks=made)
         )
@@ -102,9 +102,9 @@ async def _try_channel(
 async def _validate_samples(client: AsyncWebClient) -> None:
     """Have Slack validate blocks and modals, where it has that method."""
     for record in build_samples():
-        _, made = blocks.build_message(build_card(record), COPY)
+        _, made = blocks.build_message(make_sample_card(record), COPY)
         await _validate(client, blocks_=made)
-    for view in build_views().values():
+    for view in make_sample_views().values():
         await _validate(client, view=view)
 
 
@@ -122,7 +122,7 @@ async def _validate(
 
 
 async def _edit(client: AsyncWebClient, channel: str, ts: str) -> None:
-    text, made = blocks.build_message(build_card(end_sample(build_sample())), COPY)
+    text, made = blocks.build_message(make_sample_card(end_sample(build_sample())), COPY)
     await call_repeatable(
         lambda: client.chat_update(channel=channel, ts=ts, text=text, blocks=made)
     )

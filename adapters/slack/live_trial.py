@@ -54,16 +54,16 @@ _READERS: dict[str, Callable[[Json], Interaction]] = {
 _LISTED = {"text": "Nothing was looked up: this was `gateway doctor`."}
 
 
-def build_card(record: StoredRequest) -> Card:
+def make_sample_card(record: StoredRequest) -> Card:
     """Return the card of a sample."""
     return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
 
 
-def build_views() -> dict[str, Json]:
+def make_sample_views() -> dict[str, Json]:
     """Return every modal, of samples, by what opens it."""
     first, *_, question = rehearsal.build_samples()
-    card = build_card(first)
-    asks: dict[str, Card] = {Act.ANSWER: build_card(question)}
+    card = make_sample_card(first)
+    asks: dict[str, Card] = {Act.ANSWER: make_sample_card(question)}
     approval = next(one for one in card.controls if one.action is Action.APPROVE)
     batch = batch_card_of((first, first), chars=modals.BATCH_CHARS, each=CARD_CHARS)
     details = full_view(first, fits=modals.page_fits)
@@ -89,7 +89,7 @@ class SlackTrial:
     session: aiohttp.ClientSession
     trial: LiveTrial
     app_token: str
-    views: dict[str, Json] = field(default_factory=build_views)
+    views: dict[str, Json] = field(default_factory=make_sample_views)
     changes: list[str] = field(default_factory=list)
 
     async def run(self) -> list[Finding]:
@@ -122,7 +122,7 @@ class SlackTrial:
 
     def _build(self, record: StoredRequest) -> Json:
         called = f"<@{self.user}>"
-        text, made = build_message(build_card(record), rehearsal.COPY, called=called)
+        text, made = build_message(make_sample_card(record), rehearsal.COPY, called=called)
         return {"text": text, "blocks": made}
 
     async def _echo(self) -> Finding:

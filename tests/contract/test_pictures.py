@@ -22,7 +22,8 @@ from tests.slack import states
 from tests.terminal.scenes import drawn_screen, terminal_scenes
 
 SEEN_BY_NOBODY = {
-    "build_bolt_app", "build_click", "build_client", "build_group_query", "build_invite_link",
+    "build_bolt_app", "build_click", "build_client", "build_create_link", "build_group_query",
+    "build_invite_link",
     "build_manifest", "build_ref", "build_whole_card",
 }  # fmt: skip
 BUILDERS = ("build_", "render_")

@@ -17,6 +17,7 @@ from adapters.discord.cards import (
     build_outcome_view,
     render_about,
 )
+from adapters.discord.claims import build_route_menu
 from adapters.discord.commands import build_pending_view
 from adapters.discord.custom_ids import DiscordButton
 from adapters.discord.edits import (
@@ -77,6 +78,7 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
                  "pending-findings", "pending-escalated", "pending-hook", "pending-hostile",
                  "pending-passkey", "pending-hidden", "responded"):  # fmt: skip
         made[f"full-{name}"] = partial(_page, records[name], 0)
+    made["routes"] = partial(build_route_menu, ("default", "deploys"))
     git = records["pending-git"]
     diff = describe_changes(states.asked(), {"command": "make release"})
     changed = EditState(key="k", typed="", diff=diff)

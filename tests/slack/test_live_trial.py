@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from adapters.slack import SlackAdapter
-from adapters.slack.live_trial import build_views
+from adapters.slack.live_trial import make_sample_views
 from adapters.slack.payloads import ANSWER_SHORTCUT
 from gateway.chat import rehearsal
 from gateway.ports import Finding
@@ -91,7 +91,7 @@ async def test_all_is_well(slack: Slack, ann: Operator) -> None:
 
 def test_every_modal_is_tried() -> None:
     """Of all that there are, and none with a number, which a Home tab does not take."""
-    made = build_views()
+    made = make_sample_views()
     kinds = {view["callback_id"] for view in states.views().values() if view["type"] == "modal"}
     assert {view["callback_id"] for view in made.values()} == kinds
     assert "number_input" not in json.dumps(made)
