@@ -216,6 +216,8 @@ log = logging.getLogger("gateway.cli")
 _OPEN_FILES = 16_384
 _LOOK_SECONDS = 0.5
 _LOG_FILE = "up.log"
+_REFUSED_SECONDS = 60.0
+"""Nobody fills a terminal with refused links."""
 _NOT_READY = "Stopped before it was ready"
 _READY = re.compile(rb"The gateway is ready at (\S+)\s")
 _NEXT = ("To connect a coding agent: gateway install", "To connect Slack: gateway slack setup")
@@ -294,7 +296,8 @@ async def _phone_lines(
 async def _renew_links(
     gateway: app.Gateway, settings: Settings, network: LocalNetwork | None
 ) -> AsyncIterator[None]:
-    """Print fresh links at each press of Enter, where somebody sits at this terminal."""
+    """Print fresh links at each press of Enter, and where one was refused because it was used or
+    is over; at a terminal where somebody sits."""
     if settings.production or not _is_at_terminal():
         yield
         return
@@ -303,8 +306,23 @@ async def _renew_links(
         lines = await first_login(gateway.backend, gateway.url, settings)
         return lines + await _phone_lines(gateway, settings, network)
 
-    renew = partial(print_links, make, partial(print, file=sys.stderr))
-    async with run_in_background("sign-in links", renew):
+    say = partial(print, file=sys.stderr)
+
+    async def follow() -> None:
+        clock = asyncio.get_running_loop().time
+        last = -_REFUSED_SECONDS
+        async with gateway.core.feed.changes() as events:
+            async for event in events:
+                if event.type == "sign_in_refused" and clock() - last > _REFUSED_SECONDS:
+                    last = clock()
+                    say("A link or code was refused. A fresh one:")
+                    for line in await make():
+                        say(line)
+
+    async with (
+        run_in_background("sign-in links", partial(print_links, make, say)),
+        run_in_background("refused sign-ins", follow),
+    ):
         yield
 
 

@@ -11,6 +11,8 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -203,8 +205,21 @@ def start_on_a_terminal(shell: Shell, *words: str) -> tuple[int, int]:
     return pid, ours
 
 
+def open_link(address: str, code: str) -> int:
+    """Sign in with a link's code; return the HTTP status."""
+    headers = {"Origin": address, "Content-Type": "application/json"}
+    body = json.dumps({"code": code}).encode()
+    try:
+        with urlopen(Request(f"{address}/inbox/api/login", data=body, headers=headers)) as answer:
+            return int(answer.status)
+    except HTTPError as refused:
+        with refused:
+            return refused.code
+
+
 def test_enter_in_the_terminal_of_up_prints_a_fresh_link(shell: Shell) -> None:
-    """The first may have expired. Four lines say where it is, what to connect and how to stop."""
+    """The first may have expired. Four lines say where it is, what to connect and how to stop. A
+    used link is refused, and has a successor there at once."""
     pid, ours = start_on_a_terminal(shell, sys.executable, "-m", "gateway.cli", "up")
     try:
         said = read_until(ours, "press Enter")
@@ -216,6 +231,12 @@ def test_enter_in_the_terminal_of_up_prints_a_fresh_link(shell: Shell) -> None:
         os.write(ours, b"\n")
         second = re.search(r"#code=(\S+)\s", read_until(ours, r"#code=\S+\s"))
         assert second and second[1] != first
+        address = re.search(r"ready at (\S+) ", said)
+        assert address is not None
+        assert [open_link(address[1], first) for _ in range(3)] == [200, 403, 403]
+        shown = read_until(ours, r"refused. A fresh one:[^#]*#code=\S+\s")
+        third = re.search(r"#code=(\S+)\s", shown)
+        assert third and third[1] not in (first, second[1])
         os.write(ours, b"\x04")  # the end of what is typed ends nothing
         assert shell.run("pending") == "nothing waits\n"
     finally:
