@@ -176,32 +176,41 @@ class ClaimService:
         return found[0]
 
     async def preview(self, invitation: Invitation, claim: ChatClaim) -> PolicyDocument:
-        """Return the policy as it would be after a yes. Raises as `approve` does."""
-        departed = await self._claims.list_departed()
-        return _with_claim(await self._store.policy(), invitation, claim, departed)
+        """Return the policy as it would be after a yes. Raises Unauthorized for an account that
+        became somebody else's, NotFound for a route or person that is gone."""
+        policy = await self._store.policy()
+        return _with_claim(policy, invitation, claim, await self._claims.list_departed())
 
-    async def approve(self, invitation: Invitation, claim: ChatClaim, *, by: str) -> None:
-        """Put a claim into the policy. Raises NotFound for one that is gone, InvalidRequest where
-        the policy comes from a file, Unauthorized for an account that became somebody else's."""
+    async def approve(
+        self, invitation: Invitation, claim: ChatClaim, shown: PolicyDocument, *, by: str
+    ) -> None:
+        """Put the policy in force that `preview` returned, and nothing else.
+
+        Raises NotFound for a claim that is gone, InvalidRequest where the policy comes from a file,
+        Conflict where the policy was changed since: the claim stays, to be looked at again.
+        """
+        if await self._claims.find(invitation.id) is None:
+            raise NotFound("this claim is over")
         if await self._claims.is_file_in_force():
             raise InvalidRequest("the policy comes from a file: add the lines there, and deny this")
-        departed = await self._claims.list_departed()
-        if not await self._claims.remove(invitation.id):
-            raise NotFound("this claim is over")
-        await self._change(lambda now: _with_claim(now, invitation, claim, departed), by=by)
+        if shown != await self._store.policy():
+            await self._store.apply(shown, by=by)
+        await self._claims.remove(invitation.id)
         event = "place_claimed" if claim.target else "account_claimed"
         await self._store.note(event, data={**_facts(invitation, claim), "by": by})
 
     async def deny(self, invitation: Invitation, claim: ChatClaim, *, by: str) -> None:
-        """Drop a claim."""
-        if await self._claims.remove(invitation.id):
-            data = {**_facts(invitation, claim), "by": by}
-            await self._store.note("claim_denied", data=data)
+        """Drop a claim. Raises NotFound for one that is gone."""
+        if not await self._claims.remove(invitation.id):
+            raise NotFound("this claim is over")
+        await self._store.note("claim_denied", data={**_facts(invitation, claim), "by": by})
 
     async def _change(self, change: Change, *, by: str) -> None:
         """Apply a change to the policy as it stands; what is so already is not applied."""
         for _ in range(_TRIES):
             policy = await self._store.policy()
+            if await self._claims.is_file_in_force():  # behind the policy: a later file conflicts
+                raise InvalidRequest("the policy comes from a file now: nothing was changed")
             after = change(policy)
             if after == policy:
                 return
@@ -253,11 +262,11 @@ def _with_person(
             return policy, person.name
     taken = {*departed, *(one.name for one in policy.people)}
     taken |= {name for route in policy.routes for name in route.admitted}
-    wanted = _NO_LETTER.sub("-", claim.handle.lower()).strip("-._")[:40] or "somebody"
-    platform = claim.identity.partition(":")[0]
-    numbered = (f"{wanted}-{platform}-{number}" for number in range(2, len(taken) + 3))
-    names = chain((wanted, f"{wanted}-{platform}"), numbered)
-    name = next(one for one in names if one not in taken)
+    handle = _NO_LETTER.sub("-", claim.handle.lower()).strip("-._")[:40] or "somebody"
+    # With the chat's name: no operator gives it to somebody else by `gateway approver add`.
+    wanted = f"{handle}-{claim.identity.partition(':')[0]}"
+    numbered = (f"{wanted}-{number}" for number in range(2, len(taken) + 3))
+    name = next(one for one in chain((wanted,), numbered) if one not in taken)
     person = Person(name=name, identities=(claim.identity,))
     return replace(policy, people=(*policy.people, person)), name
 

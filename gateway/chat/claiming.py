@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -127,4 +128,5 @@ def describe_place(name: str, home: str, facts: str) -> str:
 
 def _clean(name: str) -> str:
     """Return a name in one line, in which no round brackets imitate ours."""
-    return clip(" ".join(render_safe(name).text.split()).translate(_SQUARE), _NAME_CHARS)
+    plain = unicodedata.normalize("NFKC", name)  # brackets of other widths are brackets
+    return clip(" ".join(render_safe(plain).text.split()).translate(_SQUARE), _NAME_CHARS)

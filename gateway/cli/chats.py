@@ -19,9 +19,9 @@ from gateway.approvals.claims import ClaimService
 from gateway.cli.kept_settings import keep, read_kept, take_kept
 from gateway.cli.redis_access import connect_backend
 from gateway.client import AsyncClient
-from gateway.domain.policy_document import Route
+from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.time_and_tasks import SystemClock, check_wanted
-from gateway.errors import Denied, GatewayError, InvalidRequest, Unreachable
+from gateway.errors import Conflict, Denied, GatewayError, InvalidRequest, Unreachable
 from gateway.policy.policy_file_reader import differences
 from gateway.ports import ChatSetup
 from gateway.ports.claims import ChatClaim, Invitation
@@ -177,12 +177,27 @@ async def _wait_for_claim(
             return None
         terminal.say("Waiting … (the code works once, for 10 minutes)")
         try:
-            if claimed := await _look_for(service, invitation):
-                return claimed
+            with _ended_by_signals():
+                if claimed := await _look_for(service, invitation):
+                    return claimed
         except BaseException:
             await service.withdraw(invitation)  # it is good only while somebody waits here
             raise
         terminal.say("That code is over; here is a new one.")
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Have whoever ends this process, or closes its terminal, end what it does in order."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)
 
 
 async def _look_for(
@@ -204,25 +219,29 @@ async def _ask_operator(
     claimed: tuple[Invitation, ChatClaim],
     terminal: Terminal,
 ) -> bool:
-    """Show a claim and what it changes, ask, and do it; return whether it was done."""
-    for line in await _describe(service, backend, claimed):
-        terminal.say(line)
-    if await service.is_file_in_force():
-        await service.deny(*claimed, by=_BY)
-        return False
-    if not confirm("Is the number the same, and do you want this?"):
-        await service.deny(*claimed, by=_BY)
-        terminal.say("Nothing was changed.")
-        return False
-    await service.approve(*claimed, by=_BY)
-    terminal.say("✓ The policy has it now. `gateway policy export` prints it as a file.")
-    return True
+    """Show a claim and what it changes, ask, and do just that; return whether it was done."""
+    while True:
+        lines, shown = await _describe(service, backend, claimed)
+        for line in lines:
+            terminal.say(line)
+        if shown is None or not confirm("Is the number the same, and do you want this?"):
+            await service.deny(*claimed, by=_BY)
+            terminal.say("Nothing was changed.")
+            return False
+        try:
+            await service.approve(*claimed, shown, by=_BY)
+        except Conflict:
+            terminal.say("The policy was changed meanwhile. Look again:")
+            continue
+        terminal.say("✓ The policy has it now. `gateway policy export` prints it as a file.")
+        return True
 
 
 async def _describe(
     service: ClaimService, backend: Backend, claimed: tuple[Invitation, ChatClaim]
-) -> list[str]:
-    """Return what a claim is, and what it would change, or the lines for the policy file."""
+) -> tuple[list[str], PolicyDocument | None]:
+    """Return what a claim is and would change, and the policy as it would be; or the lines for the
+    policy file, and None."""
     invitation, claim = claimed
     where = f" in {claim.place}" if claim.place else f" wants to be {invitation.person}"
     lines = [f"{claim.words}{where}", f"The number in their private reply: {claim.number}"]
@@ -230,12 +249,11 @@ async def _describe(
         lines.append("The policy comes from a file. Add to it, and nothing is changed here:")
         lines.append(f'  identities = [..., "{claim.identity}"]   # in [[people]]')
         if claim.target:
-            lines.append(
-                f'  targets = [..., "{claim.target}"]   # in [[routes]] {invitation.route}'
-            )
-        return lines
+            route = invitation.route
+            lines.append(f'  targets = [..., "{claim.target}"]   # in [[routes]] {route}')
+        return lines, None
     now, then = await backend.store.policy(), await service.preview(invitation, claim)
-    return [*lines, *(f"  {one}" for one in differences(now, then))]
+    return [*lines, *(f"  {one}" for one in differences(now, then))], then
 
 
 async def _try_it(terminal: Terminal) -> int:
@@ -293,6 +311,7 @@ async def remove(options: argparse.Namespace) -> int:
         await _remove_channels(name)
     finally:  # last: a gateway of this data folder starts anew with it
         keep(name, {})
+        keep(name, {}, unfinished=True)
     print(f"{name} is removed from this gateway; revoke its tokens where they were made")
     return 0
 
@@ -337,7 +356,7 @@ async def list_claims(options: argparse.Namespace) -> int:
             return 0
         for claimed in waiting:
             print(f"{claimed[0].short_id}  {claimed[0].platform}")
-            for line in await _describe(service, backend, claimed):
+            for line in (await _describe(service, backend, claimed))[0]:
                 print(f"  {line}")
     if not waiting:
         print("nobody claims anything")
@@ -349,9 +368,11 @@ async def approve_claim(options: argparse.Namespace) -> int:
     async with connect_backend(acting=True) as backend:
         service = _claims(backend, "")
         claimed = await service.find(options.id)
-        for line in await _describe(service, backend, claimed):
-            print(line)
-        await service.approve(*claimed, by=_BY)
+        lines, shown = await _describe(service, backend, claimed)
+        print("\n".join(lines))
+        if shown is None:
+            raise InvalidRequest("nothing was changed: the policy comes from a file")
+        await service.approve(*claimed, shown, by=_BY)
     print("the policy has it now")
     return 0
 

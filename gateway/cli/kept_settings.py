@@ -42,11 +42,11 @@ def take_kept() -> None:
         os.environ.pop(name, None)
     _taken.clear()
     kept = read_kept()
-    adapters = {_ADAPTERS: json.dumps(["web", *kept])} if kept else {}
-    for name, value in (
-        *adapters.items(),
-        *(one for said in kept.values() for one in said.items()),
-    ):
+    wanted = {_ADAPTERS: json.dumps(["web", *kept])} if kept else {}
+    for chat, settings in kept.items():
+        own = f"GATEWAY_{chat.upper()}_"  # nothing else is set, whoever wrote the file
+        wanted |= {name: value for name, value in settings.items() if name.startswith(own)}
+    for name, value in wanted.items():
         if not os.environ.get(name) and not os.environ.get(f"{name}_FILE"):
             os.environ[name] = value
             _taken.add(name)

@@ -364,8 +364,13 @@ async def _print_start(backend: Backend, url: str, settings: Settings, *after: s
 async def _kept_settings_change() -> None:
     """Return once the set-up of a chat kept something else."""
     before = read_kept()
-    while read_kept() == before:  # noqa: ASYNC110 (another process writes the file)
+    while True:
         await asyncio.sleep(_LOOK_SECONDS)
+        try:
+            if read_kept() != before:
+                return
+        except InvalidRequest as error:  # what runs goes on with what it has
+            log.warning("%s", error, extra={"event": "kept_settings_unreadable"})
 
 
 async def adapter(options: argparse.Namespace) -> int:

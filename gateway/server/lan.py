@@ -5,9 +5,11 @@ Phones are served the inbox alone. Agents and their secrets stay at the address 
 
 from __future__ import annotations
 
+import fcntl
 import io
 import re
 import socket
+import struct
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,6 +25,7 @@ from gateway.stores.embedded_server import DataFolder
 from gateway.wire.local_discovery import write_private
 
 _CERTIFICATE, _KEY = "lan.crt", "lan.key"
+_ADDRESS_OF = 0x8915  # Linux: the address of an interface
 _LIFE = timedelta(days=397)  # phones refuse certificates that are good for longer
 _RENEWED = timedelta(days=7)  # before the end
 _ELSEWHERE = "203.0.113.1"  # an address for documents: nothing is sent there
@@ -83,6 +86,11 @@ def find_addresses() -> list[IPv4Address]:
     with suppress(OSError, UnicodeError):
         rows = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
         found += [row[4][0] for row in rows]
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # one that has none, or a system that says it otherwise
+                told = fcntl.ioctl(probe, _ADDRESS_OF, struct.pack("256s", name.encode()))
+                found.append(socket.inet_ntoa(told[20:24]))
     each = dict.fromkeys(IPv4Address(one) for one in found)
     return [one for one in each if not one.is_loopback]
 

@@ -10,6 +10,7 @@ from gateway.domain.time_and_tasks import Clock
 from gateway.ports.claims import ChatClaim, Invitation
 from gateway.stores.record_codec import dumps
 from gateway.stores.requests import RedisStore
+from gateway.stores.scripts import Script
 from gateway.wire.codec import build, plain
 
 _CLAIM = " claim"
@@ -26,6 +27,7 @@ class RedisClaims:
         self._keys = store.keys
         self._clock = clock
         self._key = store.keys.of("claims")
+        self._take = Script("take_invitation", store.at)
 
     async def invite(self, invitation: Invitation) -> None:
         """Keep an invitation until it ends."""
@@ -37,11 +39,9 @@ class RedisClaims:
 
     async def claim(self, invitation: Invitation, claim: ChatClaim) -> bool:
         """Keep the claim of an invitation, for a day; return False where it has one already."""
-        field, text = invitation.id + _CLAIM, dumps(plain(claim))
-        if not await self._redis.hsetnx(self._key, field, text):
-            return False
-        await self.invite(replace(invitation, ends=claim.at + _KEPT_MS))
-        return True
+        kept = dumps(plain(replace(invitation, ends=claim.at + _KEPT_MS)))
+        told = [invitation.id, kept, dumps(plain(claim))]
+        return bool(await self._take.run(self._redis, [self._key], told))
 
     async def list_all(self) -> list[tuple[Invitation, ChatClaim | None]]:
         """Return what has not ended, the oldest first; forget the rest."""

@@ -94,7 +94,8 @@ def find_process(folder: str | os.PathLike[str]) -> int | None:
             raise InvalidRequest(f"{path} {problem}, so it is not trusted: remove it")
         # The places in the system's `struct flock`; the others stay 0, for all bytes of the file.
         layout, kind, pid = ("qqihh", 3, 2) if sys.platform == "darwin" else ("hhqqi", 0, 4)
-        asked = [fcntl.F_WRLCK if place == kind else 0 for place in range(5)]
+        # A gateway locks to write; whoever only reads is none.
+        asked = [fcntl.F_RDLCK if place == kind else 0 for place in range(5)]
         told = fcntl.fcntl(handle, fcntl.F_GETLK, struct.pack(layout, *asked))
     found = struct.unpack(layout, told)
     return None if found[kind] == fcntl.F_UNLCK else max(found[pid], 0)

@@ -11,7 +11,7 @@ import pytest
 from gateway.approvals.claims import INVITATION_SECONDS, ClaimService
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Identity, Person
-from gateway.errors import InvalidRequest, NotFound, Unauthorized
+from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from gateway.ports import Claimant, ClaimedPlace
 from gateway.ports.claims import ChatClaim, Invitation
 from gateway.stores.claims import RedisClaims
@@ -47,6 +47,12 @@ async def waiting(claims: ClaimService) -> tuple[Invitation, ChatClaim]:
     return found
 
 
+async def agree(claims: ClaimService) -> None:
+    """Have the operator say yes to the one claim that waits, as it was shown."""
+    claimed = await waiting(claims)
+    await claims.approve(*claimed, await claims.preview(*claimed), by="operator")
+
+
 async def test_a_channel_joins_with_its_person_when_the_operator_agrees(
     world: World, claims: ClaimService
 ) -> None:
@@ -55,13 +61,13 @@ async def test_a_channel_joins_with_its_person_when_the_operator_agrees(
     _, code = await claims.invite()
     number = await claims.claim(code, slack("U1"), OPS)
     assert (await world.store.policy()) == before
-    invitation, claim = await waiting(claims)
+    (_, claim) = await waiting(claims)
     assert (claim.number, claim.place, claim.words) == (number, OPS.words, slack("U1").words)
-    await claims.approve(invitation, claim, by="operator")
+    await agree(claims)
     policy = await world.store.policy()
-    assert policy.people == (OWNER, Person(name="ana", identities=("slack:T1/U1",)))
+    assert policy.people == (OWNER, Person(name="ana-slack", identities=("slack:T1/U1",)))
     (route,) = policy.routes
-    assert route.targets == ("web", "slack:T1/C1") and route.approvers == ("owner", "ana")
+    assert route.targets == ("web", "slack:T1/C1") and route.approvers == ("owner", "ana-slack")
     told = [one for one in await world.events() if one.type in ("claimed", "place_claimed")]
     assert [one.type for one in told] == ["claimed", "place_claimed"]
     assert told[1].data["by"] == "operator" and told[1].data["identity"] == "slack:T1/U1"
@@ -83,7 +89,7 @@ async def test_a_code_works_once(world: World, claims: ClaimService) -> None:
         await claims.claim(code, slack("U2"), OPS)
     with pytest.raises(Unauthorized):
         await claims.claim(code, slack("U1"), replace(OPS, target="slack:T1/C2"))
-    await claims.approve(*await waiting(claims), by="operator")
+    await agree(claims)
     with pytest.raises(Unauthorized):
         await claims.claim(code, slack("U1"), OPS)
 
@@ -145,11 +151,38 @@ async def test_the_operator_may_say_no(world: World, claims: ClaimService) -> No
     _, code = await claims.invite()
     await claims.claim(code, slack("U1"), OPS)
     claimed, before = await waiting(claims), await world.store.policy()
+    shown = await claims.preview(*claimed)
     await claims.deny(*claimed, by="operator")
     with pytest.raises(NotFound):
-        await claims.approve(*claimed, by="operator")
+        await claims.approve(*claimed, shown, by="operator")
+    with pytest.raises(NotFound):
+        await claims.deny(*claimed, by="operator")
     assert await world.store.policy() == before
     assert [one.type for one in await world.events()][-1] == "claim_denied"
+
+
+async def test_a_yes_is_for_what_was_shown(world: World, claims: ClaimService) -> None:
+    """Where the policy was changed since, nothing is done, and the claim is there to look at."""
+    _, code = await claims.invite()
+    await claims.claim(code, slack("U1"), OPS)
+    claimed = await waiting(claims)
+    shown = await claims.preview(*claimed)
+    boss = Person(name="boss", identities=("token:boss", "slack:T1/U1"), admin=True)
+    await world.put(people=(OWNER, boss))
+    with pytest.raises(Conflict):
+        await claims.approve(*claimed, shown, by="operator")
+    assert (await world.store.policy()).people == (OWNER, boss)
+    assert await waiting(claims) == claimed
+
+
+async def test_a_code_that_ended_is_not_revived(world: World, claims: ClaimService) -> None:
+    """Not by a claim that had found it before."""
+    invitation, _ = await claims.invite()
+    kept = RedisClaims(world.store, _CLOCK)
+    await kept.end_all("slack")
+    claim = ChatClaim(identity="slack:T1/U1", handle="ana", words="ana", number="11", at=0)
+    assert not await kept.claim(invitation, claim)
+    assert await kept.list_all() == []
 
 
 async def test_two_operators_apply_it_once(world: World, claims: ClaimService) -> None:
@@ -157,30 +190,33 @@ async def test_two_operators_apply_it_once(world: World, claims: ClaimService) -
     _, code = await claims.invite()
     await claims.claim(code, slack("U1"), OPS)
     claimed = await waiting(claims)
+    shown = await claims.preview(*claimed)
     done = await asyncio.gather(
-        claims.approve(*claimed, by="one"),
-        service(world).approve(*claimed, by="two"),
+        claims.approve(*claimed, shown, by="one"),
+        service(world).approve(*claimed, shown, by="two"),
         return_exceptions=True,
     )
-    assert sorted(type(one).__name__ for one in done) == ["NoneType", "NotFound"]
+    assert sum(one is None for one in done) == 1
+    assert sum(isinstance(one, Conflict | NotFound) for one in done) == 1
     assert len((await world.store.policy()).people) == 2
 
 
 @pytest.mark.parametrize(
     ("handle", "name"),
-    [("owner", "owner-slack"), ("gone", "gone-slack"), ("ghost", "ghost-slack"), ("\u0410na", "na"),
-     ("!!!", "somebody"), ("X" * 90, "x" * 40)],
+    [("owner", "owner-slack"), ("gone", "gone-slack-2"), ("ghost", "ghost-slack-2"),
+     ("\u0410na", "na-slack"),
+     ("!!!", "somebody-slack"), ("X" * 90, f"{'x' * 40}-slack")],
 )  # fmt: skip
 async def test_a_name_is_never_one_that_bears_rights(
     world: World, claims: ClaimService, handle: str, name: str
 ) -> None:
     """Not that of an admin, of somebody who left, or of nobody that a route admits."""
-    gone = Person(name="gone", identities=("slack:T1/U9",))
+    gone = Person(name="gone-slack", identities=("slack:T1/U9",))
     await world.put(people=(OWNER, gone))
-    await world.put(people=(OWNER,), routes=(Route(approvers=("owner", "ghost")),))
+    await world.put(people=(OWNER,), routes=(Route(approvers=("owner", "ghost-slack")),))
     _, code = await claims.invite()
     await claims.claim(code, slack("U1", handle), OPS)
-    await claims.approve(*await waiting(claims), by="operator")
+    await agree(claims)
     person = (await world.store.policy()).person_of(slack("U1").identity)
     assert person is not None and (person.name, person.admin) == (name, False)
 
@@ -191,7 +227,7 @@ async def test_who_is_known_already_keeps_their_name(world: World, claims: Claim
     await world.put(people=(OWNER, known))
     _, code = await claims.invite()
     await claims.claim(code, slack("U1", "other"), OPS)
-    await claims.approve(*await waiting(claims), by="operator")
+    await agree(claims)
     policy = await world.store.policy()
     assert policy.people == (OWNER, known) and policy.routes[0].approvers == ("owner", "ana")
 
@@ -202,7 +238,7 @@ async def test_an_account_joins_a_person(world: World, claims: ClaimService) -> 
     with pytest.raises(Unauthorized):  # it is for an account, and for no channel
         await claims.claim(code, slack("U1"), OPS)
     await claims.claim(code, slack("U1"))
-    await claims.approve(*await waiting(claims), by="operator")
+    await agree(claims)
     policy = await world.store.policy()
     assert policy.people == (
         Person(name="owner", identities=("token:owner", "slack:T1/U1"), admin=True),
@@ -219,9 +255,12 @@ async def test_an_account_is_never_moved(world: World, claims: ClaimService) -> 
         await claims.claim(code, slack("U1"))
     await claims.claim(code, slack("U2"))
     claimed = await waiting(claims)
+    shown = await claims.preview(*claimed)
     await world.put(people=(OWNER, Person(name="ben", identities=("slack:T1/U2",))))
+    with pytest.raises(Conflict):
+        await claims.approve(*claimed, shown, by="operator")
     with pytest.raises(Unauthorized, match="ben's already"):
-        await claims.approve(*claimed, by="operator")
+        await claims.preview(*claimed)
     assert (await world.store.policy()).people[0] == OWNER
 
 
@@ -262,7 +301,7 @@ async def test_where_a_policy_file_is_in_force_chats_change_nothing(
     await world.store.note_policy_file("a digest")
     before = await world.store.policy()
     with pytest.raises(InvalidRequest, match="file"):
-        await claims.approve(*await waiting(claims), by="operator")
+        await agree(claims)
     with pytest.raises(InvalidRequest, match="slack:T1/C1"):
         await claims.add_place(slack("U1").identity, "default", OPS)
     assert await world.store.policy() == before

@@ -141,19 +141,32 @@ def test_a_chat_is_connected_from_nothing(hut: Shell, tmp_path: Path) -> None:
         setup.until("hut:door")
         setup.until(r"\[y/N\]")
         setup.type("y")
-        setup.until("✓ Approved by ana")
+        setup.until("✓ Approved by ana-hut")
         assert setup.ended() == 0
         assert "wrong" not in setup.said  # what is typed is not shown
     kept = Path(hut.env["GATEWAY_DATA_DIR"]) / FILE_NAME
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     policy = policy_of(hut)
-    assert [one["name"] for one in policy["people"]] == ["owner", "ana"]  # type: ignore[attr-defined]
+    assert [one["name"] for one in policy["people"]] == ["owner", "ana-hut"]  # type: ignore[attr-defined]
     said = hut.run("hut", "status")
     assert "set up here, runs" in said and "hut:door" in said and "ana" in said
     assert policy["routes"][0]["targets"] == ["web", "hut:door"]  # type: ignore[index]
     said = hut.run("hut", "remove")
     assert "hut:door" in said and "revoke its tokens" in said
     assert "hut" not in kept.read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_code_ends_with_the_command(hut: Shell, tmp_path: Path, number: int) -> None:
+    """However that ends: it is good only while somebody waits there."""
+    with hut.running_up(GATEWAY_ADAPTERS='["web","hut"]', GATEWAY_HUT_TOKEN="right") as gateway:
+        gateway.says("Answer in the browser")
+        with Tty(["approver", "link", "owner", "hut"], hut.env) as linking:
+            code = linking.until(r"/hut me (\S+)")[1]
+            linking.until("Waiting")
+            linking.process.send_signal(number)
+            linking.ended()
+        assert "wrong, used or over" in type_in_chat(tmp_path, f"U1 me {code}")
 
 
 def test_it_goes_on_where_it_was_broken_off(hut: Shell, tmp_path: Path) -> None:
@@ -197,7 +210,7 @@ def test_without_a_terminal_a_claim_waits_for_the_operator(hut: Shell, tmp_path:
     assert number in listed and "U1" in listed and "#door of Hut" in listed
     (row,) = json.loads(hut.run("claims", "list", "--json"))
     hut.run("claims", "approve", row["id"][:8])
-    assert [one["name"] for one in policy_of(hut)["people"]] == ["owner", "ana"]  # type: ignore[attr-defined]
+    assert [one["name"] for one in policy_of(hut)["people"]] == ["owner", "ana-hut"]  # type: ignore[attr-defined]
     assert "begins so" in hut.run("claims", "deny", row["id"][:8], code=8)
 
 

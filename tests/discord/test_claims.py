@@ -118,7 +118,8 @@ async def test_a_code_claims_the_channel_and_its_first_approver(stage: Stage) ->
     assert (claim.identity, claim.handle) == (f"discord:{ben.id}", "ben")
     assert claim.words == f"Ben (@ben, full member, {ben.id})"
     assert await policy(stage) == before
-    await operator(stage).approve(invitation, claim, by="test")
+    shown = await operator(stage).preview(invitation, claim)
+    await operator(stage).approve(invitation, claim, shown, by="test")
     stage.core.writer.forget_policy()
     record = await stage.ask()
     await stage.click(ben, await stage.card(record, elsewhere), "Approve", channel=elsewhere)
@@ -143,7 +144,8 @@ async def test_a_code_links_an_account(stage: Stage) -> None:
     ((invitation, claim),) = await claimed(stage)
     assert f"Your number is {claim.number}." in text(done)
     assert (claim.identity, claim.target) == (f"discord:{ben.id}", "")
-    await operator(stage).approve(invitation, claim, by="test")
+    shown = await operator(stage).preview(invitation, claim)
+    await operator(stage).approve(invitation, claim, shown, by="test")
     owner = next(one for one in (await policy(stage)).people if one.name == "owner")
     assert owner.identities == (f"discord:{ben.id}",)
 

@@ -159,7 +159,7 @@ async def _agree(terminal: Terminal, number: str) -> None:
 
 async def _ended(terminal: Terminal) -> None:
     """Read that Ann approved, and that the command ends well."""
-    await terminal.until("✓ Approved by ann")
+    await terminal.until("✓ Approved by ann-")
     assert await terminal.ended() == 0, terminal.said
 
 

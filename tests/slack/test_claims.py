@@ -69,9 +69,10 @@ async def test_a_code_claims_a_channel(office: Office) -> None:
     assert claim.place == "#name-c2 of Team T1 (4 members, not shared)"
     assert await office.world.store.policy() == before
     assert office.ann.private() == [] and office.slack.messages("C2") == []
-    await claims(office).approve(invitation, claim, by="operator")
+    shown = await claims(office).preview(invitation, claim)
+    await claims(office).approve(invitation, claim, shown, by="operator")
     *_, route = (await office.world.store.policy()).routes
-    assert route == replace(DEPLOYS, targets=("web", "slack:T1/C2"), approvers=("ann", "new"))
+    assert route == replace(DEPLOYS, targets=("web", "slack:T1/C2"), approvers=("ann", "new-slack"))
     await office.world.put(routes=(route,))
     record = await office.ask()
     await office.slack.until(lambda: office.slack.messages("C2"))
@@ -247,7 +248,8 @@ async def test_a_code_links_an_account(office: Office) -> None:
     ((invitation, claim),) = await waiting(office)
     assert f"Your number is {claim.number}." in reply
     assert (claim.identity, claim.target) == ("slack:T1/UNEW", "")
-    await claims(office).approve(invitation, claim, by="operator")
+    shown = await claims(office).preview(invitation, claim)
+    await claims(office).approve(invitation, claim, shown, by="operator")
     person = (await office.world.store.policy()).person_of(NEW)
     assert person is not None and person.name == "root"
 

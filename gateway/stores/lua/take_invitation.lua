@@ -1,0 +1,10 @@
+-- Keeps what somebody claimed with an invitation, once.
+--
+-- KEYS 1 invitations and their claims
+-- ARGV 1 id, 2 the invitation with its new end, 3 the claim
+-- Returns 1 when it was done now, 0 where the invitation has ended or was used.
+
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+if redis.call('HSETNX', KEYS[1], ARGV[1] .. ' claim', ARGV[3]) == 0 then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+return 1
