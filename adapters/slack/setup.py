@@ -30,8 +30,9 @@ BOT, APP = "GATEWAY_SLACK_BOT_TOKEN", "GATEWAY_SLACK_APP_TOKEN"
 _APPS = "https://api.slack.com/apps"
 _TRIES, _HELLO_SECONDS = 5, 10.0
 _MAKE = (
-    "Make the app: choose the workspace, Next, Create. Then Install to Workspace, Allow, and copy "
-    "the Bot User OAuth Token of the page OAuth & Permissions."
+    "Make the app (or choose yours at api.slack.com/apps): choose the workspace, Next, Create. "
+    "Then Install to Workspace, Allow, and copy the Bot User OAuth Token of the page OAuth & "
+    "Permissions."
 )
 _GENERATE = (
     "Under App-Level Tokens press Generate Token and Scopes, add connections:write, Generate, and "
@@ -44,7 +45,7 @@ _KINDS = {
     "xapp-": "an app-level token",
     "xoxp-": "a user token",
     "xoxe": "a token that configures apps",
-    "": "no token that an app has",
+    "": "nothing, or no token that an app has",
 }
 _WHY = {
     "invalid_auth": "Slack does not know this token",
@@ -172,7 +173,8 @@ def _refuse_other_kind(token: str, variable: str) -> None:
     if not token.startswith(start):
         kind = next(said for begins, said in _KINDS.items() if token.startswith(begins))
         raise WrongSlackToken(
-            f"This is {kind}: the token begins with {start}, on the page {_PAGES[variable]}."
+            f"You pasted {kind}. The one for here begins with {start}, on the page "
+            f"{_PAGES[variable]}."
         )
 
 

@@ -68,7 +68,9 @@ class Terminal:
             if (found := secret(variable)) and variable not in self._told:
                 self._told.add(variable)
                 return found
-            raise InvalidRequest(f"nobody can type here: set {variable} or {variable}_FILE aright")
+            raise InvalidRequest(
+                f"nobody can type here: set {variable} or {variable}_FILE, to a token that works"
+            )
         with _interruptible():
             return getpass.getpass(f"{question} (typing shows nothing): ").strip()
 
@@ -175,9 +177,9 @@ async def _wait_for_claim(
         if not terminal.asks:
             terminal.say("The code works once, for 10 minutes. Then: gateway claims list")
             return None
-        terminal.say("Waiting … (the code works once, for 10 minutes)")
         try:
             with _ended_by_signals():
+                terminal.say("Waiting … (the code works once, for 10 minutes)")
                 if claimed := await _look_for(service, invitation):
                     return claimed
         except BaseException:

@@ -34,7 +34,11 @@ class BrokenAdapter(GatewayError):
     exit_code = 2
 
     def __init__(self, name: str, error: Exception) -> None:
-        super().__init__(f"the adapter {name} cannot be used: {type(error).__name__}: {error}")
+        missing = isinstance(error, ModuleNotFoundError)
+        hint = f"; is it installed? approval-gateway[{name}]" if missing else ""
+        super().__init__(
+            f"the adapter {name} cannot be used: {type(error).__name__}: {error}{hint}"
+        )
 
 
 def adapter_class(name: str) -> type[Adapter]:

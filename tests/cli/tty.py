@@ -6,10 +6,12 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -33,6 +35,8 @@ class Tty:
             stdout=inner,
             stderr=inner,
             start_new_session=True,
+            # Whoever starts the tests in the background has them ignore it, and that is inherited.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         )
         os.close(inner)
 

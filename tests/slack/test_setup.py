@@ -113,9 +113,12 @@ def test_what_people_type_then_is_our_command() -> None:
 @pytest.mark.parametrize(
     ("pasted", "said"),
     [
-        ("", "no token that an app has: the token begins with xoxb-"),
+        ("", "You pasted nothing, or no token that an app has. The one for here begins with xoxb-"),
         ("Approvals", "no token that an app has"),
-        (APP_TOKEN, "an app-level token: the token begins with xoxb-, on the page OAuth"),
+        (
+            APP_TOKEN,
+            "an app-level token. The one for here begins with xoxb-, on the page OAuth",
+        ),
         ("xoxp-1-2-3", "a user token"),
         ("xoxe.xoxp-1-2", "a token that configures apps"),
         ("xoxb-wrong", "Slack does not know this token: copy it again"),
@@ -168,7 +171,10 @@ async def test_an_app_that_lacks_scopes(slack: Slack) -> None:
 @pytest.mark.parametrize(
     ("pasted", "said"),
     [
-        (BOT_TOKEN, "a bot token: the token begins with xapp-, on the page Basic Information"),
+        (
+            BOT_TOKEN,
+            "a bot token. The one for here begins with xapp-, on the page Basic Information",
+        ),
         ("xoxp-1", "a user token"),
         ("xapp-1-A0OTHER-1-abc", "of another app, A0OTHER, perhaps in another workspace"),
         ("xapp-1-A0GATEWAY-1-no", "Slack does not know this token: copy it again, or generate"),
