@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.kept_settings import FILE_NAME
+from gateway.cli.kept_settings import FILE_NAME, keep, take_kept
+from gateway.wire.local_discovery import write_private
 from tests.cli.shell import Shell
 from tests.cli.test_adapters import install
 from tests.cli.tty import Tty
@@ -249,3 +250,28 @@ def test_where_a_file_is_the_policy_the_lines_are_printed(hut: Shell, tmp_path: 
             setup.until(r'targets = \[\.\.\., "hut:door"\]')
             assert setup.ended() == 1
         assert [one["name"] for one in policy_of(hut)["people"]] == ["owner"]  # type: ignore[attr-defined]
+
+
+def test_what_is_kept_sets_nothing_but_the_chats_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever could write the file chooses no library and no policy."""
+    monkeypatch.setattr(os, "environ", {"GATEWAY_DATA_DIR": str(tmp_path), "GATEWAY_HUT_NAME": "x"})
+    other = {"LD_PRELOAD": "a.so", "GATEWAY_POLICY_FILE": "b.toml", "GATEWAY_SLACK_BOT_TOKEN": "c"}
+    keep("hut", {"GATEWAY_HUT_TOKEN": "right", "GATEWAY_HUT_NAME": "y", **other})
+    take_kept()
+    assert os.environ["GATEWAY_HUT_TOKEN"] == "right" and os.environ["GATEWAY_HUT_NAME"] == "x"
+    assert not other.keys() & os.environ.keys()
+    keep("hut", {})
+    take_kept()
+    assert "GATEWAY_HUT_TOKEN" not in os.environ and "GATEWAY_ADAPTERS" not in os.environ
+
+
+def test_remove_forgets_every_token(hut: Shell) -> None:
+    """Also where no gateway runs, and those of a set-up that was broken off."""
+    folder = Path(hut.env["GATEWAY_DATA_DIR"])
+    folder.mkdir(mode=0o700)
+    for name in (FILE_NAME, "setup.json"):
+        write_private(folder / name, json.dumps({"hut": {"GATEWAY_HUT_TOKEN": "right"}}))
+    hut.run("hut", "remove", code=5)
+    assert not any("right" in (folder / name).read_text() for name in (FILE_NAME, "setup.json"))

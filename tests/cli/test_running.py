@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from gateway.cli import running
-from gateway.wire.local_discovery import LOCK_FILE, find_process, hold_lock
+from gateway.wire.local_discovery import LOCK_FILE, find_process, hold_lock, write_private
 from tests.cli.shell import Shell
 from tests.cli.test_policy_file import GOOD
 from tests.frame.tree import ROOT
@@ -104,6 +104,20 @@ def test_a_lock_that_others_could_hold_is_not_believed(shell: Shell, state: Path
     (state / LOCK_FILE).chmod(0o666)
     for words in ("down", "status"):
         assert "is open to other users, so it is not trusted" in shell.run(words, code=2)
+
+
+def test_whoever_only_reads_the_lock_is_no_gateway(state: Path) -> None:
+    """`down` ends nobody who looks at the file."""
+    state.mkdir(mode=0o700)
+    write_private(state / LOCK_FILE, "")
+    looks = "import fcntl, sys; file = open(sys.argv[1]); fcntl.lockf(file, fcntl.LOCK_SH);"
+    code = f"{looks} print('looks', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(state / LOCK_FILE)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as reader:  # fmt: skip
+        assert reader.stdout is not None and reader.stdout.readline() == "looks\n"
+        assert find_process(state) is None
 
 
 def test_a_gateway_of_another_container_is_left_alone(
