@@ -102,11 +102,11 @@ async def setup(options: argparse.Namespace) -> int:
     kept |= read_kept(unfinished=True).get(name, {})
     known = {one: os.environ.get(one) or kept.get(one, "") for one in chat.variables}
     found = await chat.connect(terminal, {one: said for one, said in known.items() if said})
-    keep(name, {}, unfinished=True)
     if found != read_kept().get(name):
         keep(name, found)
         terminal.say("✓ Kept in the data folder, readable by you alone. A program that runs as you")
         terminal.say("  can read it too, and so can an agent of yours.")
+    keep(name, {}, unfinished=True)  # last, so that a crash loses no token
     take_kept()
     await _run_gateway(name, terminal)
     async with connect_backend() as backend:
