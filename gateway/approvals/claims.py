@@ -70,9 +70,8 @@ class ClaimService:
             target=target,
             place=place.words if place else "",
         )
-        if not await self._claims.claim(invitation, claim):
+        if not await self._claims.claim(invitation, claim, _facts(invitation, claim)):
             await self._refuse(identity)
-        await self._store.note("claimed", data=_facts(invitation, claim))
         return claim.number
 
     async def list_routes(self, identity: Identity) -> tuple[RoutePlaces, ...]:

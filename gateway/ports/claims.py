@@ -94,8 +94,9 @@ class ClaimStore(Protocol):
     async def find(self, invitation_id: str) -> tuple[Invitation, ChatClaim | None] | None:
         """Return an invitation that has not ended, and what was claimed with it."""
 
-    async def claim(self, invitation: Invitation, claim: ChatClaim) -> bool:
-        """Keep the claim of an invitation, for a day; return False where it has one already."""
+    async def claim(self, invitation: Invitation, claim: ChatClaim, facts: dict[str, str]) -> bool:
+        """Keep the claim of an invitation, for a day, and note it with these facts; return False
+        where it has one already."""
 
     async def list_all(self) -> list[tuple[Invitation, ChatClaim | None]]:
         """Return what has not ended, the oldest first."""

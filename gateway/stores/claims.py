@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from gateway.domain.redaction import mask
 from gateway.domain.time_and_tasks import Clock
 from gateway.ports.claims import ChatClaim, Invitation
 from gateway.stores.record_codec import dumps
@@ -37,11 +38,12 @@ class RedisClaims:
         """Return an invitation that has not ended, and what was claimed with it."""
         return next((one for one in await self.list_all() if one[0].id == invitation_id), None)
 
-    async def claim(self, invitation: Invitation, claim: ChatClaim) -> bool:
-        """Keep the claim of an invitation, for a day; return False where it has one already."""
+    async def claim(self, invitation: Invitation, claim: ChatClaim, facts: dict[str, str]) -> bool:
+        """Keep the claim of an invitation, for a day, and note it with these facts; return False
+        where it has one already."""
         kept = dumps(plain(replace(invitation, ends=claim.at + _KEPT_MS)))
-        told = [invitation.id, kept, dumps(plain(claim))]
-        return bool(await self._take.run(self._redis, [self._key], told))
+        told = [invitation.id, kept, dumps(plain(claim)), dumps(mask(facts))]
+        return bool(await self._take.run(self._redis, [self._key, self._keys.events], told))
 
     async def list_all(self) -> list[tuple[Invitation, ChatClaim | None]]:
         """Return what has not ended, the oldest first; forget the rest."""

@@ -460,8 +460,9 @@ ELSEWHERE = {
         "hosts/test_hook_process.py::test_an_approval_is_told_in_the_hosts_words"
     ),
     "gateway NAME": "cli/test_adapters.py::test_an_adapter_adds_commands",
-    "gateway COMMAND NAME": "cli/test_adapters.py::test_an_adapter_adds_commands",
-    "gateway test pager ana": "docs/test_commands.py::test_the_pager_of_the_page_adds_its_command",
+    "gateway NAME COMMAND": "cli/test_adapters.py::test_an_adapter_adds_commands",
+    "gateway NAME setup": "setup/test_from_nothing.py::test_slack_from_nothing_to_the_first_tap",
+    "gateway pager test ana": "docs/test_commands.py::test_the_pager_of_the_page_adds_its_command",
     "gateway show ID --reveal": (
         "cli/test_answering.py::test_secrets_are_shown_to_who_asks_for_them"
     ),
@@ -652,7 +653,6 @@ NOT_HERE = {
         "make format",
         "make screenshots",
         "make gallery",
-        "python -m tests.discord.pictures",
         "python -m tests.terminal.captures",
         "python -m tests.web.reading_cards after",
     ],

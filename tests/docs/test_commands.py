@@ -191,7 +191,7 @@ def test_the_pager_of_the_page_adds_its_command(here: Reader, tmp_path: Path) ->
     """Installed as the page says, it is called as the page says."""
     ((_, module),) = blocks(SHORT)
     install(tmp_path / "site", "the_module", module, {"pager": "the_module:PagerAdapter"})
-    code, said = here.type(f"PYTHONPATH={tmp_path / 'site'} gateway test pager ana")
+    code, said = here.type(f"PYTHONPATH={tmp_path / 'site'} gateway pager test ana")
     assert (code, said) == (0, "a test message went to ana\n")
 
 

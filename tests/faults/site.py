@@ -17,6 +17,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from gateway.approvals.claims import ClaimService
 from gateway.approvals.request_writer import FOLLOWUPS
 from gateway.client.http_connection import HttpPool
 from gateway.domain.policy_document import Budget, ToolRow
@@ -26,6 +27,7 @@ from gateway.errors import GatewayError
 from gateway.models import ApprovalRequest, digest_of, new_id
 from gateway.policy.grants.grant import Answer, Effect, Grant, Match, Rule, RuleKind, Shape
 from gateway.stores.archive_folder import Archive
+from gateway.stores.claims import RedisClaims
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.grants import RedisGrants
@@ -242,6 +244,17 @@ class Site:
         await self.store.redis.zadd(self.store.keys.grants_ending, {made["id"]: 0})
         await self.until("grant_ending")
         await self._reviewed("remembered", self.agent)  # what is remembered is looked up for it
+
+    async def join(self) -> None:
+        """Have ann claim her channel with a code, and say yes to it as the operator."""
+        clock = SystemClock()
+        claims = ClaimService(self.store, RedisClaims(self.store, clock), clock, ANN.platform)
+        _, code = await claims.invite(route="default")
+        Wall(self.folder).invitation.write_text(code, encoding="utf-8")
+        await self.submit("join")
+        await self.until("claimed")
+        ((invitation, claim),) = await claims.list_waiting()
+        await claims.approve(invitation, claim, await claims.preview(invitation, claim), by="test")
 
     async def declare(self, request_id: str) -> None:
         """Declare a tool otherwise than when something was remembered of a request."""

@@ -47,6 +47,7 @@ async def story(site: Site, steps: Sequence[str], nth: int = 1) -> None:
             await site.until("refused")
             await site.crowd()
             await site.remember()
+            await site.join()
             await site.declare(orphan)
             await cancel_and_wait(approving)
         await site.deny_the_rest()

@@ -19,7 +19,7 @@ from gateway.domain.records import Click, Identity, MessageRef, Remember
 from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Action, new_id
-from gateway.ports import Adapter, AdapterApi, Notice, Shown
+from gateway.ports import Adapter, AdapterApi, Claimant, ClaimedPlace, Notice, Shown
 
 CHANNEL = "wall:a"
 ANN = Identity(platform="wall", id="ann")
@@ -35,6 +35,11 @@ class Wall:
         """Return what was written on it, in order."""
         text = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
         return [json.loads(line) for line in text.splitlines()]
+
+    @property
+    def invitation(self) -> Path:
+        """The file in which a code of the operator stands."""
+        return self._path.with_name("invitation")
 
     def write(self, card: Card, nonce: str) -> None:
         """Have the message of a nonce show a card."""
@@ -52,7 +57,7 @@ class Wall:
 
 class WallAdapter(Adapter):
     """Posts to the wall in the data folder. What asks to be remembered, ann remembers, and
-    what asks to be lifted, she lifts."""
+    what asks to be lifted, she lifts. What asks her to join has her type the operator's code."""
 
     name = "wall"
     card_lines = 60
@@ -105,6 +110,8 @@ class WallAdapter(Adapter):
             line = await self._clicks.get()
             if line["tool"] == "lift" and line["status"] == "pending":
                 await api.operator.lift((await api.requests.get(line["id"])).request.agent, ANN)
+            if line["tool"] == "join" and line["status"] == "pending":
+                await self._join(api)
             if line["tool"] != "remember" or line["status"] != "pending":
                 continue
             click = Click(
@@ -121,6 +128,16 @@ class WallAdapter(Adapter):
                 await api.requests.decide(click)
             except (Conflict, Unauthorized):
                 continue
+
+    async def _join(self, api: AdapterApi) -> None:
+        """Type the code, and once more: the same claim keeps its number."""
+        code, place = (
+            self._wall.invitation.read_text(encoding="utf-8"),
+            ClaimedPlace(target=CHANNEL, words="a"),
+        )
+        by = Claimant(identity=ANN, handle="ann", words="Ann")
+        number = await api.claims.claim(code, by, place)
+        assert await api.claims.claim(code, by, place) == number
 
 
 def _ref(nonce: str) -> MessageRef:
