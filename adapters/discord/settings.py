@@ -69,6 +69,10 @@ def read_settings(token: str = "") -> DiscordSettings:
         return DiscordSettings(token=SecretStr(token)) if token else DiscordSettings()
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        if first["type"] == "missing":
+            raise Misconfigured(
+                f"Discord is not set up: run `gateway discord setup`, or set {PREFIX}TOKEN"
+            ) from None
         name = f"{PREFIX}{str(first['loc'][0]).upper()}" if first["loc"] else "Discord"
         raise Misconfigured(f"{name}: {first['msg']}; see docs/discord.md") from None
     except OSError as error:

@@ -66,7 +66,10 @@ class SlackSettings(BaseSettings):
     def refuse_incomplete(self) -> None:
         """Raise Misconfigured when something that this mode needs is missing."""
         if self.mode == "socket" and self.app_token is None:
-            raise Misconfigured("Slack in socket mode needs GATEWAY_SLACK_APP_TOKEN (xapp-…)")
+            raise Misconfigured(
+                "Slack is not set up: run `gateway slack setup`, or set GATEWAY_SLACK_APP_TOKEN "
+                "(xapp-…), which socket mode needs"
+            )
         if self.mode == "http" and not (
             self.signing_secret and self.signing_secret.get_secret_value()
         ):

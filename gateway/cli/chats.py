@@ -18,6 +18,7 @@ from dataclasses import replace
 from gateway.approvals.claims import ClaimService
 from gateway.cli.kept_settings import keep, read_kept, take_kept
 from gateway.cli.redis_access import connect_backend
+from gateway.cli.requests import say
 from gateway.client import AsyncClient
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.time_and_tasks import SystemClock, check_wanted
@@ -29,6 +30,7 @@ from gateway.server.connections import Backend
 from gateway.server.plugins import adapter_class
 from gateway.server.settings import Settings
 from gateway.stores.claims import RedisClaims
+from gateway.wire.codec import plain
 from gateway.wire.local_discovery import FILE_NAME, find_process, read_private, secret
 
 _LOOK_SECONDS = 0.5
@@ -286,6 +288,9 @@ async def show_status(options: argparse.Namespace) -> int:
     name, settings = options.adapter, Settings()
     kept = name in read_kept()
     running = (read_private(settings.data_dir / FILE_NAME) or {}).get("adapters", ())
+    if not kept and name not in settings.adapters:
+        say({"kept": False}, f"{name} is not set up: run gateway {name} setup", options)
+        return 0
     async with connect_backend() as backend:
         policy = await backend.store.policy()
     targets = [one for one in policy.places() if one.partition(":")[0] == name]
@@ -294,15 +299,14 @@ async def show_status(options: argparse.Namespace) -> int:
         for person in policy.people
         if any(one.startswith(f"{name}:") for one in person.identities)
     ]
-    facts = {"kept": kept, "running": name in running, "targets": targets, "people": people}
-    if options.json:
-        print(json.dumps(facts))
-        return 0
-    used = "in GATEWAY_ADAPTERS" if name in settings.adapters else "not set up"
     runs = "runs" if name in running else "does not run"
-    print(f"{name}: {'set up here' if kept else used}, {runs}")
-    print(f"posts to: {', '.join(targets) or 'no channel'}")
-    print(f"people with an account: {', '.join(people) or 'none'}")
+    lines = (
+        f"{name}: {'set up here' if kept else 'in GATEWAY_ADAPTERS'}, {runs}",
+        f"posts to: {', '.join(targets) or 'no channel'}",
+        f"people with an account: {', '.join(people) or 'none'}",
+    )
+    facts = {"kept": kept, "running": name in running, "targets": targets, "people": people}
+    say(facts, "\n".join(lines), options)
     return 0
 
 
@@ -354,10 +358,10 @@ async def list_claims(options: argparse.Namespace) -> int:
         service = _claims(backend, "")
         waiting = await service.list_waiting()
         if options.json:
-            print(json.dumps([{"id": one.id, "words": claim.words} for one, claim in waiting]))
+            print(json.dumps([{**plain(one), **plain(claim)} for one, claim in waiting]))
             return 0
         for claimed in waiting:
-            print(f"{claimed[0].short_id}  {claimed[0].platform}")
+            print(f"{claimed[0].id[:8]}  {claimed[0].platform}")
             for line in (await _describe(service, backend, claimed))[0]:
                 print(f"  {line}")
     if not waiting:

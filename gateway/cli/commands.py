@@ -166,7 +166,7 @@ def find_command(run: str) -> Command:
 
 def _add_server_commands(verbs: Verbs) -> None:
     up = _command(verbs, "up", "serve.up", "run the gateway until stopped")
-    up.add_argument("--detach", action="store_true", help="in the background; `down` stops it")
+    up.add_argument("--detach", action="store_true", help="in the background, until `gateway down`")
     up.add_argument("--lan", action="store_true", help="serve the inbox to phones in this network")
     _command(verbs, "down", "running.down", "stop the gateway of this data folder")
     _command(verbs, "status", "running.show_status", "is it running, what waits, what is next")

@@ -14,6 +14,8 @@ _UNFINISHED = "setup.json"
 """Settings of a set-up that was broken off: no gateway uses them."""
 _ADAPTERS = "GATEWAY_ADAPTERS"
 _taken: set[str] = set()
+_last: dict[str, dict[str, str]] = {}
+"""What `take_kept` last read."""
 
 
 def _file(*, unfinished: bool) -> Path:
@@ -42,6 +44,8 @@ def take_kept() -> None:
         os.environ.pop(name, None)
     _taken.clear()
     kept = read_kept()
+    _last.clear()
+    _last.update(kept)
     wanted = {_ADAPTERS: json.dumps(["web", *kept])} if kept else {}
     for chat, settings in kept.items():
         own = f"GATEWAY_{chat.upper()}_"  # nothing else is set, whoever wrote the file
@@ -50,6 +54,11 @@ def take_kept() -> None:
         if not os.environ.get(name) and not os.environ.get(f"{name}_FILE"):
             os.environ[name] = value
             _taken.add(name)
+
+
+def has_kept_changed() -> bool:
+    """Return whether something else is kept than this process took. Raises as `read_kept`."""
+    return read_kept() != _last
 
 
 def environment_without_kept() -> dict[str, str]:

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gateway.cli.kept_settings import environment_without_kept, read_kept, take_kept
+from gateway.cli.kept_settings import environment_without_kept, has_kept_changed, take_kept
 from gateway.cli.redis_access import connect_backend
 from gateway.doctor import FAIL, Check, examine
 from gateway.doctor.live_trial import Recording
@@ -363,14 +363,15 @@ async def _print_start(backend: Backend, url: str, settings: Settings, *after: s
 
 async def _kept_settings_change() -> None:
     """Return once the set-up of a chat kept something else."""
-    before = read_kept()
+    said = ""
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
         try:
-            if read_kept() != before:
+            if has_kept_changed():
                 return
         except InvalidRequest as error:  # what runs goes on with what it has
-            log.warning("%s", error, extra={"event": "kept_settings_unreadable"})
+            if said != (said := str(error)):
+                log.warning("%s", error, extra={"event": "kept_settings_unreadable"})
 
 
 async def adapter(options: argparse.Namespace) -> int:

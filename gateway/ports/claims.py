@@ -62,11 +62,6 @@ class Invitation(Wire):
     route: str = ""
     person: str = ""
 
-    @property
-    def short_id(self) -> str:
-        """How an operator calls it."""
-        return self.id[:8]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatClaim(Wire):

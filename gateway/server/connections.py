@@ -130,8 +130,8 @@ def url_of(settings: Settings) -> str:
     if (found := engine_url(settings.data_dir)) is not None:
         return found
     raise Unreachable(
-        f"REDIS_URL is unset, and no gateway of yours runs on {settings.data_dir}: "
-        "start `gateway up` first"
+        f"no gateway of yours runs on {settings.data_dir}, and REDIS_URL is unset: start one with "
+        "`gateway up`"
     )
 
 

@@ -181,7 +181,7 @@ async def test_a_code_that_ended_is_not_revived(world: World, claims: ClaimServi
     kept = RedisClaims(world.store, _CLOCK)
     await kept.end_all("slack")
     claim = ChatClaim(identity="slack:T1/U1", handle="ana", words="ana", number="11", at=0)
-    assert not await kept.claim(invitation, claim)
+    assert not await kept.claim(invitation, claim, {})
     assert await kept.list_all() == []
 
 

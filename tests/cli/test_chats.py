@@ -155,6 +155,7 @@ def test_a_chat_is_connected_from_nothing(hut: Shell, tmp_path: Path) -> None:
     said = hut.run("hut", "remove")
     assert "hut:door" in said and "revoke its tokens" in said
     assert "hut" not in kept.read_text()
+    assert "hut is not set up: run gateway hut setup" in hut.run("hut", "status")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -210,6 +211,7 @@ def test_without_a_terminal_a_claim_waits_for_the_operator(hut: Shell, tmp_path:
     listed = hut.run("claims", "list")
     assert number in listed and "U1" in listed and "#door of Hut" in listed
     (row,) = json.loads(hut.run("claims", "list", "--json"))
+    assert (row["number"], row["identity"], row["target"]) == (number, "hut:U1", "hut:door")
     hut.run("claims", "approve", row["id"][:8])
     assert [one["name"] for one in policy_of(hut)["people"]] == ["owner", "ana-hut"]  # type: ignore[attr-defined]
     assert "begins so" in hut.run("claims", "deny", row["id"][:8], code=8)
@@ -265,6 +267,19 @@ def test_what_is_kept_sets_nothing_but_the_chats_own(
     keep("hut", {})
     take_kept()
     assert "GATEWAY_HUT_TOKEN" not in os.environ and "GATEWAY_ADAPTERS" not in os.environ
+
+
+def test_a_gateway_goes_on_where_its_kept_settings_cannot_be_read(hut: Shell) -> None:
+    """It warns, and takes them again once they can."""
+    kept = Path(hut.env["GATEWAY_DATA_DIR"]) / FILE_NAME
+    with hut.running_up() as gateway:
+        gateway.says("ready")
+        kept.write_text("{}")
+        kept.chmod(0o644)
+        gateway.says("not trusted")
+        kept.unlink()
+        write_private(kept, json.dumps({"hut": {"GATEWAY_HUT_TOKEN": "right"}}))
+        gateway.says("ready")
 
 
 def test_remove_forgets_every_token(hut: Shell) -> None:
