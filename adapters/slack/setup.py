@@ -31,13 +31,15 @@ _APPS = "https://api.slack.com/apps"
 _TRIES, _HELLO_SECONDS = 5, 10.0
 _MAKE = (
     "Make the app (or choose yours at api.slack.com/apps): choose the workspace, Next, Create. "
-    "Then Install to Workspace, Allow, and copy the Bot User OAuth Token of the page OAuth & "
-    "Permissions."
+    "Then open OAuth & Permissions in the sidebar: Install to Workspace, Allow, and copy the Bot "
+    "User OAuth Token. If the link does not open: Create New App, From a manifest, and paste what "
+    "`gateway slack manifest` prints."
 )
 _GENERATE = (
-    "Under App-Level Tokens press Generate Token and Scopes, add connections:write, Generate, and "
-    "copy the token."
+    "Under App-Level Tokens press Generate Token and Scopes, give it a name, add "
+    "connections:write, press Generate, and copy the token."
 )
+_NETWORK = "see the network, a firewall and HTTPS_PROXY, then run `gateway slack setup` again"
 _STARTS = {BOT: "xoxb-", APP: "xapp-"}
 _PAGES = {BOT: "OAuth & Permissions", APP: "Basic Information, under App-Level Tokens"}
 _KINDS = {
@@ -124,7 +126,7 @@ class _SlackTokens:
             if left:
                 asked = await self.terminal.ask_secret(f"Token ({_STARTS[variable]}…)", variable)
                 token = asked.strip()
-        raise InvalidRequest("that was the fifth wrong token; set-up goes on here when run again")
+        raise InvalidRequest(f"none of {_TRIES} tokens works; run `gateway slack setup` again")
 
     async def check_bot(self, token: str) -> str:
         """Return which app a bot token is of. Raises WrongSlackToken, Unreachable."""
@@ -162,7 +164,7 @@ class _SlackTokens:
                 said = await socket.receive_json()
         except (TimeoutError, aiohttp.ClientError, OSError, TypeError, ValueError) as error:
             why = f"no connection for Socket Mode opens ({type(error).__name__})"
-            raise Unreachable(f"{why}: look at this machine's proxy and firewall") from error
+            raise Unreachable(f"{why}: {_NETWORK}") from error
         if said.get("type") != "hello":
             why = f"Slack closes the connection ({said.get('reason')})"
             raise WrongSlackToken(f"{why}: turn on Socket Mode in the app, and paste it again.")
@@ -186,4 +188,4 @@ async def _ask(call: Callable[[], Awaitable[Any]], variable: str) -> Any:
         why = _WHY.get(refused.error, f"Slack refuses this token ({refused.error})")
         raise WrongSlackToken(f"{why}: {_AGAIN[variable]}.") from refused
     except DeliveryFailed as failure:
-        raise Unreachable(f"{failure}; run set-up again, it goes on here") from failure
+        raise Unreachable(f"{failure}: {_NETWORK}") from failure

@@ -199,7 +199,8 @@ async def call_for_response(call: Callable[[], Awaitable[Any]]) -> Any:
     except SlackApiError as error:
         raise _translate_error(error) from error
     except aiohttp.ClientConnectorError as error:
-        raise Unavailable("Slack cannot be reached", unsent=True) from error
+        why = f"Slack cannot be reached ({type(error).__name__})"
+        raise Unavailable(why, unsent=True) from error
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         raise DeliveryUncertain(f"Slack did not answer: {type(error).__name__}") from error
 

@@ -97,8 +97,18 @@ def _interruptible() -> Iterator[None]:
 
 async def setup(options: argparse.Namespace) -> int:
     """Connect a chat: its app, its tokens, a channel, its first approver, a first card."""
+    terminal = Terminal(options.adapter, asks=not options.non_interactive)
+    try:
+        return await _set_up(options, terminal)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        terminal.say(f"\nNot finished: gateway {options.adapter} setup goes on from here.")
+        if find_process(Settings().data_dir) is not None:
+            terminal.say("The gateway goes on running; gateway down ends it.")
+        raise
+
+
+async def _set_up(options: argparse.Namespace, terminal: Terminal) -> int:
     name = options.adapter
-    terminal = Terminal(name, asks=not options.non_interactive)
     chat = _setup_of(name)
     kept = read_kept().get(name, {})
     kept |= read_kept(unfinished=True).get(name, {})
@@ -289,7 +299,9 @@ async def show_status(options: argparse.Namespace) -> int:
     kept = name in read_kept()
     running = (read_private(settings.data_dir / FILE_NAME) or {}).get("adapters", ())
     if not kept and name not in settings.adapters:
-        say({"kept": False}, f"{name} is not set up: run gateway {name} setup", options)
+        begun = ", ".join(read_kept(unfinished=True).get(name, {}))
+        state = f"set up in part ({begun} is kept)" if begun else "not set up"
+        say({"kept": False}, f"{name} is {state}: run gateway {name} setup", options)
         return 0
     async with connect_backend() as backend:
         policy = await backend.store.policy()
@@ -302,7 +314,7 @@ async def show_status(options: argparse.Namespace) -> int:
     runs = "runs" if name in running else "does not run"
     lines = (
         f"{name}: {'set up here' if kept else 'in GATEWAY_ADAPTERS'}, {runs}",
-        f"posts to: {', '.join(targets) or 'no channel'}",
+        f"posts to: {', '.join(targets) or f'no channel yet: run gateway {name} setup'}",
         f"people with an account: {', '.join(people) or 'none'}",
     )
     facts = {"kept": kept, "running": name in running, "targets": targets, "people": people}

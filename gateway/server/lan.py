@@ -55,7 +55,9 @@ def prepare_lan(settings: Settings) -> LocalNetwork:
     if "web" not in settings.adapters:
         raise BadSettings('--lan serves the inbox: add "web" to GATEWAY_ADAPTERS')
     if not all(find_spec(name) for name in ("cryptography", "segno")):
-        raise BadSettings("--lan takes the extra `lan`: pip install 'approval-gateway[lan]'")
+        raise BadSettings(
+            "--lan takes an extra. Install the gateway as before, with it: approval-gateway[lan]"
+        )
     addresses = find_addresses()
     if not addresses or any(one.is_global for one in addresses):
         found = ", ".join(map(str, addresses)) or "none"

@@ -34,11 +34,12 @@ class BrokenAdapter(GatewayError):
     exit_code = 2
 
     def __init__(self, name: str, error: Exception) -> None:
-        missing = isinstance(error, ModuleNotFoundError)
-        hint = f"; is it installed? approval-gateway[{name}]" if missing else ""
-        super().__init__(
-            f"the adapter {name} cannot be used: {type(error).__name__}: {error}{hint}"
-        )
+        why = f"{type(error).__name__}: {error}"
+        if isinstance(error, ModuleNotFoundError):
+            why = (
+                f"{error}. Install the gateway as before, with the extra: approval-gateway[{name}]"
+            )
+        super().__init__(f"the adapter {name} cannot be used: {why}")
 
 
 def adapter_class(name: str) -> type[Adapter]:

@@ -106,8 +106,8 @@ class DataFolder:
         if lock is None:
             raise EngineBusy(
                 f"another gateway (process {read_text(path) or 'unknown'}) runs on {self.path}: "
-                "stop it, or choose another data folder with GATEWAY_DATA_DIR, or set REDIS_URL "
-                "for both so that they share one Redis"
+                "see `gateway status`, or end it with `gateway down`. A second one takes a data "
+                "folder of its own (GATEWAY_DATA_DIR), or a Redis that both share (REDIS_URL)"
             )
         try:
             note_pid(lock, os.getpid())

@@ -92,7 +92,7 @@ def test_a_broken_adapter_costs_its_own_commands_alone(toys: Shell, name: str) -
 def test_a_broken_adapter_is_named_when_it_should_run(toys: Shell) -> None:
     """The gateway does not start without a place where people were to answer."""
     said = toys.run("up", env={"GATEWAY_ADAPTERS": '["broken"]'}, code=2)
-    assert "the adapter broken cannot be used: ModuleNotFoundError" in said
+    assert "the adapter broken cannot be used: No module named" in said
 
 
 def test_our_commands_come_first(toys: Shell) -> None:

@@ -243,7 +243,7 @@ def test_devices_are_listed_and_signed_out(up: Shell) -> None:
 def test_a_second_gateway_on_the_folder_says_what_to_do(up: Shell) -> None:
     """Not a traceback."""
     said = up.run("up", code=5)
-    assert "stop it, or choose another data folder" in said
+    assert "end it with `gateway down`" in said
     assert "Traceback" not in said
 
 

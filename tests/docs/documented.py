@@ -559,12 +559,12 @@ ELSEWHERE = {
     ),
     **dict.fromkeys(
         (
-            'pipx install "approval-gateway[slack] @ git+ADDRESS"',
+            'pipx install "approval-gateway[all] @ git+ADDRESS"',
             'uvx --from "approval-gateway @ git+ADDRESS" gateway demo',
         ),
         "frame/test_packages.py::test_it_is_installed_from_a_repository",
     ),
-    'pipx install "./approval_gateway-0.1.0-py3-none-any.whl[slack]"': (
+    'pipx install "./approval_gateway-0.1.0-py3-none-any.whl[all]"': (
         "frame/test_packages.py::test_pipx_installs_it"
     ),
     "uvx approval-gateway demo": "frame/test_packages.py::test_uvx_runs_it",

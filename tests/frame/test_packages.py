@@ -154,7 +154,7 @@ def test_it_is_installed_from_a_repository(empty: Path, env: dict[str, str]) -> 
     wanted = f"approval-gateway @ git+file://{ROOT}"
     said = run(empty, env, "uvx", "--quiet", "--from", wanted, "approval-gateway", "--version")
     assert said == VERSION
-    run(empty, env, "pipx", "install", wanted.replace(" @", "[slack] @"))
+    run(empty, env, "pipx", "install", wanted.replace(" @", "[all] @"))
     assert run(empty, env, Path(env["PIPX_BIN_DIR"]) / "gateway", "--version") == VERSION
 
 

@@ -531,7 +531,7 @@ def test_a_host_is_found_by_its_folder_or_its_program(
     assert found() == []
     code, out, err = run()
     assert (code, out) == (0, "")
-    assert "none of the agents" in err and host in err
+    assert "No agent that can ask" in err and host in err
     (home / "bin").mkdir()
     program = home / "bin" / {"claude-code": "claude", "cursor": "cursor-agent"}.get(host, host)
     program.touch(mode=0o755)

@@ -225,7 +225,7 @@ async def test_socket_mode_that_is_off(slack: Slack) -> None:
 async def test_after_five_wrong_tokens_it_ends() -> None:
     """And asks for no sixth."""
     typist = Typist([f"xoxb-{number}" for number in range(9)])
-    with pytest.raises(InvalidRequest, match="fifth wrong token"):
+    with pytest.raises(InvalidRequest, match="none of 5 tokens works"):
         await connect(typist)
     assert typist.asked == [BOT] * 5
 
@@ -269,7 +269,7 @@ async def test_a_slack_that_is_away_asks_for_no_other_token(
     """Another token would not help; run again, it goes on."""
     slack.faults.plan(method, fault)
     typist = Typist([BOT_TOKEN, APP_TOKEN, APP_TOKEN])
-    with pytest.raises(Unreachable, match="run set-up again"):
+    with pytest.raises(Unreachable, match="HTTPS_PROXY, then run `gateway slack setup` again"):
         await connect(typist)
     assert typist.asked in ([BOT], [BOT, APP])
 
@@ -279,7 +279,7 @@ async def test_where_no_socket_opens_the_network_is_named(
 ) -> None:
     """Slack takes the token, but a firewall stops the connection."""
     monkeypatch.setattr(slack.sockets, "ticket", lambda _: "ws://127.0.0.1:9/link")
-    with pytest.raises(Unreachable, match="proxy and firewall"):
+    with pytest.raises(Unreachable, match="a firewall and HTTPS_PROXY"):
         await connect(Typist([BOT_TOKEN, APP_TOKEN]))
 
 

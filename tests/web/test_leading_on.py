@@ -267,7 +267,7 @@ async def test_a_link_or_a_code_is_pasted(box: Inbox, browser: Browser) -> None:
     await page.fill("#link", link)
     await page.press("Continue")
     await page.until("document.body.textContent.includes('was used already')")
-    await page.until("document.body.textContent.includes('gateway login NAME')")
+    await page.until("document.body.textContent.includes('gateway login owner')")
     await page.fill("#link", await logins.invite("bob"))
     await page.press("Continue")
     await page.until("document.body.textContent.includes('you are ann now')")

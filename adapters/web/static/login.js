@@ -35,6 +35,7 @@ let whose = null;
 async function ask() {
   whose = await send("login/whose");
   if (whose) {
+    document.getElementById("how").hidden = true;
     says.classList.remove("problem");
     says.textContent = whose.now && whose.now !== whose.name
       ? `This link signs in ${whose.name}. In this browser you are ${whose.now} now: press only if you asked for it.`

@@ -437,7 +437,8 @@ def _install_found(options: argparse.Namespace) -> int:
         state = "asks already" if asks else "does not ask"
         _check_installed_say(f"{number}  {plan.host:12} {state}  {path}")
     if not found:
-        _say(f"none of the agents that can ask was found on this machine: {', '.join(PLANS)}")
+        _say(f"No agent that can ask was found on this machine: {', '.join(PLANS)}.")
+        _say("If you have one of them: gateway install NAME. From a shell: gateway run -- COMMAND")
         return 0
     if not sys.stdin.isatty():
         _say("To install into one of them: gateway install NAME --yes")
