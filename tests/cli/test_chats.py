@@ -184,6 +184,8 @@ def test_it_goes_on_where_it_was_broken_off(hut: Shell, tmp_path: Path) -> None:
             code = setup.until(r"/hut here (\S+)")[1]
             setup.until("Waiting")
             setup.process.send_signal(signal.SIGINT)
+            setup.until("Not finished: gateway hut setup goes on from here")
+            setup.until("gateway down ends it")
             assert setup.ended() == 130
             assert "wrong, used or over" in type_in_chat(tmp_path, f"U1 here {code}")
         with Tty(["hut", "setup"], hut.env) as setup:
