@@ -245,8 +245,9 @@ def test_where_a_file_is_the_policy_the_lines_are_printed(hut: Shell, tmp_path: 
     )
     env = {"GATEWAY_ADAPTERS": '["web","hut"]', "GATEWAY_HUT_TOKEN": "right"}
     with hut.running_up(**env, GATEWAY_POLICY_FILE=str(file)) as gateway:
-        gateway.says("ready")
+        gateway.says("The gateway is ready")
         with Tty(["hut", "setup"], {**hut.env, **env}) as setup:
+            gateway.says("The gateway is ready")  # once more, with what the set-up keeps
             code = setup.until(r"/hut here (\S+)")[1]
             type_in_chat(tmp_path, f"U1 here {code}")
             setup.until("The policy comes from a file")

@@ -196,7 +196,7 @@ async def test_second_gateway_is_refused(tmp_path: Path) -> None:
     """A second gateway on the folder is told who runs there and what to do; the first goes on."""
     with gateway_process(tmp_path) as (process, _):
         url = engine_url(tmp_path)
-        with pytest.raises(EngineBusy, match=rf"process {process.pid}\b.*stop it.*REDIS_URL"):
+        with pytest.raises(EngineBusy, match=rf"process {process.pid}\b.*end it.*REDIS_URL"):
             async with running_engine(tmp_path):
                 pass
         assert engine_url(tmp_path) == url is not None
