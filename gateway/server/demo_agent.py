@@ -52,6 +52,8 @@ def main() -> int:
             try:
                 line["output"] = shell(command)
                 line["ran"] = True
+            except subprocess.CalledProcessError as failed:  # it ran, as `rm -rf .` does in vain
+                line |= {"ran": True, "output": failed.stderr}
             except GatewayError as error:
                 line["said"] = str(error)
             line["woken_at"] = decided_at.get(command)

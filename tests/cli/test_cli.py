@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+import pytest
+
+from gateway.server import demo
 from tests.cli.shell import Shell
 from tests.cli.test_policy_file import running
 from tests.frame.tree import ROOT
@@ -269,6 +272,17 @@ def test_the_demo_answers_its_own_requests_without_a_terminal(shell: Shell) -> N
     assert "Exactly what was approved ran." in said
     assert "hello.txt" in said
     assert said.count(" approved   yes") == 3
+
+
+async def test_the_demo_goes_on_where_all_is_approved(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also what then fails: `rm` refuses to remove the folder in which it runs."""
+    monkeypatch.setattr(demo, "_DANGEROUS", "nothing")
+    assert await demo.run_demo() == 0
+    said = capsys.readouterr().out
+    assert re.search(r"rm -rf \. +approved +yes", said)
+    assert re.search(r"wc -w .* approved +yes", said)
 
 
 def test_the_demo_gives_another_link(shell: Shell) -> None:

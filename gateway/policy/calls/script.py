@@ -46,13 +46,29 @@ _ANSI_SIGNS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f",
 _RECKONING = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _NUMBER = re.compile(r"[0-9]+|\$[#?]")
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_NOWHERE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/")
+_NOWHERE = re.compile(r"/dev/(?:null|stdout|stderr|tty|fd/[0-9]+)")
 _INPUT = ("<", "<&")
+_COPYING = (">&", "<&")  # what stands behind these may be a number, or `-`, and no file
+# Where a shell joins lines into one word, and where it takes a blank for a part of a word.
+_JOINS = re.compile(r"(?<=[^\s;&|()])\\\n|(?<=\s)\\[ \t]")
+_PROTECTED = re.compile(rb"\\[\\$`]")
+_CUTS = re.compile(
+    r"\\(?:c|0|x0|u0|U0)"
+)  # what ends a word of `$'…'`, or stands for a sign of control
+_OF_TESTS = re.compile(r"([()!]|&&|\|\|)")
+_SPLITS = re.compile(r"[\s*?\[\]]")
+_SYSTEMS = ("/bin/", "/usr/bin/", "/usr/local/bin/")
+_SUBSTITUTIONS = frozenset({"command_substitution", "process_substitution"})
+_UNQUOTED = frozenset({"simple_expansion", "expansion", "command_substitution"})
 _GOING = frozenset({"cd", "chdir", "pushd"})
 _IN_PLACE = frozenset({"builtin", "command", "time"})  # what these start is the shell's own
 _SAYING = frozenset({"echo", "printf"})
 _GROUPS = frozenset({"program", "compound_statement", "do_group", "else_clause", "elif_clause",
                      "case_item", "if_statement", "while_statement", "case_statement"})  # fmt: skip
+_BRANCHES = frozenset({"if_statement", "elif_clause", "else_clause", "while_statement", "do_group",
+                       "case_statement"})  # fmt: skip
+_MOVING = _GOING | {"popd"}
+_INDEX = re.compile(r"[A-Za-z_]\w*\[(?:[0-9]+|[@*])\]")
 _SILENT = frozenset({"comment", "variable_name", "word", "heredoc_start", "heredoc_end",
                      "heredoc_body"})  # fmt: skip
 
@@ -205,12 +221,14 @@ class _ScriptReader:
         self._sets: tuple[str, ...] = ()
         self._started = _Start()  # with what the script that is being read was started
         self._fed: list[int] = []  # by the substitutions in the words that are being read
+        self._branches = 0  # how many of what is being read runs perhaps never, or more than once
 
     def read(self, text: str, start: _Start) -> tuple[int, ...]:
         """Read a script, also one within another; return the steps whose output is its own."""
         if len(text) > MOST_TEXT or start.depth > _MOST_NESTED:
             self.whole = False
             text = text[:MOST_TEXT]
+        self.whole = self.whole and not _JOINS.search(text)
         before, self._source = self._source, spell_out(text).encode(errors="replace")
         root = self._parse()
         self.whole = self.whole and not root.has_error
@@ -250,22 +268,37 @@ class _ScriptReader:
 
     def _run_each(self, node: ShellNode, start: _Start) -> _Ends:
         before = self._folders
+        repeats, branches = node.type == "while_statement", node.type in _BRANCHES
+        if repeats:
+            self._begin_loop(node)
+        self._branches += branches
         ends: _Ends = (self._folders, self._folders)
         for child in node.children if node.type != "comment" else ():
             if child.is_named and child.type not in _SILENT:
                 ends = self._run(child, start)
                 self._folders = _either(*ends)
+        self._branches -= branches
         if node.type in ("while_statement", "do_group", "if_statement", "case_statement"):
             # It may have run never, or begun again from where it ended.
             self._folders = before if self._folders == before else None
             return self._folders, self._folders
         return ends
 
+    def _begin_loop(self, node: ShellNode) -> None:
+        """Forget what a loop may have changed when it begins again."""
+        for one in _descend(node):
+            if one.type == "variable_assignment":
+                named = one.child_by_field_name("name")
+                self._variables[self._text(named) if named is not None else ""] = None
+            elif one.type == "command_name" and base_name(self._text(one)) in _MOVING:
+                self._folders = None
+
     def _run_list(self, node: ShellNode, start: _Start, last: _Start | None = None) -> _Ends:
         """Read what `&&` and `||` join. `last` is for the last part, whose redirections are its
         own, though in the tree they stand around the whole."""
         parts = [one for one in node.children if one.type != "comment"]
         ok, failed = self._run(parts[0], start)
+        self._branches += 1
         for operator, part in zip(parts[1::2], parts[2::2], strict=False):
             begun = last if last is not None and part is parts[-1] else start
             run = partial(self._run, part, begun)
@@ -281,6 +314,7 @@ class _ScriptReader:
                 ok = _either(ok, then_ok)
                 if operator.type != "||":
                     self.whole = False
+        self._branches -= 1
         return ok, failed
 
     def _run_pipeline(self, node: ShellNode, start: _Start, last: _Start | None = None) -> _Ends:
@@ -288,6 +322,7 @@ class _ScriptReader:
         ends: _Ends = (before, before)
         fed, given = start.fed_by, start.given
         parts = [one for one in node.children if one.is_named and one.type != "comment"]
+        self._branches += 1
         for part in parts:
             self._folders = before
             begin = len(self.steps)
@@ -296,6 +331,7 @@ class _ScriptReader:
             ends = self._run(part, replace(begun, fed_by=(*fed, *begun.fed_by), given=told))
             fed = tuple(range(begin, len(self.steps)))
             given = _read_each(self._said_since(begin))
+        self._branches -= 1
         self._folders = _either(before, _either(*ends))  # some shells run the last one in place
         return self._folders, self._folders
 
@@ -349,6 +385,7 @@ class _ScriptReader:
             self._set(self._text(name), values[0].text if plain else None)
         loop = [one for one in node.named_children if one.type == "do_group"]
         for one in loop:
+            self._begin_loop(one)
             self._run(one, replace(start, fed_by=(*start.fed_by, *self._take_fed())))
         return self._folders, self._folders
 
@@ -359,12 +396,19 @@ class _ScriptReader:
 
     def _run_test(self, node: ShellNode, start: _Start) -> _Ends:
         """Read `[[ … ]]`, which starts nothing but what is substituted in it, unless it reckons."""
-        if reckons(self._text(node).split()):
+        text = self._text(node)
+        if reckons(_OF_TESTS.sub(r" \1 ", text).split()):
             self.whole = False  # with a variable whose value may hold a command
+        bare = (one for one in _descend(node) if one.type in _UNQUOTED and not _is_quoted(one))
+        if text[:2] != "[[" and any(one.named_children[:1] and one.named_children[0].type
+                                    == "variable_name" for one in bare):  # fmt: skip
+            self.whole = False  # its value may be several words
         for one in _descend(node):
-            if one.type in ("command_substitution", "process_substitution"):
+            if one.type in _SUBSTITUTIONS:
                 self._substitute(one)
         self._fed.clear()
+        if start.writes or start.reads:
+            self._emit([_Word(":")], start)
         return self._folders, self._folders
 
     # ---------------------------------------------------------------- variables
@@ -416,7 +460,7 @@ class _ScriptReader:
             self._fed = outer
 
     def _set(self, name: str, value: str | None) -> None:
-        self._variables[name] = value
+        self._variables[name] = None if self._branches else value
         if name not in self._sets:
             self._sets = (*self._sets, name)
 
@@ -474,6 +518,7 @@ class _ScriptReader:
                 sets=(*start.sets, *found.sets),
                 exact=start.exact
                 and found.exact
+                and ("/" not in words[0].text or words[0].text.startswith(_SYSTEMS))
                 and all(one.mark is Certainty.PLAIN for one in taken),
             )
             for one in taken[1:]:
@@ -562,12 +607,17 @@ class _ScriptReader:
         if node.type == "heredoc_redirect":
             return self._redirect_document(node, start)
         operator = next((self._text(one) for one in node.children if not one.is_named), "")
-        target = node.child_by_field_name("destination")
-        if target is None or target.type == "number":
+        targets = node.children_by_field_name("destination")
+        if len(targets) != 1:  # a word of the command stands behind it
+            self.whole = self.whole and not targets
+        if not targets:
             return start
-        said = self._value(target)
+        said = self._value(targets[0])
         fed = (*start.fed_by, *self._take_fed())
-        if said.text.isdecimal() or said.text.startswith(_NOWHERE) or said.text == "-":
+        copied = operator in _COPYING and (said.text.isdecimal() or said.text == "-")
+        if said.mark is Certainty.OPEN:
+            start = replace(start, exact=False)
+        elif copied or _NOWHERE.fullmatch(said.text):
             return replace(start, fed_by=fed)
         if operator in _INPUT:
             return replace(start, reads=(*start.reads, said.text), fed_by=fed)
@@ -590,6 +640,8 @@ class _ScriptReader:
         elif self._text(begins)[:1] in ("'", '"', "\\"):
             text = self._text(body)
         else:
+            raw = self._source[body.start_byte : body.end_byte]
+            self.whole = self.whole and not _PROTECTED.search(raw)
             text = self._fill(body, body.start_byte, body.end_byte).text
         return replace(start, given=text, fed_by=(*start.fed_by, *self._take_fed()))
 
@@ -598,12 +650,27 @@ class _ScriptReader:
     def _expand(self, node: ShellNode) -> list[_Word]:
         """Return the words that one word of the script becomes."""
         said = self._value(node)
-        unquoted = node.type in ("simple_expansion", "expansion", "command_substitution")
-        if unquoted and said.mark is not Certainty.OPEN:
-            return [_Word(one) for one in said.text.split()]
+        if node.type in _UNQUOTED and said.mark is not Certainty.OPEN:
+            words = said.text.split()
+            globs = (Certainty.GLOB if _GLOB.search(one) else Certainty.PLAIN for one in words)
+            return [_Word(one, mark) for one, mark in zip(words, globs, strict=True)]
         if node.type in ("word", "concatenation") and "{" in self._text(node):
-            return _split_braces(said)
+            found = _split_braces(said)
+            known = len(found) > 1 or not self._has_braces(node)
+            return found if known else [replace(said, mark=Certainty.OPEN)]
         return [said]
+
+    def _has_braces(self, node: ShellNode) -> bool:
+        """Whether a word has braces without quotes in which several words may stand."""
+        parts = node.children if node.type == "concatenation" else [node]
+        bare = "".join(self._text(one) for one in parts if one.type == "word")
+        return "{" in bare and ("," in bare or ".." in bare)
+
+    def _part(self, node: ShellNode) -> _Word:
+        """Return a part of a word; one whose value becomes several words is not certain."""
+        said = self._value(node)
+        splits = node.type in _UNQUOTED and _SPLITS.search(said.text)
+        return replace(said, mark=Certainty.OPEN) if splits else said
 
     def _value(self, node: ShellNode) -> _Word:
         """Return a word as the program gets it, as far as the script tells."""
@@ -613,9 +680,20 @@ class _ScriptReader:
         text = self._text(node)
         if not node.is_named or node.type in _LITERAL:
             return _plain(text) if node.is_named else _Word(text)
+        self._read_rest(node)
         return _Word(
             text, Certainty.GLOB if node.type in ("extglob_pattern", "regex") else Certainty.OPEN
         )
+
+    def _read_rest(self, node: ShellNode, known: ShellNode | None = None) -> None:
+        """Read what runs in a word that is not understood, but for a part that is read already."""
+        done = {one.id for one in _descend(known)} if known is not None else set()
+        for one in _descend(node):
+            if one.type in _SUBSTITUTIONS and one.id not in done:
+                self._substitute(one)
+                self.whole = False
+            elif one.type == "subscript" and not _INDEX.fullmatch(self._text(one)):
+                self.whole = False  # a sum, which may hold a command
 
     def _fill(self, node: ShellNode, begin: int, end: int) -> _Word:
         """Return a text in double quotes, or of a here-document, with what is put into it."""
@@ -639,6 +717,10 @@ class _ScriptReader:
         if known is not None and bare:
             return _Word(known)
         default = [one for one in node.named_children if one is not name]
+        if not bare:
+            self._read_rest(node, default[-1] if default and known is None else None)
+            if any(one.type in ("=", ":=") for one in node.children):
+                self.whole = False  # it sets the variable
         if known is None and default and node.type == "expansion":
             return replace(self._value(default[-1]), mark=Certainty.OPEN)
         return _Word(self._text(node) if known is None else known, Certainty.OPEN)
@@ -690,12 +772,12 @@ _STATEMENTS: dict[str, Callable[[_ScriptReader, ShellNode, _Start], _Ends]] = {
 _LITERAL = frozenset({"word", "number", "test_operator", "variable_name", "heredoc_content"})
 _VALUES: dict[str, Callable[[_ScriptReader, ShellNode], _Word]] = {
     "raw_string": lambda reader, node: _Word(reader._text(node)[1:-1]),
-    "ansi_c_string": lambda reader, node: _Word(_ANSI.sub(_undo_ansi, reader._text(node)[2:-1])),
+    "ansi_c_string": lambda reader, node: _undo_ansi_string(reader._text(node)[2:-1]),
     "string": lambda reader, node: reader._fill(node, node.start_byte + 1, node.end_byte - 1),
     "translated_string": lambda reader, node: _join(
         [reader._value(one) for one in node.named_children]
     ),
-    "concatenation": lambda reader, node: _join([reader._value(one) for one in node.children]),
+    "concatenation": lambda reader, node: _join([reader._part(one) for one in node.children]),
     "simple_expansion": _ScriptReader._look_up,
     "expansion": _ScriptReader._look_up,
     "command_substitution": _ScriptReader._substitute,
@@ -713,16 +795,23 @@ def said_by(step: Step) -> tuple[str, ...]:
     if step.name not in _SAYING:
         return ()
     words = list(step.words[1:])
-    while words and step.name == "echo" and re.fullmatch("-[neE]+", words[0]):
+    if step.name == "printf":
+        return _said_by_printf(words)
+    while words and re.fullmatch("-[neE]+", words[0]):
         words.pop(0)
-    form = ""
-    if step.name == "printf" and words and words[0] in ("%s", "%s\\n", "%b", "%s "):
-        form = words.pop(0)
     plain = " ".join(words) + "\n"
     undone = _ANSI.sub(_undo_said, plain)
-    if step.name == "printf":
-        return (plain if form[:2] == "%s" else undone,)
     return tuple(dict.fromkeys((undone, plain)))
+
+
+def _said_by_printf(words: list[str]) -> tuple[str, ...]:
+    """Return what `printf` prints of one text, or of words without a form."""
+    form, *texts = words or [""]
+    if form in ("%s", "%s\\n", "%s ", "%b") and len(texts) == 1:
+        text = _ANSI.sub(_undo_said, texts[0]) if form == "%b" else texts[0]
+        return (f"{text}\n",)
+    known = not texts and "%" not in form and form[:1] != "-"
+    return (_ANSI.sub(_undo_said, form) + "\n",) if known else ()
 
 
 def _read_each(texts: Sequence[str]) -> str | None:
@@ -777,6 +866,20 @@ def _split_braces(word: _Word) -> list[_Word]:
     if len(done) == 1:
         return [replace(word, mark=Certainty.OPEN) if _RANGE.search(word.text) else word]
     return [_Word(one, Certainty.OPEN) for one in done]
+
+
+def _undo_ansi_string(text: str) -> _Word:
+    mark = Certainty.OPEN if _CUTS.search(text) else Certainty.PLAIN
+    return _Word(_ANSI.sub(_undo_ansi, text), mark)
+
+
+def _is_quoted(node: ShellNode) -> bool:
+    outer = node.parent
+    while outer is not None and outer.type not in ("test_command", "command_substitution"):
+        if outer.type == "string":
+            return True
+        outer = outer.parent
+    return False
 
 
 def _undo_ansi(found: re.Match[str]) -> str:
