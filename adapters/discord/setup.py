@@ -115,6 +115,7 @@ async def _wait_for_server(terminal: SetupTerminal, client: discord.Client) -> N
     if not servers:
         terminal.say("Add the bot to your server: choose the server, then Authorize.")
         terminal.open(build_invite_link(client))
+        terminal.say("Waiting until the bot is there …")
     try:
         async with asyncio.timeout(_JOIN_SECONDS):
             while not servers:

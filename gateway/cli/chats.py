@@ -183,9 +183,11 @@ async def _wait_for_claim(
         if invitation.person:
             terminal.say(f"In the chat, type:  {chat.command} me {chat.option}{code}")
         else:
+            channel = "the channel for approvals"
             if chat.invite:
-                terminal.say(f"In the channel for approvals, type:  {chat.invite}")
-            terminal.say(f"In that channel, type:  {chat.command} here {chat.option}{code}")
+                terminal.say(f"In {channel}, type:  {chat.invite}")
+                channel = "that channel"
+            terminal.say(f"In {channel}, type:  {chat.command} here {chat.option}{code}")
         if not terminal.asks:
             terminal.say("The code works once, for 10 minutes. Then: gateway claims list")
             return None

@@ -349,7 +349,8 @@ def _add_people_commands(verbs: Verbs) -> None:
     )
     devices.add_argument("--end", metavar="ID", help="sign out the device that begins so")
     devices.add_argument("--end-all", action="store_true", help="sign out all of them")
-    for one in (join, renew, leave, login, devices):
+    login.add_argument("name", nargs="?", default="", help="whose; the only person's without one")
+    for one in (join, renew, leave, devices):
         one.add_argument("name")
     _add_overlap(renew)
 

@@ -11,6 +11,7 @@ from gateway.cli.http_access import connect_as_approver
 from gateway.cli.redis_access import connect_backend
 from gateway.cli.requests import ago, print_rows, say
 from gateway.doctor import gateway_url
+from gateway.domain.policy_document import PolicyDocument
 from gateway.errors import InvalidRequest, NotFound
 from gateway.ports.sign_in import Device
 from gateway.server.settings import Settings
@@ -87,13 +88,21 @@ def _format_device(row: dict[str, Any]) -> str:
 # `gateway login`: a link that signs a person in to the inbox once.
 
 
+def _only_person(policy: PolicyDocument) -> str:
+    names = [one.name for one in policy.people]
+    if len(names) != 1:
+        raise InvalidRequest(f"whose link? gateway login NAME, with one of: {', '.join(names)}")
+    return names[0]
+
+
 async def login(options: argparse.Namespace) -> int:
     """Print a one-time link to the inbox, and its code for who types it."""
     settings = Settings()
     url = gateway_url(settings)
     async with connect_backend(acting=True) as found:
-        code = await found.logins.invite(options.name)
+        name = options.name or _only_person(await found.store.policy())
+        code = await found.logins.invite(name)
     link = f"{url}/inbox/login#code={code}"
-    told = {"name": options.name, "url": link, "code": code}
+    told = {"name": name, "url": link, "code": code}
     say(told, f"{link}\nOr type the code there: {code}", options)
     return 0

@@ -40,7 +40,7 @@ from gateway.stores.scripts import NoRoom, NotRecorded
 __all__ = ["FAIL", "OK", "WARN", "Check", "examine", "gateway_url"]
 
 _ERRORS: tuple[type[Exception], ...] = (GatewayError, *REDIS_ERRORS)
-_NO_CHAT = "name it in GATEWAY_ADAPTERS, or run this where the chat's tokens are"
+_NO_CHAT = "run `gateway slack setup` or `gateway discord setup`, or this where the tokens are"
 _NO_REDIS = "is it running? is REDIS_URL right? The data in Redis was not checked"
 
 

@@ -221,6 +221,15 @@ def test_login_prints_the_address_of_the_gateway_that_runs(up: Shell) -> None:
     assert up.run("login", "dana").startswith(f"{url}/inbox/login#code=")
 
 
+def test_login_needs_no_name_where_there_is_one_person(up: Shell) -> None:
+    """With more it names them, and makes no link."""
+    assert json.loads(up.run("login", "--json"))["name"] == "owner"
+    up.run("approver", "add", "ann")
+    assert "gateway login NAME, with one of: owner, ann" in up.run("login", code=2)
+    up.run("approver", "revoke", "ann")
+
+
+
 def test_devices_are_listed_and_signed_out(up: Shell) -> None:
     """By the first characters of one that is listed, or all; no id is an accident."""
     up.run("approver", "add", "dana")
