@@ -291,7 +291,7 @@ class _ScriptReader:
                 named = one.child_by_field_name("name")
                 self._variables[self._text(named) if named is not None else ""] = None
             elif one.type == "command_name" and base_name(self._text(one)) in _MOVING:
-                self._folders = None
+                self.whole = False  # the next round begins in another folder
 
     def _run_list(self, node: ShellNode, start: _Start, last: _Start | None = None) -> _Ends:
         """Read what `&&` and `||` join. `last` is for the last part, whose redirections are its
