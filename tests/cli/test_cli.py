@@ -229,7 +229,6 @@ def test_login_needs_no_name_where_there_is_one_person(up: Shell) -> None:
     up.run("approver", "revoke", "ann")
 
 
-
 def test_devices_are_listed_and_signed_out(up: Shell) -> None:
     """By the first characters of one that is listed, or all; no id is an accident."""
     up.run("approver", "add", "dana")
