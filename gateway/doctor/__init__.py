@@ -40,7 +40,10 @@ from gateway.stores.scripts import NoRoom, NotRecorded
 __all__ = ["FAIL", "OK", "WARN", "Check", "examine", "gateway_url"]
 
 _ERRORS: tuple[type[Exception], ...] = (GatewayError, *REDIS_ERRORS)
-_NO_CHAT = "run `gateway slack setup` or `gateway discord setup`, or this where the tokens are"
+_NO_CHAT = (
+    "run `gateway slack setup` or `gateway discord setup`; if a chat is set up elsewhere, run "
+    "`gateway doctor --live` there"
+)
 _NO_REDIS = "is it running? is REDIS_URL right? The data in Redis was not checked"
 
 

@@ -44,7 +44,7 @@ _UNPACKED = b"\x04"  # how an uncompressed point begins
 _GROUP = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # P-256's order
 _LIFE_SECONDS = 12 * 3600  # of a signature; push services refuse more than a day
 
-MISSING = "it takes the extra `push`: pip install 'approval-gateway[push]'"
+MISSING = "it takes an extra. Install the gateway as before, with it: approval-gateway[push]"
 
 
 def is_installed() -> bool:

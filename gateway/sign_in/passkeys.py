@@ -60,7 +60,8 @@ def find_site(public_url: str | None) -> PasskeySite | str:
     """Return for whom passkeys are, or a sentence that says why there are none. It comes from the
     settings alone: a request could name any host."""
     if find_spec("webauthn") is None:
-        return "Passkeys need the extra: pip install 'approval-gateway[passkeys]'."
+        extra = "approval-gateway[passkeys]"
+        return f"Passkeys need an extra. Install the gateway as before, with it: {extra}."
     if public_url is None:
         return "Passkeys need GATEWAY_PUBLIC_URL, the address at which browsers open the inbox."
     parts = urlsplit(public_url)

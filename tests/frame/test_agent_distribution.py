@@ -240,4 +240,4 @@ def test_mcp_says_which_library_it_needs(agent_python: Path) -> None:
     command = [str(agent_python.parent / "gateway"), "mcp", "proxy", "--", "/bin/false"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 2
-    assert "pip install 'approval-gateway[mcp]'" in done.stderr
+    assert "approval-gateway[mcp]" in done.stderr

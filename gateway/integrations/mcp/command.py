@@ -24,7 +24,9 @@ from gateway.wire.local_discovery import secret
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _FAILED = 1
 _NO_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9.-]+")
-_NOT_INSTALLED = "`gateway mcp` needs the protocol's library: pip install 'approval-gateway[mcp]'"
+_NOT_INSTALLED = (
+    "`gateway mcp` needs an extra. Install the gateway as before, with it: approval-gateway[mcp]"
+)
 
 
 @asynccontextmanager
