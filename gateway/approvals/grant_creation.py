@@ -33,6 +33,7 @@ from gateway.policy.grants.coverage import MatchPreview, covers
 from gateway.policy.grants.denials import is_plain_denial
 from gateway.policy.grants.grant import (
     ANY_TOOL,
+    OF_ALL_TOOLS,
     PASSES,
     Effect,
     Grant,
@@ -107,7 +108,7 @@ class GrantCreation:
                 ruling.policy, shown, click.identity, "remember it for the session only"
             )
         _refuse_unlimited(wish, offer.match)
-        if offer.match.shape in PASSES:
+        if offer.match.shape in OF_ALL_TOOLS:
             _may_pass(ruling.policy, shown.request.agent, offer.match, click.identity)
         needs = count_needed(
             shown.quorum, ruling.route.scope_quorum, offer.match, everywhere=wish.everywhere
@@ -144,7 +145,7 @@ class GrantCreation:
         voted = agreeing_votes(after.votes, own) if effect is Effect.ALLOW else ()
         wishes = [vote.remember for vote in voted if vote.remember is not None] or [own]
         backers = [GrantVoter(person=vote.person, via=(vote.via,)) for vote in voted]
-        if offer.match.shape in PASSES:
+        if offer.match.shape in OF_ALL_TOOLS:
             backers = [_may_pass(ruling.policy, after.request.agent, offer.match, click.identity)]
         now = self._clock.now_ms()
         return Grant(
@@ -303,7 +304,7 @@ def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identi
     if not routes or None in entries or not alone:
         raise Unauthorized(
             "only an admin, or who may approve all of this agent's requests alone, may give its "
-            "session a pass"
+            "session a pass, or remember looking below a folder"
         )
     return GrantVoter(person=names[0], via=via)
 

@@ -10,7 +10,7 @@ from gateway.domain.records import Approvers, Identity, ScopeQuorum, StoredReque
 from gateway.domain.risk import StepUp, is_named
 from gateway.errors import Unauthorized
 from gateway.models import RiskLevel
-from gateway.policy.grants.grant import PASSES, Effect, Grant, GrantVoter, Match, Scope
+from gateway.policy.grants.grant import OF_ALL_TOOLS, Effect, Grant, GrantVoter, Match, Scope
 
 NO_STEP_UP = (
     "it takes a number that is shown where its agent waits, and it was given none, as nobody waits "
@@ -165,7 +165,7 @@ def is_backed(policy: PolicyDocument, grant: Grant) -> bool:
     if grant.effect is Effect.DENY or _by_admin(policy, grant.backers):
         return True
     routes = [policy.route_for(grant.agent, grant.match.tool)]
-    if grant.match.shape in PASSES:
+    if grant.match.shape in OF_ALL_TOOLS:
         routes = _routes_of(policy, grant.agent)
     return bool(routes) and all(
         any(_speaks(route.at(level), grant, grant.backers) for level in REMEMBERED)
@@ -220,6 +220,7 @@ def count_needed(quorum: int, wider: ScopeQuorum, match: Match, *, everywhere: b
         Scope.PATTERN: wider.pattern,
         Scope.FOLDER: wider.folder,
         Scope.TOOL: wider.tool,
+        Scope.LOOKS: wider.tool,
         Scope.PASS: wider.tool,
     }
     return max(quorum, own.get(match.scope, 1), wider.everywhere if everywhere else 1)

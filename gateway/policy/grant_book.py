@@ -9,19 +9,23 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.policy_document import PolicyDocument, PolicyRule, Route, RuleEffect
 from gateway.domain.records import StoredRequest
+from gateway.domain.redaction import quote_start
 from gateway.domain.time_and_tasks import Clock
-from gateway.models import DecidedBy, DeciderKind, Reason
+from gateway.models import DecidedBy, DeciderKind, Kind, Reason
 from gateway.policy.authorization import holds_at_risk, is_backed, lets_through
 from gateway.policy.chain import ALLOW, ASK, DENY
 from gateway.policy.grants.coverage import covers, why_asked
-from gateway.policy.grants.grant import PASSES, Effect, Grant, MatchResult, Outdated
+from gateway.policy.grants.grant import OF_ALL_TOOLS, PASSES, Effect, Grant, MatchResult, Outdated
+from gateway.policy.grants.sequences import Part, part_is_covered, split
 from gateway.policy.guardrails import find_dangers
+from gateway.policy.rules import fits
 from gateway.policy.verdict import Decider, Verdict
 
-DENY_PRIORITY, ALLOW_PRIORITY = 900, 500
+DENY_PRIORITY, ALLOW_PRIORITY, SEQUENCE_PRIORITY = 900, 500, 200
 PAGE = 200
+_MOST_TOLD, _LONGEST_PART = 3, 80  # parts of a line that are said to be new, and characters of each
 _MOST_ENTRIES = 10_000
 
 _Entry = tuple[int, tuple[Grant, ...]]
@@ -106,21 +110,24 @@ class GrantBook:
         self._entries: dict[tuple[str, str, str], _Entry] = {}
         self._spent: set[str] = set()
         self._limited: set[str] = set()
-        self._policy = PolicyDocument()
+        self.policy = PolicyDocument()
+        self._changing: dict[str, _Entry] = {}
         self._generation = -1
         self._counted = (-1, 0)
 
     @property
-    def deciders(self) -> tuple[Decider, Decider]:
-        """The two links of the chain."""
-        return _Link(self, Effect.DENY, DENY_PRIORITY), _Allows(self, Effect.ALLOW, ALLOW_PRIORITY)
+    def deciders(self) -> tuple[Decider, ...]:
+        """The links of the chain: denials, approvals, and approvals of each part of a line."""
+        return (_Link(self, Effect.DENY, DENY_PRIORITY),
+                _Allows(self, Effect.ALLOW, ALLOW_PRIORITY), _Sequences(self))  # fmt: skip
 
     def at(self, policy: PolicyDocument) -> None:
         """Use only what is of this policy's generation from now on."""
         if policy.generation != self._generation:
             self._generation = policy.generation
             self._entries.clear()
-        self._policy = policy
+            self._changing.clear()
+        self.policy = policy
 
     def spend(self, grant_id: str) -> None:
         """Never use this grant again: the server says that it is over."""
@@ -139,7 +146,7 @@ class GrantBook:
         found = self._entries.get(key)
         if found is None or found[0] != self._generation:
             generation, grants = await self.store.about(*key)
-            speaking = (one for one in grants if is_backed(self._policy, one))
+            speaking = (one for one in grants if is_backed(self.policy, one))
             found = generation, tuple(sorted(speaking, key=_narrow_first))
             self._limited |= {one.id for one in grants if one.max_uses is not None}
             while len(self._entries) >= _MOST_ENTRIES:
@@ -148,18 +155,35 @@ class GrantBook:
         now = self._clock.now_ms()
         return tuple(one for one in found[1] if one.live(now) and one.id not in self._spent)
 
+    async def changing_files(self, agent: str) -> tuple[Grant, ...]:
+        """Return the approvals of an agent's changes of files, by any tool."""
+        if await self._empty():
+            return ()
+        found = self._changing.get(agent)
+        if found is None or found[0] != self._generation:
+            generation = self._generation
+            grants = [one for one in await every(self.store) if one.agent == agent]
+            found = generation, tuple(filter(self._changes_files, grants))
+            self._changing[agent] = found
+        now = self._clock.now_ms()
+        return tuple(one for one in found[1] if one.live(now) and one.id not in self._spent)
+
+    def _changes_files(self, grant: Grant) -> bool:
+        changes = grant.effect is Effect.ALLOW and grant.match.kind is Kind.FILE_CHANGE
+        return changes and grant.outdated is None and is_backed(self.policy, grant)
+
     def redeclare(self, record: StoredRequest) -> StoredRequest:
         """Return the record as this policy declares its tool, whatever was declared before."""
-        return self._policy.declare(record)
+        return self.policy.declare(record)
 
     def fit(self, grant: Grant, record: StoredRequest, route: Route) -> bool:
         """Whether a grant may decide a request of this risk, and a pass, whose requests nobody
         sees, one like this."""
-        if not holds_at_risk(self._policy, grant, record, route):
+        if not holds_at_risk(self.policy, grant, record, route):
             return False
-        if grant.match.shape not in PASSES:
+        if grant.match.shape not in OF_ALL_TOOLS:
             return True
-        return lets_through(self._policy, grant, record, route) and not find_dangers(record)
+        return lets_through(self.policy, grant, record, route) and not find_dangers(record)
 
     async def _empty(self) -> bool:
         """Tell whether nothing is remembered: then nothing need be looked up for each request."""
@@ -200,8 +224,97 @@ class _Allows(_Link):
     async def asks_because(self, record: StoredRequest) -> str:
         """Return what kept the nearest remembered approval of the tool from covering it."""
         record = self._book.redeclare(record)
+        route = self._book.policy.route_for(record.request.agent, record.request.tool)
+        if said := await _Sequences(self._book).tell_new(record, route):
+            return said
         near = [one for one in await self._book.about(record) if one.effect is Effect.ALLOW]
         return why_asked(near, record)
+
+
+class _Sequences:
+    """Lines of which approvals or rules cover each part alone."""
+
+    name = "remembered approvals of each part"
+    priority = SEQUENCE_PRIORITY
+    seconds = None
+
+    def __init__(self, book: GrantBook) -> None:
+        self._book = book
+
+    async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
+        """Allow a line in the name of the approval that ends first; the message names the others.
+        One decision counts one use: of approvals that may be used so often, one takes part."""
+        covered = await self._cover(record, route)
+        if not covered or any(one is None for _, one in covered):
+            return None
+        by_rules = [one.name for _, one in covered if isinstance(one, PolicyRule)]
+        grants = list({one.id: one for _, one in covered if isinstance(one, Grant)}.values())
+        limited = [one for one in grants if one.max_uses is not None]
+        if len(limited) > 1:
+            return None
+        if not grants:
+            by = DecidedBy(kind=DeciderKind.RULE, name=by_rules[0])
+            return Verdict(effect=ALLOW, by=by, message=_each(by_rules[1:]))
+        first = min(limited or grants, key=lambda one: (one.expires_at is None, one.expires_at))
+        others = [one.id for one in grants if one is not first]
+        return _cite(ALLOW, first, _each([*others, *by_rules]))
+
+    async def tell_new(self, record: StoredRequest, route: Route) -> str:
+        """Say which parts of a line are new, where the rest of it is remembered."""
+        covered = await self._cover(record, route)
+        new = [part.text for part, one in covered if one is None]
+        if not new or len(new) == len(covered):
+            return ""
+        said = ", ".join(quote_start(one, _LONGEST_PART) for one in new[:_MOST_TOLD])
+        more = f" and {len(new) - _MOST_TOLD} more" if len(new) > _MOST_TOLD else ""
+        verb = "are" if new[1:] else "is"
+        return f"{said}{more} {verb} new; the rest of the line is remembered"
+
+    async def _cover(
+        self, record: StoredRequest, route: Route
+    ) -> list[tuple[Part, Grant | PolicyRule | None]]:
+        record = self._book.redeclare(record)
+        return [(part, await self._find(part, record, route)) for part in split(record)]
+
+    async def _find(
+        self, part: Part, record: StoredRequest, route: Route
+    ) -> Grant | PolicyRule | None:
+        """Return an approval or a rule that covers a part, one without limit before others."""
+        book = self._book
+        calls: tuple[StoredRequest, ...] = (record,) if part.written else part.calls
+        if part.written:
+            grants = await self._list_writing(record, route)
+        else:
+            grants = await book.about(calls[0]) if calls else ()
+        mine = [
+            one
+            for one in grants
+            if one.effect is Effect.ALLOW
+            and all(book.fit(one, call, route) for call in calls)
+            and part_is_covered(one, part)
+        ]
+        if mine:
+            return min(mine, key=lambda one: (one.max_uses is not None, one.expires_at is not None))
+        for rule in book.policy.rules if part.calls else ():
+            allows = rule.effect is RuleEffect.ALLOW and not rule.shadow
+            if allows and all(fits(rule, call) is MatchResult.YES for call in part.calls):
+                return rule
+        return None
+
+    async def _list_writing(self, record: StoredRequest, route: Route) -> tuple[Grant, ...]:
+        """Return the approvals of changing files that hold where a line runs, on its route."""
+        request = record.request
+        return tuple(
+            one
+            for one in await self._book.changing_files(request.agent)
+            if one.session in (None, request.session)
+            and one.match.host == request.context.host
+            and self._book.policy.route_for(request.agent, one.match.tool) == route
+        )
+
+
+def _each(others: list[str]) -> str:
+    return f"each part of it, also {', '.join(others)}" if others else "each part of it"
 
 
 def _cite(effect: str, grant: Grant, message: str) -> Verdict:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -33,6 +33,15 @@ _EXPANDED = re.compile(r"[{}\[\]()!]")
 _DASHED_NUMBER = re.compile(r"-[0-9]{1,6}")
 # Other spellings that their programs take as these very words.
 _ALIASES: dict[tuple[str, ...], tuple[str, ...]] = {("npm", "run", "test"): ("npm", "test")}
+# Programs that start another one of the project's tools, and which ones they may start.
+_TOOLS = frozenset({"black", "eslint", "isort", "jest", "mypy", "prettier", "pytest", "ruff", "tsc",
+                    "vitest"})  # fmt: skip
+LAUNCHERS: dict[tuple[str, ...], frozenset[str]] = {
+    ("npx",): _TOOLS, ("pnpm", "exec"): _TOOLS, ("uv", "run"): _TOOLS, ("poetry", "run"): _TOOLS,
+    ("python", "-m"): frozenset({"black", "isort", "mypy", "pytest", "ruff"}),
+    ("python3", "-m"): frozenset({"black", "isort", "mypy", "pytest", "ruff"}),
+}  # fmt: skip
+"""The words that start a tool of the project, with the tools that are known behind them."""
 # With these, what it is given to look at is not changed. All others may write it.
 _READERS = frozenset(
     {"basename", "cat", "cmp", "comm", "cut", "df", "diff", "dirname", "du", "file", "find", "grep",
@@ -131,8 +140,16 @@ def entry(words: tuple[Word, ...]) -> CommandSpec | None:
 
 @lru_cache(maxsize=1024)
 def read(words: tuple[Word, ...]) -> ParsedCommand | None:
-    """Return the reading of a command that the table knows with every flag of it, else None."""
+    """Return the reading of a command that the table knows with every flag of it, else None. One
+    that starts with a launcher has that in its program's name: `npx tsc`."""
     words = _without_alias(words)
+    starts = _count_launching(words)
+    if starts:
+        reading = read(words[starts:])
+        if reading is None:
+            return None
+        program = " ".join((*(word.text for word in words[:starts]), reading.known.program))
+        return replace(reading, known=replace(reading.known, program=program))
     known = entry(words)
     if known is None:
         return None
@@ -161,6 +178,17 @@ def read(words: tuple[Word, ...]) -> ParsedCommand | None:
     return reading if _fits(reading) else None
 
 
+def _count_launching(words: tuple[Word, ...]) -> int:
+    """Return how many words start another program, and a known tool stands behind them."""
+    for launcher, tools in LAUNCHERS.items():
+        count = len(launcher)
+        begun = words[: count + 1]
+        if tuple(word.text for word in begun[:count]) == launcher and len(begun) > count:
+            plain = all(word.plain for word in begun)
+            return count if plain and begun[count].text in tools else 0
+    return 0
+
+
 def table() -> tuple[CommandSpec, ...]:
     """Return all that is known."""
     return tuple(read_commands().values())
@@ -174,7 +202,7 @@ def is_name(text: str) -> bool:
 def paths_of(reading: ParsedCommand) -> tuple[str, ...]:
     """Return the operands that are paths."""
     known, operands = reading.known, reading.operands
-    if known.program == "pytest":
+    if known.program.endswith("pytest"):
         return tuple(operand.partition("::")[0] for operand in operands)
     if known.operands is Operands.PATHS:
         return operands

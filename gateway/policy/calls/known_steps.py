@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import posixpath
 import re
+from dataclasses import replace
 from enum import IntEnum
 from functools import lru_cache
 from itertools import pairwise
 
 from gateway.policy.calls.danger_patterns import words_that_act
-from gateway.policy.calls.known_commands import Operands, ParsedCommand, files_of, read
+from gateway.policy.calls.known_commands import (
+    Operands,
+    ParsedCommand,
+    files_of,
+    paths_of,
+    read,
+)
 from gateway.policy.calls.paths import below, delicate, is_executed, names_delicate, within
 from gateway.policy.calls.script import Certainty, ShellScript, Step, read_script, reckons
 from gateway.policy.calls.shell_words import ENTITY, Word, load_words
@@ -25,6 +32,9 @@ HARMLESS_VARIABLES = frozenset(
      "TERM", "TZ"}
 )  # fmt: skip
 """Variables that change how a program prints or which of its own settings it takes."""
+# Which of its settings a program takes: those of production reach further than those of a test.
+_MODES = re.compile(r"(?:NODE|RAILS)_ENV")
+_MODEST = re.compile(r"(?:NODE|RAILS)_ENV=(?:test|development)(?![^\s;&|)])")
 
 
 class Extent(IntEnum):
@@ -113,7 +123,8 @@ _ARGUMENT = re.compile(r"[A-Za-z0-9_@%+:,.=\[\]/~^-]+")
 _TARGET = re.compile(r"[A-Za-z0-9_.%/:-]+")
 # A pattern of files that hides no part of a name: `src/*.py`, `test_*`, but not `s*ts` or `wall?t`.
 _PATTERN = re.compile(r"(?:[\w.-]*[._-])?\*{1,2}(?:[._-][\w.-]*)?")
-_UNCERTAIN = re.compile(r"[*?\[{]")
+_UNCERTAIN = re.compile(r"[*?\[{(]")
+_LETTER = re.compile("[a-z]")  # the variable of a loop
 _WRAPPER_OPTION = re.compile(r"--?|-[elxu]*c|-[exuinskp]|-n?[0-9]+|-[oei][L0]")
 _NAMED_TARGETS = frozenset({"invoke", "just", "make", "ninja", "rake", "task"})
 _SUBSTITUTION = (
@@ -129,6 +140,15 @@ _EDITORS: dict[str, tuple[frozenset[str], re.Pattern[str]]] = {
     "sed": (frozenset({"-n", "-i", "-E", "-r"}), _SED),
     "awk": (frozenset(), _AWK),
 }
+# What tells of the machine or the line itself, and of no file of the project.
+_SPEAKING = frozenset({"basename", "date", "dirname", "nproc", "pwd", "uname", "which", "whoami"})
+# With their options alone, these only print what they are piped.
+_FILTERS = frozenset({"awk", "cat", "column", "cut", "fold", "grep", "head", "jq", "nl", "paste",
+                      "rev", "sed", "sort", "tac", "tail", "tr", "uniq", "wc"})  # fmt: skip
+_FOLDERS_READ = frozenset({"-r", "-R", "--recursive"})
+# What puts other files into the project: chosen ones, those of another branch, of a package.
+_MENDING = frozenset({"mkdir", "git add", *_FORMATTING})
+_REPLACING = frozenset({"git switch", "git stash", "git stash pop"})
 _COPYING = frozenset({"cp", "mv", "tee"})
 _COPY_FLAGS = re.compile(r"--?(?:[arRfnvpui]+|recursive|force|verbose|append)")
 
@@ -141,11 +161,93 @@ def reach_of(text: str, base: str | None) -> Extent | None:
     script = read_script(text)
     if not script.whole or not script.steps or script.run - _spoken(script.steps):
         return None
+    if not is_modest(text):
+        return None
     if any(_names_delicate(script, at, base) for at in range(len(script.steps))):
         return None
     found = [reach_of_step(step, base) for step in script.steps]
     known = [one for one in found if one is not None]
     return max(known) if len(known) == len(found) else None
+
+
+def is_modest(text: str) -> bool:
+    """Whether a script takes no settings but those of tests and development."""
+    return len(_MODES.findall(text)) == len(_MODEST.findall(text))
+
+
+def is_certain(script: ShellScript, at: int, base: str | None, started: frozenset[str]) -> bool:
+    """Whether each word of a step is what its program gets, none of them names a delicate place,
+    and nothing starts it but wrappers that change nothing, or those of `started`."""
+    step = script.steps[at]
+    return (
+        set(step.wrappers) <= _WRAPPERS | started
+        and _is_certain(step)
+        and not _names_delicate(script, at, base)
+    )
+
+
+def is_idle(step: Step, base: str | None) -> bool:
+    """Whether a step only says something, goes to another folder, or passes on what it is piped."""
+    if step.reads or "/" in step.words[0]:
+        return False
+    if step.name == "cd":
+        return len(step.words) == 2 and step.words[1][:1] not in ("-", "~", "$")  # noqa: PLR2004
+    words = step.words[1:]
+    says = (
+        (step.name in _IDLE and _only_says(step.name, words))
+        or (step.name == "set" and bool(words) and all(map(_SET.fullmatch, words)))
+        or (step.name == "command" and words[:1] in (("-v",), ("-V",)))
+        or (step.name in _VERSIONED and words == ("--version",))
+        or (step.name in _SPEAKING and _read_table(step) is not None)
+    )
+    return says or _is_filter(step, base)
+
+
+def _is_filter(step: Step, base: str | None) -> bool:
+    """Whether a step prints what it is piped or given, and opens no file."""
+    if step.name not in _FILTERS or not (step.piped or step.given is not None):
+        return False
+    if step.name == "paste" or _FOLDERS_READ & set(step.words):
+        return step.words == ("paste", "-") if step.name == "paste" else False
+    reading = _read_table(step)
+    if reading is not None:
+        return not paths_of(reading) and _reach_by_table(step, base) is Extent.LOOK
+    if step.name in _EDITORS:
+        return _reach_of_editor(step, base) is Extent.LOOK and _names_no_file(step)
+    plain = all(one[:1] == "-" and one != "-" for one in step.words[1:]) or step.name == "tr"
+    return plain and "-" not in step.words and _reach_by_name(step, base) is Extent.LOOK
+
+
+def _names_no_file(step: Step) -> bool:
+    """Whether `sed` or `awk` has its script, and nothing behind it."""
+    words = step.words[1:]
+    if step.name == "awk" and words and words[0].startswith("-F"):
+        words = words[2 if words[0] == "-F" else 1 :]
+    scripts = words.count("-e") or 1
+    return sum(not one.startswith("-") for one in words) == scripts
+
+
+def may_put_files(step: Step, base: str | None) -> bool:
+    """Whether a step may put chosen files into the project, or those of another branch: not by
+    building or testing it."""
+    if step.writes:
+        return True
+    reach, called = reach_of_step(step, base), _called(step)
+    return (
+        reach is None or called in _REPLACING or (reach is Extent.CHANGE and called not in _MENDING)
+    )
+
+
+def may_run(step: Step, base: str | None) -> bool:
+    """Whether a step may run, or be steered by, what lies in the project."""
+    reach = reach_of_step(replace(step, writes=()), base)
+    changes = reach is Extent.CHANGE and _called(step) not in _FORMATTING
+    return not (reach is Extent.LOOK or changes)
+
+
+def _called(step: Step) -> str:
+    reading = _read_table(step)
+    return " ".join((reading.known.program, *reading.known.verbs)) if reading is not None else ""
 
 
 def _names_delicate(script: ShellScript, at: int, base: str | None) -> bool:
@@ -178,7 +280,7 @@ def _is_certain(step: Step) -> bool:
     return (
         step.exact
         and not step.is_open
-        and set(step.sets) <= HARMLESS_VARIABLES
+        and all(one in HARMLESS_VARIABLES or _LETTER.fullmatch(one) for one in step.sets)
         and all(map(_is_clear, step.words, step.marks))
         and all(map(_WRAPPER_OPTION.fullmatch, options))
     )
@@ -257,8 +359,7 @@ def _reach_of_going(step: Step, base: str | None) -> Extent | None:
 
 def _reach_by_table(step: Step, base: str | None) -> Extent | None:
     """Return how far a command of `known_commands.txt` reaches."""
-    words = step.words[2:] if step.words[1:2] == ("--no-pager",) else step.words[1:]
-    reading = read(tuple(Word(word, word) for word in (step.name, *words)))
+    reading = _read_table(step)
     if reading is None or not _are_looked_at(step, reading, base):
         return None
     called = " ".join((reading.known.program, *reading.known.verbs))
@@ -271,6 +372,11 @@ def _reach_by_table(step: Step, base: str | None) -> Extent | None:
         return Extent.CHANGE if all(_may_write(step, path, base) for path in written) else None
     targets = reading.operands if called in ("make", "npm run", "pnpm run") else ()
     return Extent.RUN if called in _RUNS and all(map(_TARGET.fullmatch, targets)) else None
+
+
+def _read_table(step: Step) -> ParsedCommand | None:
+    words = step.words[2:] if step.words[1:2] == ("--no-pager",) else step.words[1:]
+    return read(tuple(Word(word, word) for word in (step.name, *words)))
 
 
 def _are_looked_at(step: Step, reading: ParsedCommand, base: str | None) -> bool:

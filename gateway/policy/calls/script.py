@@ -96,8 +96,8 @@ class Step:
     `folders` are all in which it may run, as `cd` names them, relative to the script's own or
     absolute; None where nobody can tell. `sets` names the variables that are set for it. `writes`
     and `reads` are the files of its redirections. `fed_by` are the positions of the steps whose
-    output it reads or has among its words; `given` is what it reads, where the script says it.
-    `exact`: no option of a wrapper was guessed.
+    output it reads or has among its words; `piped` says that it reads one's; `given` is what it
+    reads, where the script says it. `exact`: no option of a wrapper was guessed.
     """
 
     words: tuple[str, ...]
@@ -109,6 +109,7 @@ class Step:
     writes: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     fed_by: tuple[int, ...] = ()
+    piped: bool = False
     given: str | None = None
     exact: bool = True
 
@@ -139,11 +140,13 @@ class ShellScript:
     """The steps of a script in the order in which they stand there; see `Step`.
 
     `run` are the positions of the steps whose output is run: a shell or an interpreter reads it.
+    `unordered`: a loop or `&` lets a step run before one that stands in front of it.
     """
 
     steps: tuple[Step, ...]
     whole: bool
     run: frozenset[int] = frozenset()
+    unordered: bool = False
 
     def sources(self, positions: Iterable[int]) -> Iterator[Step]:
         """Yield the steps at these positions, and those whose output they get."""
@@ -170,7 +173,9 @@ def read_script(text: str) -> ShellScript:
     """Return what a shell would run for this text. It never raises."""
     reader = _ScriptReader()
     reader.read(text, _Start())
-    return ShellScript(tuple(reader.steps), reader.whole, frozenset(reader.output_run))
+    return ShellScript(
+        tuple(reader.steps), reader.whole, frozenset(reader.output_run), reader.unordered
+    )
 
 
 _BEGINS_ESCAPED = re.compile(rb"\n\\")
@@ -193,6 +198,7 @@ class _Start:
     writes: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     fed_by: tuple[int, ...] = ()
+    piped: bool = False
     given: str | None = None
     exact: bool = True
     depth: int = 0
@@ -215,6 +221,7 @@ class _ScriptReader:
         self.steps: list[Step] = []
         self.whole = True
         self.output_run: set[int] = set()
+        self.unordered = False
         self._source = b""
         self._folders: _Folders = ("",)
         self._variables: dict[str, str | None] = {}
@@ -274,6 +281,7 @@ class _ScriptReader:
         self._branches += branches
         ends: _Ends = (self._folders, self._folders)
         for child in node.children if node.type != "comment" else ():
+            self.unordered = self.unordered or child.type == "&"
             if child.is_named and child.type not in _SILENT:
                 ends = self._run(child, start)
                 self._folders = _either(*ends)
@@ -286,6 +294,7 @@ class _ScriptReader:
 
     def _begin_loop(self, node: ShellNode) -> None:
         """Forget what a loop may have changed when it begins again."""
+        self.unordered = True
         for one in _descend(node):
             if one.type == "variable_assignment":
                 named = one.child_by_field_name("name")
@@ -328,7 +337,11 @@ class _ScriptReader:
             begin = len(self.steps)
             begun = last if last is not None and part is parts[-1] else start
             told = begun.given if begun is last and begun.given is not None else given
-            ends = self._run(part, replace(begun, fed_by=(*fed, *begun.fed_by), given=told))
+            ends = self._run(
+                part,
+                replace(begun, fed_by=(*fed, *begun.fed_by), piped=begun.piped or bool(fed),
+                        given=told),
+            )  # fmt: skip
             fed = tuple(range(begin, len(self.steps)))
             given = _read_each(self._said_since(begin))
         self._branches -= 1
@@ -371,7 +384,7 @@ class _ScriptReader:
         for one in piped:  # what stands behind `<<EOF` in its line
             fed, self._folders = tuple(range(begin, len(self.steps))), _either(*ends)
             given = _read_each(self._said_since(begin))
-            ends = self._run(one, replace(outer, fed_by=fed, given=given))
+            ends = self._run(one, replace(outer, fed_by=fed, piped=True, given=given))
         return ends
 
     def _run_for(self, node: ShellNode, start: _Start) -> _Ends:
@@ -454,7 +467,8 @@ class _ScriptReader:
     def _run_value(self, name: str, value: str | None, start: _Start) -> None:
         """Read the command that a variable holds by which programs start others: `GIT_PAGER`."""
         if value and is_run(name):
-            held = replace(start, wrappers=(*start.wrappers, name), fed_by=(), given=None)
+            held = replace(start, wrappers=(*start.wrappers, name), fed_by=(), piped=False,
+                           given=None)  # fmt: skip
             outer, self._fed = self._fed, []
             self._read_within(value, replace(held, writes=(), reads=()), sure=True)
             self._fed = outer
@@ -473,7 +487,8 @@ class _ScriptReader:
             if words and self._begins_line(child):  # the grammar took two commands for one
                 self.whole = False
                 self._start(words, replace(start, sets=(*self._sets, *start.sets, *sets)))
-                words, sets, start = [], [], replace(start, fed_by=(), given=None)
+                words, sets = [], []
+                start = replace(start, fed_by=(), piped=False, given=None)
             if child.type == "variable_assignment":
                 name, value = self._read_assignment(child)
                 sets.append(name)
@@ -552,7 +567,7 @@ class _ScriptReader:
         begin = len(self.steps)
         self.whole = self.whole and sure
         self._sets = start.sets
-        outer, self._started = self._started, replace(inner, fed_by=(), sets=())
+        outer, self._started = self._started, replace(inner, fed_by=(), piped=False, sets=())
         self.read(script, inner)
         self._started = outer
         if len(self.steps) == begin:
@@ -594,6 +609,7 @@ class _ScriptReader:
                 writes=start.writes,
                 reads=start.reads,
                 fed_by=start.fed_by,
+                piped=start.piped,
                 given=start.given,
                 exact=start.exact,
             )

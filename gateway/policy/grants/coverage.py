@@ -22,6 +22,7 @@ from gateway.policy.grants.denials import denies
 from gateway.policy.grants.grant import (
     ANY_TOOL,
     LONGEST_PASS_MS,
+    OF_ALL_TOOLS,
     PASSES,
     Answer,
     CommandPattern,
@@ -33,7 +34,7 @@ from gateway.policy.grants.grant import (
     RuleKind,
     Shape,
 )
-from gateway.policy.grants.session_passes import lets_edit, lets_work
+from gateway.policy.grants.session_passes import lets_edit, lets_look, lets_work
 from gateway.policy.grants.variations import (
     DECLARED,
     is_delicate,
@@ -69,7 +70,7 @@ def covers(grant: Grant, record: StoredRequest) -> MatchResult:
         return denies(grant.match, record)
     if grant.match.tool not in (request.tool, ANY_TOOL):
         return MatchResult.NO
-    if grant.match.shape in PASSES:
+    if grant.match.shape in OF_ALL_TOOLS:
         return MatchResult.YES if _passes(grant.match, record) else MatchResult.NO
     return MatchResult.YES if _allows(grant.match, record) else MatchResult.NO
 
@@ -286,13 +287,16 @@ def _show(place: str, value: Any) -> str:
 
 
 def _passes(match: Match, record: StoredRequest) -> bool:
-    """Whether a session's pass lets a request through: never high risk, secrets or hidden text."""
+    """Whether what is for all tools lets a request through: never high risk, secrets or hidden
+    text."""
     request, arguments = record.request, record.arguments
     elsewhere = match.host is not None and match.host != request.context.host
     if record.for_people or elsewhere or not legible([request.tool, arguments]):
         return False
     if request.context.env or request.payload is not None or request.kind is Kind.PLAN:
         return False
+    if match.shape is Shape.LOOKS:
+        return match.host == request.context.host and lets_look(record, match.cwd or "/")
     if match.shape is Shape.EDITS:
         return lets_edit(record, match.cwd)
     return lets_work(record, scripts=match.shape is Shape.SCRIPTS)

@@ -33,6 +33,7 @@ class Shape(StrEnum):
     EXACT = "exact"
     PATTERN = "pattern"
     TOOL = "tool"
+    LOOKS = "looks"
     EDITS = "edits"
     WORK = "work"
     SCRIPTS = "scripts"
@@ -40,6 +41,8 @@ class Shape(StrEnum):
 
 # What lets a whole session through: it always ends, and soon.
 PASSES = (Shape.EDITS, Shape.WORK, Shape.SCRIPTS)
+# What speaks for every tool of an agent, and so for all its routes.
+OF_ALL_TOOLS = (Shape.LOOKS, *PASSES)
 ANY_TOOL = "*"
 LONGEST_PASS_MS = 8 * 3_600_000
 _DAY_MS = 24 * 3_600_000
@@ -62,6 +65,7 @@ class Scope(StrEnum):
     PATTERN = "a pattern over its arguments"
     FOLDER = "a folder"
     TOOL = "the whole tool"
+    LOOKS = "looking below a folder"
     PASS = "a pass for the session"
 
 
@@ -69,6 +73,7 @@ _SCOPES = {
     Shape.EXACT: Scope.EXACT,
     Shape.PATTERN: Scope.PATTERN,
     Shape.TOOL: Scope.TOOL,
+    Shape.LOOKS: Scope.LOOKS,
     Shape.EDITS: Scope.PASS,
     Shape.WORK: Scope.PASS,
     Shape.SCRIPTS: Scope.PASS,
@@ -157,7 +162,8 @@ class Rule(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match(Wire):
-    """What a grant covers: one digest, a tool with a rule for each argument, or a whole tool.
+    """What a grant covers: one digest, a tool with a rule for each argument, a whole tool, or looks
+    below `cwd` by any tool.
 
     Anything but an exact match also binds where the action runs (`cwd`, `host`), and covers no
     request that changes environment variables or carries a payload.
@@ -190,16 +196,18 @@ class Match(Wire):
         names = {rule.name for rule in self.rules}
         if len(names) != len(self.rules) or len(self.rules) > MAX_RULES:
             raise InvalidRequest(f"a pattern names each argument once, and at most {MAX_RULES}")
-        if self.shape in PASSES and self.tool != ANY_TOOL:
+        if self.shape in OF_ALL_TOOLS and self.tool != ANY_TOOL:
             raise InvalidRequest(f"a pass is for every tool, written {ANY_TOOL}")
-        if self.tool == ANY_TOOL and self.shape not in PASSES and not self._is_for_any_tool():
+        if self.shape is Shape.LOOKS and self.cwd is None:
+            raise InvalidRequest("looking is remembered below a folder")
+        if self.tool == ANY_TOOL and self.shape not in OF_ALL_TOOLS and not self._denies_any_tool():
             raise InvalidRequest(
                 f"only a pass and a denial of a command, folder or host are for {ANY_TOOL}"
             )
         if self.kind is Kind.QUESTION:
             raise InvalidRequest("an answer to a question is never remembered")
 
-    def _is_for_any_tool(self) -> bool:
+    def _denies_any_tool(self) -> bool:
         kinds = {rule.kind for rule in self.rules}
         return bool(kinds) and kinds <= {RuleKind.COMMAND, RuleKind.FOLDER, RuleKind.HOST}
 
@@ -289,7 +297,9 @@ class Grant(Wire):
             raise InvalidRequest("a grant with a limit may be used at least once")
         if self.match.shape in PASSES and not self._passes():
             raise InvalidRequest("a pass allows, for one session, for 8 hours at most")
-        every = self.match.tool == ANY_TOOL and self.match.shape not in PASSES
+        if self.match.shape is Shape.LOOKS and self.effect is not Effect.ALLOW:
+            raise InvalidRequest("looking below a folder can only be allowed")
+        every = self.match.tool == ANY_TOOL and self.match.shape not in OF_ALL_TOOLS
         if every and self.effect is not Effect.DENY:
             raise InvalidRequest(f"an approval names its tool; {ANY_TOOL} is for denials")
 

@@ -474,7 +474,8 @@ def _is_read_whole(words: str) -> bool:
     return not (seen.suspicious or seen.masked)
 
 
-# A session's passes as a card offers them: after every other offer, and never in their place.
+# Looking, and a session's passes, as a card offers them: after every other offer, and never in
+# their place.
 
 _PASS_OFFERS_ID_LENGTH = 16
 # How long a pass may last: no longer than a working day, and never until it is revoked.
@@ -484,14 +485,18 @@ PASS_LIFETIMES = tuple(
 
 
 def passes_for(record: StoredRequest) -> tuple[Offer, ...]:
-    """Return the passes that would let this very request through, narrow first.
+    """Return what would let this very request through whatever its tool, narrow first: looking,
+    then the passes.
 
     None for what shows signs of danger, which a pass never lets through.
     """
     if record.findings:
         return ()
     context = record.request.context
-    return tuple(
+    looks = [Match(shape=Shape.LOOKS, tool=ANY_TOOL, cwd=context.cwd, host=context.host)
+             ] if context.cwd is not None else []  # fmt: skip
+    made = (_offer(_look_words(one), one) for one in looks)
+    return tuple(one for one in made if _covers(one, record, Effect.ALLOW)) + tuple(
         _pass_offers_offer(shape, pass_words(shape, context.cwd, context.host), context.host)
         for shape in PASSES
         if _pass_offers_covers(shape, record)
@@ -518,6 +523,14 @@ def pass_words(shape: Shape, folder: str | None = None, host: str | None = None)
     return (
         "running the project's tests, builds and scripts, which can do whatever the agent's user "
         f"can, and reading, searching and changing files {below}; {ends}"
+    )
+
+
+def _look_words(match: Match) -> str:
+    on = f" on {match.host}" if match.host else ""
+    return (
+        f"looking at anything below {match.cwd}{on}, by any tool or command known to do no more; "
+        "secrets require approval"
     )
 
 

@@ -1,4 +1,5 @@
-"""What a session's pass lets through: only what is known to stay within its words."""
+"""What a session's pass lets through, and an approval of looking: only what is known to stay within
+its words."""
 
 from __future__ import annotations
 
@@ -157,17 +158,41 @@ def lets_work(record: StoredRequest, *, scripts: bool) -> bool:
     return all(_is_work(record, one, scripts=scripts) for one in effects_of(record))
 
 
+def lets_look(record: StoredRequest, folder: str) -> bool:
+    """Whether a call is known to do no more than look, below a folder."""
+    request = record.request
+    base, files = request.context.cwd, request.context.files
+    if _MCP.match(request.tool) or base is None or is_root(folder) or not within(base, folder):
+        return False
+    if any(delicate(path) is not None or not within(path, folder) for path in files):
+        return False
+    return all(_looks(record, one, folder) for one in effects_of(record))
+
+
+def _looks(record: StoredRequest, effects: CallEffects, folder: str) -> bool:
+    if effects.nested:
+        return False
+    if effects.programs and effects.call.kind in (Kind.COMMAND, Kind.TOOL):
+        return _reach_beside(record, effects) is Extent.LOOK
+    return _is_look(effects, folder)
+
+
 def _is_work(record: StoredRequest, effects: CallEffects, *, scripts: bool) -> bool:
     if effects.nested:
         return False
     if effects.programs and effects.call.kind in (Kind.COMMAND, Kind.TOOL):
-        known = why_fixed(Answer.COMMAND, record, effects) is None
-        beside = (leaf for leaf in effects.leaves if leaf.role not in COMMANDS)
-        reach = _reach(effects) if known and all(map(_changes_nothing, beside)) else None
+        reach = _reach_beside(record, effects)
         return reach is not None and (scripts or reach is not Extent.RUN)
     harmless = why_fixed(Answer.TOOL, record, effects) is None
     plain = all(is_open(Answer.TOOL, leaf) for leaf in effects.leaves)
     return (harmless and plain) or _is_look(effects)
+
+
+def _reach_beside(record: StoredRequest, effects: CallEffects) -> Extent | None:
+    """Return how far a call's command reaches, where nothing beside it adds to that."""
+    known = why_fixed(Answer.COMMAND, record, effects) is None
+    beside = (leaf for leaf in effects.leaves if leaf.role not in COMMANDS)
+    return _reach(effects) if known and all(map(_changes_nothing, beside)) else None
 
 
 def _changes_nothing(leaf: Leaf) -> bool:
@@ -195,8 +220,9 @@ def _reach(effects: CallEffects) -> Extent | None:
     return reach_of(text, base)
 
 
-def _is_look(effects: CallEffects) -> bool:
-    """Whether a file tool only reads, lists or searches below where the agent works."""
+def _is_look(effects: CallEffects, folder: str | None = None) -> bool:
+    """Whether a file tool only reads, lists or searches below where the agent works, or below a
+    folder."""
     call, base, cwd = effects.call, effects.base, effects.call.context.cwd
     rows = [row for row in find_known_tools(call.tool) if row.fits(call.arguments)]
     verbs = verbs_of_file_tool(call.tool)
@@ -208,10 +234,10 @@ def _is_look(effects: CallEffects) -> bool:
     if base is not None and (cwd is None or not within(base, cwd)):
         return False
     seen = any(leaf.role in _SEEN for leaf in effects.leaves)
-    return seen and all(_is_seen(effects, leaf) for leaf in effects.leaves)
+    return seen and all(_is_seen(effects, leaf, folder or base) for leaf in effects.leaves)
 
 
-def _is_seen(effects: CallEffects, leaf: Leaf) -> bool:
+def _is_seen(effects: CallEffects, leaf: Leaf, folder: str | None) -> bool:
     """Whether a value is a place to look at below the folder, or says how to look."""
     if not leaf.read or leaf.role not in _SEEN | {Role.PART, Role.REMARK, Role.PATH, Role.FLAG}:
         return False
@@ -220,16 +246,17 @@ def _is_seen(effects: CallEffects, leaf: Leaf) -> bool:
     if leaf.role is Role.FLAG:
         return leaf.value is None or isinstance(leaf.value, bool | int)
     globs = leaf.role is Role.GLOB
-    return all(_may_see(text, effects.base, globs=globs) for text in texts_of(leaf.value))
+    base = effects.base
+    return all(_may_see(text, base, folder, globs=globs) for text in texts_of(leaf.value))
 
 
-def _may_see(text: str, base: str | None, *, globs: bool) -> bool:
+def _may_see(text: str, base: str | None, folder: str | None, *, globs: bool) -> bool:
     named = _without_stars(text) if globs else text
     if names_delicate(named, base, data=False, globs=globs) or could_be_delicate(named, base):
         return False
     path = sure_folder(text) if globs else text
     certain = not globs or hides_no_name(text)
-    return certain and (not path or (below(path) if base is None else within(path, base, base)))
+    return certain and (not path or (below(path) if folder is None else within(path, folder, base)))
 
 
 def _without_stars(pattern: str) -> str:

@@ -1,0 +1,249 @@
+"""A command line taken apart: which calls of their own its steps would be.
+
+A line needs nobody when each of its parts would need nobody alone, and together they do no more.
+A step that only says something, goes to another folder or filters what it is piped is no part. A
+line that is not read completely is never taken apart.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from gateway.domain.records import StoredRequest
+from gateway.models import Kind, digest_of
+from gateway.policy.calls.argument_roles import COMMANDS
+from gateway.policy.calls.call_effects import CallEffects, Leaf, effects_of
+from gateway.policy.calls.known_commands import LAUNCHERS
+from gateway.policy.calls.known_steps import (
+    is_certain,
+    is_idle,
+    is_modest,
+    may_put_files,
+    may_run,
+)
+from gateway.policy.calls.paths import components, delicate, is_executed, within
+from gateway.policy.calls.script import ShellScript, Step, read_script
+from gateway.policy.calls.shell_words import ENTITY, WRAPPER, simple_command, unwrap
+from gateway.policy.grants.coverage import covers
+from gateway.policy.grants.grant import Answer, Effect, Grant, Match, MatchResult, RuleKind
+from gateway.policy.grants.variations import command_leaf, legible, why_fixed
+from gateway.policy.guardrails import find_dangers
+from gateway.wire.roles import Role
+
+_STARTERS = frozenset(word for launcher in LAUNCHERS for word in launcher)
+# What changes the shell itself, or has it run something else: never a call of its own.
+_OF_SHELL = frozenset(
+    {"-", ".", "alias", "autoload", "bind", "break", "builtin", "command", "continue", "coproc",
+     "declare", "disable", "emulate", "enable", "eval", "exec", "exit", "export", "fc", "functions",
+     "getopts", "hash", "let", "local", "logout", "mapfile", "nocorrect", "noglob", "popd", "pushd",
+     "read", "readarray", "readonly", "return", "set", "setopt", "shift", "shopt", "source",
+     "suspend", "trap", "typeset", "ulimit", "umask", "unalias", "unfunction", "unset", "unsetopt",
+     "vared", "zle", "zmodload"}
+)  # fmt: skip
+_STEERING = re.compile(r"\.git\b|config", re.IGNORECASE)
+_BARE = re.compile(r"[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+=:,./-]*")
+_OPTION = re.compile(r"(--?[A-Za-z][A-Za-z-]*=)(.+)", re.DOTALL)
+_LINE_ENDS = re.compile(r"\s*\n\s*")
+
+
+class Part(NamedTuple):
+    """What takes an approval of its own: a command in each folder in which it may run, or a file
+    that the shell writes. Both empty where it is not understood."""
+
+    text: str
+    calls: tuple[StoredRequest, ...] = ()
+    written: str = ""
+
+
+def split(record: StoredRequest) -> tuple[Part, ...]:
+    """Return the parts of a command line; nothing where it is not read completely, may do more than
+    its parts, or is for people alone."""
+    effects = _readable(record)
+    leaf = command_leaf(effects) if effects is not None else None
+    text = _text_of(leaf)
+    if effects is None or leaf is None or text is None:
+        return ()
+    script = read_script(text)
+    if not script.whole or script.run or not is_modest(text):
+        return ()
+    base, at_work = effects.base, []
+    for at, step in enumerate(script.steps):
+        if not is_certain(script, at, base, _STARTERS):
+            return ()
+        if not is_idle(step, base):
+            if step.piped or step.given is not None or step.reads:
+                return ()
+            at_work.append(step)
+    if not _are_independent(script, base):
+        return ()
+    parts = [part for step in at_work for part in _parts(step, record, effects, leaf)]
+    parts += [part for step in script.steps for part in _writing(step, base)]
+    return tuple({(one.text, one.written): one for one in parts}.values())
+
+
+def is_covered(match: Match, record: StoredRequest, agent: str) -> bool:
+    """Whether an approval of a match alone would cover each part of a line."""
+    grant = Grant(id="0" * 32, effect=Effect.ALLOW, agent=agent, match=match, made_by="", made_at=0)
+    parts = split(record)
+    return bool(parts) and all(part_is_covered(grant, one) for one in parts)
+
+
+def part_is_covered(grant: Grant, part: Part) -> bool:
+    """Whether an approval covers a part of a line, in each folder in which it may run."""
+    if part.written:
+        return _may_write(grant.match, part.written)
+    return bool(part.calls) and all(covers(grant, one) is MatchResult.YES for one in part.calls)
+
+
+def _may_write(match: Match, path: str) -> bool:
+    """Whether an approval of changing files lets the shell write one: below its folder, and nothing
+    that runs later or is delicate."""
+    folders = [str(rule.value) for rule in match.rules if rule.kind is RuleKind.FOLDER]
+    changes = match.answer is Answer.FOLDER and match.kind is Kind.FILE_CHANGE
+    named = changes and any(within(path, folder) for folder in folders)
+    return named and delicate(path) is None and not is_executed(path)
+
+
+def _readable(record: StoredRequest) -> CallEffects | None:
+    """Return what a call touches that is one command line, and may be remembered at all."""
+    request = record.request
+    if request.kind not in (Kind.COMMAND, Kind.TOOL) or request.questions or record.for_people:
+        return None
+    found = effects_of(record)
+    if len(found) != 1 or why_fixed(Answer.COMMAND, record, found[0]) is not None:
+        return None
+    if not legible([request.tool, record.arguments]) or find_dangers(record):
+        return None
+    programs = found[0].programs
+    return found[0] if programs and all(one.proven for one in programs) else None
+
+
+def _text_of(leaf: Leaf | None) -> str | None:
+    if leaf is None or leaf.place != leaf.name or leaf.role not in COMMANDS:
+        return None
+    text = unwrap(leaf.value) if isinstance(leaf.value, list) else leaf.value
+    return text if isinstance(text, str) and not ENTITY.search(text) else None
+
+
+def _are_independent(script: ShellScript, base: str | None) -> bool:
+    """Whether no step puts files where a later one may run them or take its settings from them."""
+    steps = script.steps
+    putting = [at for at, one in enumerate(steps) if not is_idle(one, base) or one.writes]
+    putting = [at for at in putting if may_put_files(steps[at], base)]
+    running = [at for at, one in enumerate(steps) if not is_idle(one, base) and may_run(one, base)]
+    if script.unordered:
+        return not (putting and running)
+    if any(_steers(steps[at]) for at in putting):
+        return len(steps) == 1
+    return not any(one < two for one in putting for two in running)
+
+
+def _steers(step: Step) -> bool:
+    """Whether a step may change what programs take their settings from."""
+    return any(map(_STEERING.search, (*step.words, *step.writes)))
+
+
+def _parts(step: Step, record: StoredRequest, effects: CallEffects, leaf: Leaf) -> Iterator[Part]:
+    """Yield a step as calls of its own."""
+    if is_idle(step, effects.base):
+        return
+    words, folders = _without_folder(step)
+    text = _spell(step, words) if step.name not in _OF_SHELL else None
+    if text is None or folders is None:
+        yield Part(text=step.text)
+        return
+    places = [_at(effects.base, folder) for folder in folders]
+    if any(one is None and folder for one, folder in zip(places, folders, strict=True)):
+        yield Part(text=step.text)
+        return
+    calls = [_as_call(record, effects, leaf, text, place) for place in places]
+    known = tuple(one for one in calls if one is not None)
+    yield Part(text=text, calls=known if len(known) == len(calls) else ())
+
+
+def _without_folder(step: Step) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+    """Return the words of a step without what says where `git` runs, and where it runs then."""
+    words, folders = step.words, step.folders
+    if words[0] == "git" and words[1:2] == ("--no-pager",):
+        words = (words[0], *words[2:])
+    if words[0] == "git" and words[1:2] == ("-C",) and len(words) > 3:  # noqa: PLR2004
+        moved = words[2][:1] not in ("-", "~", "$") and folders is not None
+        folders = tuple(posixpath.join(one, words[2]) for one in folders or ()) if moved else None
+        words = (words[0], *words[3:])
+    return words, folders
+
+
+def _at(base: str | None, folder: str) -> str | None:
+    """Return the folder in which a step runs; None where nobody knows."""
+    if base is None:
+        return None
+    place = posixpath.normpath(posixpath.join(base, folder))
+    return place if components(place) is not None else None
+
+
+def _spell(step: Step, words: tuple[str, ...]) -> str | None:
+    """Return a step as one plain command; None where it has no such form. A message of several
+    lines is one of one line: only that it is a text counts."""
+    begins = len(step.wrapping)
+    if _STARTERS & set(step.wrappers):
+        launcher = next((one for one in LAUNCHERS if step.wrapping[-len(one) :] == one), None)
+        if launcher is None or not set(step.wrappers[-len(launcher) :]) <= set(launcher):
+            return None
+        begins -= len(launcher)
+        if _STARTERS & set(step.wrappers[: -len(launcher)]):
+            return None
+    words = (*step.wrapping[begins:], *words)
+    if words[:2] == ("git", "commit"):
+        words = tuple(_LINE_ENDS.sub(" ", one) for one in words)
+    quoted = [_quote(one) for one in words]
+    text = " ".join(one for one in quoted if one is not None)
+    if None in quoted:
+        return None
+    plain = simple_command(text)
+    same = plain is not None and tuple(one.text for one in plain) == words
+    return text if same else None
+
+
+def _quote(word: str) -> str | None:
+    """Return a word as every shell reads it; None where there is no such form."""
+    if _BARE.fullmatch(word):
+        return word
+    if (option := _OPTION.fullmatch(word)) and (value := _quote(option[2])) is not None:
+        return option[1] + value
+    if "'" not in word:
+        return f"'{word}'"
+    return f'"{word}"' if not set('"\\$`!') & set(word) else None
+
+
+def _as_call(
+    record: StoredRequest, effects: CallEffects, leaf: Leaf, text: str, folder: str | None
+) -> StoredRequest | None:
+    """Return the call that a step would be alone; None where a call cannot say where it runs."""
+    request, context = record.request, record.request.context
+    value = [*WRAPPER, text] if isinstance(leaf.value, list) else text
+    arguments = {**record.arguments, leaf.name: value}
+    if folder != effects.base:
+        if effects.base_source == "context":
+            context = replace(context, cwd=folder)
+        for one in effects.with_role(Role.WORKING_FOLDER):
+            if one.place == one.name and one.value == effects.base:
+                arguments[one.name] = folder
+    alone = replace(request, arguments=arguments, context=context)
+    call = record.copy_with(request=alone, edited=None, digest=digest_of(alone))
+    (read,) = effects_of(call)
+    return call if read.base == folder else None
+
+
+def _writing(step: Step, base: str | None) -> Iterator[Part]:
+    """Yield each file that the shell writes for a step."""
+    for path in step.writes:
+        places = [_at(base, one) for one in step.places(path)]
+        for place in places:
+            known = (
+                place is not None and path[:1] not in ("~", "$") and not set(path) & set("*?[{(")
+            )
+            yield Part(text=f"> {path}", written=place if known and place else "")
