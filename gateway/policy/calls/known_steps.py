@@ -124,6 +124,7 @@ _TARGET = re.compile(r"[A-Za-z0-9_.%/:-]+")
 # A pattern of files that hides no part of a name: `src/*.py`, `test_*`, but not `s*ts` or `wall?t`.
 _PATTERN = re.compile(r"(?:[\w.-]*[._-])?\*{1,2}(?:[._-][\w.-]*)?")
 _UNCERTAIN = re.compile(r"[*?\[{(]")
+_ENDED = re.compile(r"\$(?:\?|\{PIPESTATUS\[[0-9@*]\]\})")
 _LETTER = re.compile("[a-z]")  # the variable of a loop
 _WRAPPER_OPTION = re.compile(r"--?|-[elxu]*c|-[exuinskp]|-n?[0-9]+|-[oei][L0]")
 _NAMED_TARGETS = frozenset({"invoke", "just", "make", "ninja", "rake", "task"})
@@ -252,9 +253,12 @@ def _called(step: Step) -> str:
 
 def _names_delicate(script: ShellScript, at: int, base: str | None) -> bool:
     """Whether a step names a delicate place in any word that may do something."""
-    globs = Certainty.GLOB in script.steps[at].marks
+    step = script.steps[at]
+    globs = Certainty.GLOB in step.marks
+    written = bool(step.writes) or reach_of_step(step, base) is not Extent.LOOK
     return any(
-        names_delicate(word, base, data=False, globs=globs) for word in words_that_act(script, at)
+        names_delicate(word, base, data=False, globs=globs, written=written)
+        for word in words_that_act(script, at)
     )
 
 
@@ -279,11 +283,17 @@ def _is_certain(step: Step) -> bool:
     options = (word for word in step.wrapping if word.startswith("-"))
     return (
         step.exact
-        and not step.is_open
+        and (not step.is_open or _says_how_it_ended(step))
         and all(one in HARMLESS_VARIABLES or _LETTER.fullmatch(one) for one in step.sets)
         and all(map(_is_clear, step.words, step.marks))
         and all(map(_WRAPPER_OPTION.fullmatch, options))
     )
+
+
+def _says_how_it_ended(step: Step) -> bool:
+    """Whether all that is open in what a step says is how the command before it ended."""
+    said = (_ENDED.sub("", one) for one in step.words)
+    return step.name == "echo" and not step.writes and not any("$" in one for one in said)
 
 
 def _stays(step: Step, base: str | None) -> bool:

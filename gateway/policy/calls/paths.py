@@ -624,27 +624,30 @@ _EXAMPLES = (
 _FEWEST_LETTERS = 4
 
 
-def names_delicate(text: str, cwd: str | None, *, data: bool, globs: bool) -> bool:
+def names_delicate(
+    text: str, cwd: str | None, *, data: bool, globs: bool, written: bool = True
+) -> bool:
     """Whether a text names a delicate place in any word and any spelling.
 
     What is only kept, `data`, does where all of it is a path, or a header of a patch names one.
-    With `globs` a shell may also make one of its patterns.
+    With `globs` a shell may also make one of its patterns. Without `written` what may be read is
+    left out, as in `delicate`.
     """
     if any(could_be_delicate(path, cwd) for path in named_in_patches(text)):
         return True
     if data:
         return any(delicate_word(path, cwd) for path in _spellings(text))
-    if any(_names_place(word, cwd) for word in _words(text) if word):
+    if any(_names_place(word, cwd, written=written) for word in _words(text) if word):
         return True
     return globs and any(map(_may_stand_for_delicate, text.split()))
 
 
-def could_be_delicate(path: str, cwd: str | None) -> bool:
+def could_be_delicate(path: str, cwd: str | None, *, written: bool = True) -> bool:
     """Whether a path is delicate, or would be with its encoding undone."""
     decoded = _path_spelling_decode(path)
     if decoded != path and decoded.split("/") != path.split("/") and _is_path(path):
         return True
-    return any(delicate(one, cwd) is not None for one in _spellings(path))
+    return any(delicate(one, cwd, written=written) is not None for one in _spellings(path))
 
 
 def _spellings(path: str) -> tuple[str, ...]:
@@ -668,9 +671,9 @@ def _words(text: str) -> Iterator[str]:
             yield from word.split(":") if ":" in word else ()
 
 
-def _names_place(word: str, cwd: str | None) -> bool:
+def _names_place(word: str, cwd: str | None, *, written: bool) -> bool:
     """Whether a word is delicate by its name, or is a path below an unknown name with a dot."""
-    if delicate_word(word, cwd) is not None:
+    if delicate_word(word, cwd, written=written) is not None:
         return True
     begins = re.match(r"[~/\\]|\.[\w-]", word) is not None and "/" in word
     return begins and delicate(word, written=False) is not None

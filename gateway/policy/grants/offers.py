@@ -7,6 +7,7 @@ same list made anew.
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +18,7 @@ from gateway.models import HostRule, Kind
 from gateway.policy.calls.argument_roles import JsonType
 from gateway.policy.calls.call_effects import CallEffects, Leaf, effects_of
 from gateway.policy.calls.known_commands import CommandSpec, Operands, ParsedCommand
-from gateway.policy.calls.paths import is_root
+from gateway.policy.calls.paths import is_root, within
 from gateway.policy.grants.coverage import covers, group_by_address, is_where_it_works, value_at
 from gateway.policy.grants.denials import denial_matches
 from gateway.policy.grants.grant import (
@@ -35,6 +36,7 @@ from gateway.policy.grants.grant import (
     RuleKind,
     Shape,
 )
+from gateway.policy.grants.sequences import part_is_covered, split
 from gateway.policy.grants.variations import (
     command_leaf,
     is_open,
@@ -63,6 +65,7 @@ _LONGEST_FLAGS = 160  # of those that are named one by one
 _LONGEST_FIXED = 200  # of what is the same each time, which may be counted instead
 _LONGEST_VALUE = 40
 _ID_LENGTH = 16
+_IN_A_LINE = "; also beside other remembered commands in one line"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +116,7 @@ def _matches(record: StoredRequest, effect: Effect) -> Iterator[tuple[str, Match
     if effect is Effect.DENY:
         yield from denial_matches(record)
         return
+    yield from _one_part(record)
     made = (*_commands(record, effects), *_folders(record, effects), *_texts(record, effects),
             *_values(record, effects), *_whole_tool(record, effects))  # fmt: skip
     for said, match in made:
@@ -131,6 +135,16 @@ class _Said:
     @property
     def words(self) -> str:
         return f"{self.open}{self.fixed}{self.behind}"
+
+
+def _one_part(record: StoredRequest) -> Iterator[tuple[str, Match]]:
+    """Yield what may be remembered of the one command that is at work in a line."""
+    parts = split(record)
+    if len(parts) != 1 or len(parts[0].calls) != 1 or parts[0].calls[0].digest == record.digest:
+        return
+    for words, match in _matches(parts[0].calls[0], Effect.ALLOW):
+        if match.shape is Shape.PATTERN:
+            yield f"{words}{_IN_A_LINE}", match
 
 
 # ---------------------------------------------------------------- exactly this
@@ -221,8 +235,10 @@ def _list_wider(known: CommandSpec, used: frozenset[str]) -> Iterator[tuple[froz
             return
     if harmless == known.harmless:
         yield harmless, f"with any of its {len(harmless)} flags that run and write nothing else"
-    if told - known.harmless:
-        yield told, f"with no flags but {' '.join(sorted(told))}"
+    more = sorted(told - harmless)
+    if more and len(" ".join(more)) <= _LONGEST_FLAGS:
+        counted = f"with any of its {len(harmless)} flags that run and write nothing else"
+        yield every, f"{counted}, and with {' '.join(more)}"
 
 
 def _command_words(pattern: CommandPattern) -> str:
@@ -251,15 +267,24 @@ def _folders(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Sai
         return
     if use.parts is None or not use.parts[1:]:
         return  # never the root of the disk
-    folder = "/" + "/".join(use.parts[:-1])
-    if is_systems_folder(folder):
-        return
-    rule = Rule(name=_name(leaf.address), kind=RuleKind.FOLDER, value=folder, type=leaf.type.value)
     varying = _varying_names(Answer.FOLDER, effects, leaf)
     given = f", with any {varying}" if varying else ""
-    text = f"{record.request.tool} on anything in {folder}{given}"
     behind = f"{_on_host(record)}, by its name; links are not followed here"
-    yield _pattern(record, effects, Answer.FOLDER, text, rule, behind=behind)
+    for folder in _outer_folders("/" + "/".join(use.parts[:-1]), effects.base):
+        rule = Rule(
+            name=_name(leaf.address), kind=RuleKind.FOLDER, value=folder, type=leaf.type.value
+        )
+        text = f"{record.request.tool} on anything in {folder}{given}"
+        yield _pattern(record, effects, Answer.FOLDER, text, rule, behind=behind)
+
+
+def _outer_folders(folder: str, base: str | None) -> Iterator[str]:
+    """Yield the folder of a file, and the one in which its call works, where it lies below that."""
+    if is_systems_folder(folder):
+        return
+    yield folder
+    if base is not None and base != folder and within(folder, base) and not is_systems_folder(base):
+        yield posixpath.normpath(base)
 
 
 def _texts(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said, Match]]:
@@ -409,7 +434,10 @@ def _covers(offer: Offer, record: StoredRequest, effect: Effect) -> bool:
         made_by="",
         made_at=0,
     )
-    return covers(grant, record) is MatchResult.YES
+    if covers(grant, record) is MatchResult.YES:
+        return True
+    parts = split(record) if effect is Effect.ALLOW else ()
+    return bool(parts) and all(part_is_covered(grant, one) for one in parts)
 
 
 # What an agent's host offers to keep itself: when a person may choose it, and in which words.

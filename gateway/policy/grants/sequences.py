@@ -29,7 +29,7 @@ from gateway.policy.calls.paths import components, delicate, is_executed, within
 from gateway.policy.calls.script import ShellScript, Step, read_script
 from gateway.policy.calls.shell_words import ENTITY, WRAPPER, simple_command, unwrap
 from gateway.policy.grants.coverage import covers
-from gateway.policy.grants.grant import Answer, Effect, Grant, Match, MatchResult, RuleKind
+from gateway.policy.grants.grant import Answer, Grant, Match, MatchResult, RuleKind
 from gateway.policy.grants.variations import command_leaf, legible, why_fixed
 from gateway.policy.guardrails import find_dangers
 from gateway.wire.roles import Role
@@ -83,13 +83,6 @@ def split(record: StoredRequest) -> tuple[Part, ...]:
     parts = [part for step in at_work for part in _parts(step, record, effects, leaf)]
     parts += [part for step in script.steps for part in _writing(step, base)]
     return tuple({(one.text, one.written): one for one in parts}.values())
-
-
-def is_covered(match: Match, record: StoredRequest, agent: str) -> bool:
-    """Whether an approval of a match alone would cover each part of a line."""
-    grant = Grant(id="0" * 32, effect=Effect.ALLOW, agent=agent, match=match, made_by="", made_at=0)
-    parts = split(record)
-    return bool(parts) and all(part_is_covered(grant, one) for one in parts)
 
 
 def part_is_covered(grant: Grant, part: Part) -> bool:

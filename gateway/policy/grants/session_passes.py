@@ -40,7 +40,7 @@ from gateway.policy.calls.paths import (
     within,
 )
 from gateway.policy.grants.grant import Answer
-from gateway.policy.grants.variations import command_leaf, is_open, why_fixed
+from gateway.policy.grants.variations import command_leaf, is_open, is_systems_folder, why_fixed
 from gateway.wire.roles import Role
 
 _UNDERSTOOD = PATHS | FREE | {Role.PATCH, Role.FLAG, Role.WORKING_FOLDER}
@@ -162,7 +162,9 @@ def lets_look(record: StoredRequest, folder: str) -> bool:
     """Whether a call is known to do no more than look, below a folder."""
     request = record.request
     base, files = request.context.cwd, request.context.files
-    if _MCP.match(request.tool) or base is None or is_root(folder) or not within(base, folder):
+    if _MCP.match(request.tool) or base is None or not within(base, folder):
+        return False
+    if is_systems_folder(folder):
         return False
     if any(delicate(path) is not None or not within(path, folder) for path in files):
         return False
@@ -202,6 +204,7 @@ def _changes_nothing(leaf: Leaf) -> bool:
     said = leaf.role in (Role.REMARK, Role.PART) and not isinstance(leaf.value, dict | list)
     known = leaf.role is Role.WORKING_FOLDER or plain_name(leaf.name) == "shell"  # a POSIX one
     switch = plain_name(leaf.name) in _BESIDE and isinstance(leaf.value, bool)
+    switch = switch or (plain_name(leaf.name) == "isinput" and leaf.value in (False, "false"))
     refused = leaf.role is Role.RIGHTS and leaf.value is False
     return said or known or switch or refused or leaf.value is None or leaf.value == {}
 
@@ -233,7 +236,8 @@ def _is_look(effects: CallEffects, folder: str | None = None) -> bool:
         return False
     if base is not None and (cwd is None or not within(base, cwd)):
         return False
-    seen = any(leaf.role in _SEEN for leaf in effects.leaves)
+    searches = any(one.role in _SEEN for row in rows for one in row.arguments.values())
+    seen = searches or any(leaf.role in _SEEN for leaf in effects.leaves)
     return seen and all(_is_seen(effects, leaf, folder or base) for leaf in effects.leaves)
 
 
@@ -252,7 +256,9 @@ def _is_seen(effects: CallEffects, leaf: Leaf, folder: str | None) -> bool:
 
 def _may_see(text: str, base: str | None, folder: str | None, *, globs: bool) -> bool:
     named = _without_stars(text) if globs else text
-    if names_delicate(named, base, data=False, globs=globs) or could_be_delicate(named, base):
+    if names_delicate(named, base, data=False, globs=globs, written=False) or could_be_delicate(
+        named, base, written=False
+    ):
         return False
     path = sure_folder(text) if globs else text
     certain = not globs or hides_no_name(text)
