@@ -187,6 +187,12 @@ def is_lookup(tool: str) -> bool:
     return begins and plain and bool(words_of(tool)) and not may_run_anything(tool)
 
 
+def begins_as_lookup(tool: str) -> bool:
+    """Whether the first word of a tool's name is the verb of a look-up."""
+    found = _PARTS.findall(bare_name(tool))
+    return bool(found) and found[0].lower() in _LOOK_UPS
+
+
 class RoleSource(StrEnum):
     """Who said a role, the strongest first."""
 
@@ -537,9 +543,16 @@ class KnownTool:
         return all(self._has(f"{address}[]", part, left, depth + 1) for part in value)
 
 
+_OF_SERVER = re.compile(r"mcp__(?P<server>[a-z-]+)__(?P<name>\w+)")
+
+
 def find_known_tools(tool: str) -> tuple[KnownTool, ...]:
-    """Return the rows of a tool of this whole name."""
-    return tools_by_name().get(tool, ())
+    """Return the rows of a tool of this whole name, or of the MCP server that its name says."""
+    server = _OF_SERVER.fullmatch(tool)
+    if server is None:
+        return tools_by_name().get(tool, ())
+    rows = tools_by_name().get(server["name"], ())
+    return tuple(one for one in rows if one.host == f"MCP {server['server']}")
 
 
 @lru_cache(maxsize=1024)

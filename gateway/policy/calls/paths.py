@@ -170,6 +170,7 @@ _EXECUTED_NAMES = _compile(
     "build.sbt", "build.sc", "project.clj", "mix.exs", "rebar.config", "stack.yaml",
     "*.cabal", "cabal.project", "dune-project", "*.csproj", "*.fsproj", "*.vcxproj",
     "directory.build.*", "*.nuspec", "package.swift", "dockerfile*", "containerfile*",
+    "*.sh", "*.bash", "*.zsh", "*.fish", "*.ps1", "*.bat", "*.cmd", "*.command",
     "docker-compose*.y*ml", "compose*.y*ml", "skaffold.yaml", "chart.yaml", "turbo.json", "nx.json",
     "lerna.json", "dangerfile.*", "binding.gyp", "build.zig", "build.xml", "ivy.xml",
     "*.toml", "*.ninja", "*.nix", "*.targets", "*.props", "*.gradle*", "*.lock", "gradle-wrapper.*",

@@ -187,8 +187,8 @@ def _compare(
     if rule.kind is RuleKind.COMMAND:
         if len(leaves) > 1 or not _runs_only(rule, first, record, effects):
             yield Difference(first.place, "runs something else", first.value)
-    elif rule.kind is RuleKind.FOLDER:
-        if len(leaves) > 1 or not _lies_in(str(rule.value), first, record, effects):
+    elif rule.kind in (RuleKind.FOLDER, RuleKind.HOST):
+        if len(leaves) > 1 or not _lies_in(rule, first, record, effects):
             yield Difference(first.place, _DIFFERS, first.value, f"{rule.value}/…")
     elif rule.kind is RuleKind.ANY:
         shut = (one for one in leaves if not is_open(answer, one))
@@ -218,8 +218,12 @@ def runs_only(pattern: CommandPattern, programs: Sequence[Program], record: Stor
     )
 
 
-def _lies_in(folder: str, leaf: Leaf, record: StoredRequest, effects: CallEffects) -> bool:
-    """Whether a path lies in a folder, as far as names and what was resolved tell."""
+def _lies_in(rule: Rule, leaf: Leaf, record: StoredRequest, effects: CallEffects) -> bool:
+    """Whether a path lies in a folder, as far as names and what was resolved tell, or a URL on a
+    host."""
+    folder = str(rule.value)
+    if rule.kind is RuleKind.HOST:
+        return [one.host for one in effects.urls if one.place == leaf.place] == [folder]
     use, outer = path_of(effects, leaf), components(folder)
     if use is None or use.parts is None or outer is None or is_delicate(effects, use):
         return False

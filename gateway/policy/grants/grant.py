@@ -55,6 +55,7 @@ class Answer(StrEnum):
     FOLDER = "folder"
     TEXT = "text"
     VALUES = "values"
+    SOURCE = "source"
     TOOL = "tool"
 
 
@@ -130,10 +131,9 @@ class CommandPattern(Wire):
 class Rule(Wire):
     """What one named argument must be.
 
-    `value` is what it equals, the folder or the host; `command` belongs to kind command. Only
-    denials name hosts. In the answers of people, a name that begins with `$` is an address
-    (`$.edits[].old_string`), `type` the JSON type that the value had, and what is `optional` may
-    also be missing.
+    `value` is what it equals, the folder or the host; `command` belongs to kind command. In the
+    answers of people, a name that begins with `$` is an address (`$.edits[].old_string`), `type`
+    the JSON type that the value had, and what is `optional` may also be missing.
     """
 
     name: str

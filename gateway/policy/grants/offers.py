@@ -18,7 +18,7 @@ from gateway.models import HostRule, Kind
 from gateway.policy.calls.argument_roles import JsonType
 from gateway.policy.calls.call_effects import CallEffects, Leaf, effects_of
 from gateway.policy.calls.known_commands import CommandSpec, Operands, ParsedCommand
-from gateway.policy.calls.paths import is_root, within
+from gateway.policy.calls.paths import PathEffect, is_root, within
 from gateway.policy.grants.coverage import covers, group_by_address, is_where_it_works, value_at
 from gateway.policy.grants.denials import denial_matches
 from gateway.policy.grants.grant import (
@@ -118,7 +118,8 @@ def _matches(record: StoredRequest, effect: Effect) -> Iterator[tuple[str, Match
         return
     yield from _one_part(record)
     made = (*_commands(record, effects), *_folders(record, effects), *_texts(record, effects),
-            *_values(record, effects), *_whole_tool(record, effects))  # fmt: skip
+            *_values(record, effects), *_source(record, effects),
+            *_whole_tool(record, effects))  # fmt: skip
     for said, match in made:
         if len(said.open) <= _LONGEST_OPEN and len(match.rules) <= MAX_RULES:
             yield said.words, match
@@ -270,7 +271,8 @@ def _folders(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Sai
     varying = _varying_names(Answer.FOLDER, effects, leaf)
     given = f", with any {varying}" if varying else ""
     behind = f"{_on_host(record)}, by its name; links are not followed here"
-    for folder in _outer_folders("/" + "/".join(use.parts[:-1]), effects.base):
+    inner = use.parts if use.effect is PathEffect.LIST else use.parts[:-1]
+    for folder in _outer_folders("/" + "/".join(inner), effects.base):
         rule = Rule(
             name=_name(leaf.address), kind=RuleKind.FOLDER, value=folder, type=leaf.type.value
         )
@@ -301,6 +303,29 @@ def _values(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said
         names = ", ".join(sorted(one.name for one in effects.leaves))
         text = f"{record.request.tool} with other plain values of {names}"
         yield _pattern(record, effects, Answer.VALUES, text, behind=_behind(record, effects))
+
+
+def _source(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said, Match]]:
+    """Offer to read anything else from the same host, or of the same repository."""
+    if why_fixed(Answer.SOURCE, record, effects) is not None:
+        return
+    tool, behind = record.request.tool, _on_host(record)
+    urls = effects.with_role(Role.URL)
+    if urls:
+        host = next(one.host for one in effects.urls if one.place == urls[0].place)
+        rule = Rule(
+            name=_name(urls[0].address), kind=RuleKind.HOST, value=host, type=urls[0].type.value
+        )
+        yield _pattern(
+            record,
+            effects,
+            Answer.SOURCE,
+            f"{tool} of any page of https://{host}",
+            rule,
+            behind=behind,
+        )
+    else:
+        yield _pattern(record, effects, Answer.SOURCE, f"{tool} of anything there", behind=behind)
 
 
 def _whole_tool(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said, Match]]:
@@ -342,8 +367,9 @@ def _pattern(
         same = len({one.type for one in leaves}) == 1
         kept = first.type.value if same and len(leaves) == 1 else ""
         if _all_vary(answer, leaves):
-            optional = all(one.optional for one in leaves) or answer is Answer.TOOL
-            known = "" if first.type is JsonType.NULL or answer is Answer.TOOL else kept
+            any_known = answer in (Answer.SOURCE, Answer.TOOL)
+            optional = all(one.optional for one in leaves) or any_known
+            known = "" if first.type is JsonType.NULL or any_known else kept
             made.append(Rule(name=name, kind=RuleKind.ANY, type=known, optional=optional))
         else:
             value = value_at(address, leaves)
@@ -384,7 +410,11 @@ def _all_vary(answer: Answer, leaves: list[Leaf]) -> bool:
 
 
 def _may_vary(answer: Answer, leaf: Leaf) -> bool:
-    return answer in (Answer.VALUES, Answer.TOOL) or leaf.free or leaf.role is Role.PATCH
+    return (
+        answer in (Answer.VALUES, Answer.SOURCE, Answer.TOOL)
+        or leaf.free
+        or leaf.role is Role.PATCH
+    )
 
 
 def _name(address: str) -> str:

@@ -23,6 +23,7 @@ from gateway.policy.calls.argument_roles import (
     JsonType,
     RoleSource,
     bare_name,
+    begins_as_lookup,
     is_lookup,
     looks_like,
     plain_name,
@@ -34,6 +35,7 @@ from gateway.policy.calls.known_commands import Operands, entry
 from gateway.policy.calls.paths import (
     PathEffect,
     PathUse,
+    below,
     components,
     delicate,
     is_executed,
@@ -174,6 +176,8 @@ def is_open(answer: Answer, leaf: Leaf) -> bool:
         return False
     if answer is Answer.VALUES:
         return _is_plain_value(leaf.value)
+    if answer is Answer.SOURCE:
+        return _varies_in_source(leaf)
     if answer is Answer.TOOL:
         return _varies_in_tool(leaf)
     if answer is Answer.TEXT and leaf.role is Role.DATA:
@@ -185,6 +189,8 @@ def may_come(answer: Answer, leaf: Leaf) -> bool:
     """Whether a value may stand there that the remembered call had not."""
     if answer is Answer.TOOL:
         return leaf.source in DECLARED and _varies_in_tool(leaf)
+    if answer is Answer.SOURCE:
+        return leaf.source in DECLARED and _varies_in_source(leaf)
     if answer is Answer.VALUES or not leaf.optional:
         return False
     if leaf.role is Role.REMARK:
@@ -359,6 +365,40 @@ def _why_no_values(record: StoredRequest, effects: CallEffects) -> str | None:
     return None
 
 
+def _why_no_source(record: StoredRequest, effects: CallEffects) -> str | None:
+    """Return why a call is not known to read from one service: its host, or its repository."""
+    if record.request.kind is not Kind.TOOL:
+        return "it is no look-up"
+    unknown = next((one for one in effects.leaves if one.source not in DECLARED), None)
+    if unknown is not None:
+        return f"nobody declared what {_quote(unknown)} is"
+    fixed = [one for one in effects.leaves if not _varies_in_source(one)]
+    urls = [one for one in fixed if one.role is Role.URL]
+    if urls:
+        use = next((one for one in effects.urls if one.place == urls[0].place), None)
+        known = len(fixed) == 1 and use is not None and use.scheme == "https"
+        return (
+            None if known and use is not None and use.uncertainty is None else "its URL is unclear"
+        )
+    listed = all(one.source is RoleSource.TABLE for one in effects.leaves)
+    if not (is_lookup(effects.call.tool) or (listed and begins_as_lookup(effects.call.tool))):
+        return "its name is not that of a look-up"
+    if not {"owner", "repo"} <= {plain_name(one.name) for one in fixed}:
+        return "it names no repository"
+    other = next((one for one in fixed if one.role is not Role.RECIPIENT), None)
+    return f"{_quote(other)} is {other.role.value}" if other is not None else None
+
+
+def _varies_in_source(leaf: Leaf) -> bool:
+    """Whether a value says what is read from a service, and how; never from which one."""
+    if leaf.role in (Role.PATH, Role.READ, Role.FOLDER):
+        text = str(leaf.value)
+        return below(text) and delicate(text, written=False) is None
+    if leaf.role is Role.ACTION:  # what a model is asked about a page
+        return leaf.source is RoleSource.TABLE and isinstance(leaf.value, str)
+    return leaf.role in (Role.ID, Role.PART, Role.FLAG) and looks_like(leaf.value) is None
+
+
 def _why_no_tool(record: StoredRequest, effects: CallEffects) -> str | None:
     if record.request.kind is not Kind.TOOL or not effects.harmless:
         return "its tool is not declared harmless"
@@ -411,6 +451,7 @@ _CONDITIONS: dict[Answer, Callable[[StoredRequest, CallEffects], str | None]] = 
     Answer.FOLDER: _why_no_folder,
     Answer.TEXT: _why_no_text,
     Answer.VALUES: _why_no_values,
+    Answer.SOURCE: _why_no_source,
     Answer.TOOL: _why_no_tool,
 }
 
