@@ -69,8 +69,9 @@ def spread(call: dict[str, Any]) -> Iterable[dict[str, Any]]:
     for tool in SHELLS:
         command = ["bash", "-lc", text] if tool == "shell" else text
         arguments = {"command": command}
-        if tool == "shell":
-            arguments["workdir"] = call["cwd"]
+        beside = {"shell": {"workdir": call["cwd"]}, "run_terminal_cmd": {"is_background": False},
+                  "execute_bash": {"is_input": "false"}}  # fmt: skip
+        arguments |= beside.get(tool, {})
         yield {**call, "tool": tool, "arguments": arguments}
 
 
@@ -79,8 +80,11 @@ def remember(calls: Iterable[dict[str, Any]]) -> list[Grant]:
     found: list[Grant] = []
     for call in calls:
         for one in spread(call):
-            made = [each for each in (*offers(as_request(one)), *passes_for(as_request(one)))
-                    if each.match.shape not in PASSES]
+            made = [
+                each
+                for each in (*offers(as_request(one)), *passes_for(as_request(one)))
+                if each.match.shape not in PASSES
+            ]
             ann = GrantVoter(person="ann", via=(ADMIN,))
             found += [granted(made[-1].match, backers=(ann,))] if made else []
     return found
@@ -131,7 +135,9 @@ def main() -> None:
     print(f"{sum(one.allowed for one in found)} of {len(found)} calls need nobody; of these "
           f"{len(wrong)} should ask. {len(asked)} ask and need not.")  # fmt: skip
     for one in (wrong if "--wrong" in sys.argv else []) + (asked if "--asked" in sys.argv else []):
-        print(one.call["tool"], one.call["cwd"], json.dumps(one.call["arguments"]), "|", one.message)
+        print(
+            one.call["tool"], one.call["cwd"], json.dumps(one.call["arguments"]), "|", one.message
+        )
 
 
 if __name__ == "__main__":

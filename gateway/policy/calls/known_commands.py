@@ -52,6 +52,10 @@ _GIT_READERS = frozenset(
     {"blame", "describe", "diff", "log", "ls-files", "merge-base", "rev-list", "rev-parse",
      "shortlog", "show", "status"}
 )  # fmt: skip
+# A page of this machine's own, with the service that has it.
+_LOCAL_URL = re.compile(
+    r"(https?://)?((?:localhost|127\.0\.0\.1)(?::[0-9]{1,5})?)(?:[/?][A-Za-z0-9/_.~%?&=+,:-]*)?"
+)
 # Files by the end of their names, or all but some: never those whose names begin with a dot.
 _GLOB = re.compile(r"!.+|(?:(?:[A-Za-z0-9_-]+|\*\*)/)*[A-Za-z0-9_*-]*\.[A-Za-z0-9_]+")
 
@@ -65,6 +69,7 @@ class Operands(StrEnum):
     TEXT = "text"
     TEXT_PATHS = "text_paths"
     NAMES = "names"
+    LOCAL = "local"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +216,12 @@ def paths_of(reading: ParsedCommand) -> tuple[str, ...]:
     return operands[_count_texts(reading) :]
 
 
+def origins_of(reading: ParsedCommand) -> tuple[str, ...]:
+    """Return the services of this machine that the operands name, each once: scheme, host, port."""
+    found = (_LOCAL_URL.fullmatch(one) for one in reading.operands)
+    return tuple(sorted({f"{one[1] or 'http://'}{one[2]}" for one in found if one is not None}))
+
+
 def writes(reading: ParsedCommand) -> bool:
     """Whether a command may change the files that it names: all may that are not known to read."""
     known = reading.known
@@ -272,7 +283,8 @@ def _with_value(name: str, flag: Flag, value: str | None, rest: list[Word]) -> s
     if value is None and flag.optional:
         return {name}
     if value is None:
-        if not rest or rest[0].text.startswith("-"):
+        number = rest and flag.value == "text" and _DASHED_NUMBER.fullmatch(rest[0].text)
+        if not rest or (rest[0].text.startswith("-") and not number):
             return None
         value = rest.pop(0).text
     if not _is(flag.value, value):
@@ -315,6 +327,8 @@ def _fits(reading: ParsedCommand) -> bool:
         return not operands
     if known.operands is Operands.NAMES:
         return all(map(is_name, operands))
+    if known.operands is Operands.LOCAL:
+        return bool(operands) and all(map(_LOCAL_URL.fullmatch, operands))
     return known.operands is not Operands.TEXT_PATHS or bool(operands)
 
 

@@ -52,7 +52,7 @@ _IDLE = frozenset({":", "[", "echo", "exit", "false", "printf", "pwd", "seq", "s
                    "true", "wait"})  # fmt: skip
 # With these options they take the name of a variable, by which code runs or any of them is set.
 _NAMING = {"[": ("-v", "-R"), "test": ("-v", "-R"), "printf": ("-v",), "wait": ("-p",)}
-_LOOKING = frozenset({"column", "fold", "od", "paste", "rev", "tr", "type"})
+_LOOKING = frozenset({"column", "fold", "od", "paste", "rev", "type"})
 # Of `known_commands.txt`: what changes files here, what formats or stages them, and what looks.
 _CHANGING = frozenset({"mkdir", "touch"})
 _FORMATTING = frozenset({"git add", "isort", "black", "ruff check", "ruff format", "go fmt",
@@ -65,7 +65,8 @@ _LOOKS = frozenset(
      "git log", "git diff", "git show", "git blame", "git branch", "git tag", "git remote",
      "git stash list",
      "git rev-parse", "git rev-list", "git merge-base", "git describe", "git ls-files",
-     "git shortlog", "git reflog", "pip list", "pip show", "pip freeze", "pip check", "npm ls",
+     "git shortlog", "git reflog", "git check-ignore", "git grep", "git tag -l", "git tag --list",
+     "rg --files", "pip list", "pip show", "pip freeze", "pip check", "npm ls",
      "go version", "cargo tree", "terraform version"}
 )  # fmt: skip
 _RUNS = frozenset(
@@ -123,6 +124,7 @@ _ARGUMENT = re.compile(r"[A-Za-z0-9_@%+:,.=\[\]/~^-]+")
 _TARGET = re.compile(r"[A-Za-z0-9_.%/:-]+")
 # A pattern of files that hides no part of a name: `src/*.py`, `test_*`, but not `s*ts` or `wall?t`.
 _PATTERN = re.compile(r"(?:[\w.-]*[._-])?\*{1,2}(?:[._-][\w.-]*)?")
+_OPTION_OF_FILES = re.compile(r"--(?:include|exclude|exclude-dir|glob)=")
 _UNCERTAIN = re.compile(r"[*?\[{(]")
 _ENDED = re.compile(r"\$(?:\?|\{PIPESTATUS\[[0-9@*]\]\})")
 _LETTER = re.compile("[a-z]")  # the variable of a loop
@@ -149,6 +151,8 @@ _FILTERS = frozenset({"awk", "cat", "column", "cut", "fold", "grep", "head", "jq
 _FOLDERS_READ = frozenset({"-r", "-R", "--recursive"})
 # What puts other files into the project: chosen ones, those of another branch, of a package.
 _MENDING = frozenset({"mkdir", "git add", *_FORMATTING})
+# What looks at services: it puts nothing into the project, and nothing of it steers that.
+_ELSEWHERE = frozenset({"curl", "docker", "gh", "kubectl"})
 _REPLACING = frozenset({"git switch", "git stash", "git stash pop"})
 _COPYING = frozenset({"cp", "mv", "tee"})
 _COPY_FLAGS = re.compile(r"--?(?:[arRfnvpui]+|recursive|force|verbose|append)")
@@ -234,6 +238,8 @@ def may_put_files(step: Step, base: str | None) -> bool:
     if step.writes:
         return True
     reach, called = reach_of_step(step, base), _called(step)
+    if called.partition(" ")[0] in _ELSEWHERE:
+        return False
     return (
         reach is None or called in _REPLACING or (reach is Extent.CHANGE and called not in _MENDING)
     )
@@ -242,6 +248,8 @@ def may_put_files(step: Step, base: str | None) -> bool:
 def may_run(step: Step, base: str | None) -> bool:
     """Whether a step may run, or be steered by, what lies in the project."""
     reach = reach_of_step(replace(step, writes=()), base)
+    if _called(step).partition(" ")[0] in _ELSEWHERE:
+        return False
     changes = reach is Extent.CHANGE and _called(step) not in _FORMATTING
     return not (reach is Extent.LOOK or changes)
 
@@ -309,9 +317,9 @@ def _stays(step: Step, base: str | None) -> bool:
 
 def _is_clear(word: str, mark: Certainty) -> bool:
     """Whether a word is what it is, or a pattern of files that hides no name and no option."""
-    return mark is not Certainty.GLOB or (
-        word[:1] not in ("*", "?", "[", "-") and hides_no_name(word)
-    )
+    if mark is not Certainty.GLOB or _OPTION_OF_FILES.match(word):
+        return True
+    return word[:1] not in ("*", "?", "[", "-") and hides_no_name(word)
 
 
 def hides_no_name(pattern: str) -> bool:
@@ -342,6 +350,7 @@ def _reach_by_name(step: Step, base: str | None) -> Extent | None:
         or (name == "command" and words[:1] in (("-v",), ("-V",)))
         or (name in _VERSIONED and words == ("--version",))
         or (name in _LOOKING and all(_may_read(step, one, base) for one in operands))
+        or (name == "tr" and len(operands) in (1, 2))
         or (name in ("uniq", "xxd") and not operands)
     )
     own = name in (".", "source") and len(words) == 1 and words[0].endswith("venv/bin/activate")

@@ -37,6 +37,7 @@ from gateway.policy.grants.grant import (
 from gateway.policy.grants.session_passes import lets_edit, lets_look, lets_work
 from gateway.policy.grants.variations import (
     DECLARED,
+    fixed_words,
     is_delicate,
     is_open,
     legible,
@@ -332,8 +333,8 @@ def _permits(pattern: CommandPattern, reading: ParsedCommand) -> bool:
     flags = {one if one in permitted else one.partition("=")[0] for one in reading.flags}
     if not set(pattern.needs) <= reading.flags or not flags <= permitted:
         return False
-    if pattern.operands is Operands.FIXED:
-        return operands == pattern.words
+    if pattern.operands in (Operands.FIXED, Operands.LOCAL):
+        return fixed_words(reading) == pattern.words
     return not operands if pattern.operands is Operands.NONE else pattern.operands is known.operands
 
 

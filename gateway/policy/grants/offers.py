@@ -39,6 +39,7 @@ from gateway.policy.grants.grant import (
 from gateway.policy.grants.sequences import part_is_covered, split
 from gateway.policy.grants.variations import (
     command_leaf,
+    fixed_words,
     is_open,
     is_systems_folder,
     legible,
@@ -212,7 +213,7 @@ def _patterns(reading: ParsedCommand, folder: str | None) -> Iterator[tuple[Comm
         flags=tuple(sorted(used)),
         needs=known.list_restraints(used),
         operands=known.operands if reading.operands else Operands.NONE,
-        words=reading.operands if known.operands is Operands.FIXED else (),
+        words=fixed_words(reading),
         folder=folder,
     )
     listed, needed = " ".join(narrow.flags), " ".join(narrow.needs)
@@ -250,6 +251,7 @@ def _command_words(pattern: CommandPattern) -> str:
         Operands.TEXT: " with any text",
         Operands.TEXT_PATHS: f" for any text, on any paths {inside}",
         Operands.NAMES: " with any names",
+        Operands.LOCAL: ", reading any page there",
     }
     return command + said.get(pattern.operands, "")
 

@@ -19,11 +19,13 @@ from gateway.policy.calls.argument_roles import COMMANDS
 from gateway.policy.calls.call_effects import CallEffects, Leaf, effects_of
 from gateway.policy.calls.known_commands import LAUNCHERS
 from gateway.policy.calls.known_steps import (
+    Extent,
     is_certain,
     is_idle,
     is_modest,
     may_put_files,
     may_run,
+    reach_of_step,
 )
 from gateway.policy.calls.paths import components, delicate, is_executed, within
 from gateway.policy.calls.script import ShellScript, Step, read_script
@@ -75,7 +77,8 @@ def split(record: StoredRequest) -> tuple[Part, ...]:
         if not is_certain(script, at, base, _STARTERS):
             return ()
         if not is_idle(step, base):
-            if step.piped or step.given is not None or step.reads:
+            fed = step.piped or step.given is not None or step.reads
+            if fed and reach_of_step(step, base) is not Extent.LOOK:
                 return ()
             at_work.append(step)
     if not _are_independent(script, base):

@@ -251,17 +251,20 @@ def _is_seen(effects: CallEffects, leaf: Leaf, folder: str | None) -> bool:
         return leaf.value is None or isinstance(leaf.value, bool | int)
     globs = leaf.role is Role.GLOB
     base = effects.base
-    return all(_may_see(text, base, folder, globs=globs) for text in texts_of(leaf.value))
+    lists = {one.role for one in effects.leaves} <= {Role.GLOB, Role.FOLDER}
+    return all(
+        _may_see(text, base, folder, globs=globs, lists=lists) for text in texts_of(leaf.value)
+    )
 
 
-def _may_see(text: str, base: str | None, folder: str | None, *, globs: bool) -> bool:
+def _may_see(text: str, base: str | None, folder: str | None, *, globs: bool, lists: bool) -> bool:
     named = _without_stars(text) if globs else text
     if names_delicate(named, base, data=False, globs=globs, written=False) or could_be_delicate(
         named, base, written=False
     ):
         return False
     path = sure_folder(text) if globs else text
-    certain = not globs or hides_no_name(text)
+    certain = not globs or lists or hides_no_name(text)
     return certain and (not path or (below(path) if folder is None else within(path, folder, base)))
 
 

@@ -31,7 +31,7 @@ from gateway.policy.calls.argument_roles import (
     words_of,
 )
 from gateway.policy.calls.call_effects import CallEffects, Leaf
-from gateway.policy.calls.known_commands import Operands, entry
+from gateway.policy.calls.known_commands import Operands, ParsedCommand, entry, origins_of
 from gateway.policy.calls.paths import (
     PathEffect,
     PathUse,
@@ -459,6 +459,13 @@ _CONDITIONS: dict[Answer, Callable[[StoredRequest, CallEffects], str | None]] = 
 # Command patterns from the beginnings of commands, as operators write them in rules.
 
 
+def fixed_words(reading: ParsedCommand) -> tuple[str, ...]:
+    """Return what of a command's operands is the same each time: the words, or the services."""
+    if reading.known.operands is Operands.LOCAL:
+        return origins_of(reading)
+    return reading.operands if reading.known.operands is Operands.FIXED else ()
+
+
 def derive_allow_pattern(text: str, folder: str | None) -> CommandPattern | None:
     """Return the pattern of a known command with any of its harmless flags, and those written.
 
@@ -473,7 +480,7 @@ def derive_allow_pattern(text: str, folder: str | None) -> CommandPattern | None
     fixed = tuple(word for word in rest if not word.startswith("-"))
     if any(flag not in known.flags or known.flags[flag].value for flag in written):
         return None
-    if fixed and known.operands is not Operands.FIXED:
+    if known.operands is Operands.LOCAL or (fixed and known.operands is not Operands.FIXED):
         return None
     return CommandPattern(
         program=known.program,
