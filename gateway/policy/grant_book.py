@@ -18,7 +18,7 @@ from gateway.policy.authorization import holds_at_risk, is_backed, lets_through
 from gateway.policy.chain import ALLOW, ASK, DENY
 from gateway.policy.grants.coverage import covers, why_asked
 from gateway.policy.grants.grant import OF_ALL_TOOLS, PASSES, Effect, Grant, MatchResult, Outdated
-from gateway.policy.grants.sequences import Part, part_is_covered, split
+from gateway.policy.grants.sequences import Part, part_is_covered, split, way_is_covered
 from gateway.policy.guardrails import find_dangers
 from gateway.policy.rules import fits
 from gateway.policy.verdict import Decider, Verdict
@@ -281,25 +281,21 @@ class _Sequences:
     ) -> Grant | PolicyRule | None:
         """Return an approval or a rule that covers a part, one without limit before others."""
         book = self._book
-        calls: tuple[StoredRequest, ...] = (record,) if part.written else part.calls
+        found: list[Grant] = []
         if part.written:
             grants = await self._list_writing(record, route)
-        else:
-            grants = await book.about(calls[0]) if calls else ()
-        mine = [
-            one
-            for one in grants
-            if one.effect is Effect.ALLOW
-            and all(book.fit(one, call, route) for call in calls)
-            and part_is_covered(one, part)
-        ]
-        if mine:
-            return min(mine, key=lambda one: (one.max_uses is not None, one.expires_at is not None))
-        for rule in book.policy.rules if part.calls else ():
-            allows = rule.effect is RuleEffect.ALLOW and not rule.shadow
-            if allows and all(fits(rule, call) is MatchResult.YES for call in part.calls):
-                return rule
-        return None
+            found += [one for one in grants if part_is_covered(one, part)]
+        for way in part.ways:
+            for one in await book.about(way[0]):
+                fits_all = all(book.fit(one, call, route) for call in way)
+                if one.effect is Effect.ALLOW and fits_all and way_is_covered(one, way):
+                    found.append(one)
+        found = [one for one in found if book.fit(one, record, route)]
+        if found:
+            return min(
+                found, key=lambda one: (one.max_uses is not None, one.expires_at is not None)
+            )
+        return next((one for one in book.policy.rules if _lets(one, part)), None)
 
     async def _list_writing(self, record: StoredRequest, route: Route) -> tuple[Grant, ...]:
         """Return the approvals of changing files that hold where a line runs, on its route."""
@@ -311,6 +307,14 @@ class _Sequences:
             and one.match.host == request.context.host
             and self._book.policy.route_for(request.agent, one.match.tool) == route
         )
+
+
+def _lets(rule: PolicyRule, part: Part) -> bool:
+    """Whether a rule in force allows a part of a line."""
+    allows = rule.effect is RuleEffect.ALLOW and not rule.shadow
+    return allows and any(
+        all(fits(rule, call) is MatchResult.YES for call in way) for way in part.ways
+    )
 
 
 def _each(others: list[str]) -> str:

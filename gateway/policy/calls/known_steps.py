@@ -48,8 +48,8 @@ class Extent(IntEnum):
 _WRAPPERS = frozenset({"bash", "builtin", "command", "env", "nice", "sh", "stdbuf", "time",
                        "timeout"})  # fmt: skip
 _STARTERS = frozenset({"bundle", "hatch", "pdm", "pipenv", "poetry", "rye", "uv"})  # `… run`
-_IDLE = frozenset({":", "[", "echo", "exit", "false", "printf", "pwd", "seq", "sleep", "test",
-                   "true", "wait"})  # fmt: skip
+_IDLE = frozenset({":", "[", "break", "continue", "echo", "exit", "false", "printf", "pwd",
+                   "seq", "sleep", "test", "true", "wait"})  # fmt: skip
 # With these options they take the name of a variable, by which code runs or any of them is set.
 _NAMING = {"[": ("-v", "-R"), "test": ("-v", "-R"), "printf": ("-v",), "wait": ("-p",)}
 _LOOKING = frozenset({"column", "fold", "od", "paste", "rev", "type"})

@@ -32,6 +32,7 @@ _MOST_STEPS = 256
 _MOST_FOLDERS = 8
 _MOST_NESTED = 4
 _MOST_BRACES = 64
+_MOST_ROUNDS = 16  # of a loop, that are read one by one
 
 _GLOB = re.compile(r"[*?]|\[[^\]]*\]")
 _BRACES = re.compile(r"(.*?)\{([^{}\s]*,[^{}\s]*)\}(.*)", re.DOTALL)
@@ -225,6 +226,7 @@ class _ScriptReader:
         self._source = b""
         self._folders: _Folders = ("",)
         self._variables: dict[str, str | None] = {}
+        self._patterns: set[str] = set()  # the variables whose value is a file of a pattern
         self._sets: tuple[str, ...] = ()
         self._started = _Start()  # with what the script that is being read was started
         self._fed: list[int] = []  # by the substitutions in the words that are being read
@@ -393,14 +395,31 @@ class _ScriptReader:
         for child in node.named_children:
             if child.type not in ("variable_name", "do_group"):
                 values += self._expand(child)
-        if name is not None:
-            plain = len(values) == 1 and values[0].mark is Certainty.PLAIN
-            self._set(self._text(name), values[0].text if plain else None)
-        loop = [one for one in node.named_children if one.type == "do_group"]
-        for one in loop:
-            self._begin_loop(one)
-            self._run(one, replace(start, fed_by=(*start.fed_by, *self._take_fed())))
+        known = 0 < len(values) <= _MOST_ROUNDS and all(
+            one.mark is not Certainty.OPEN for one in values
+        )
+        variable = self._text(name) if name is not None else ""
+        self._set(variable, None)
+        start = replace(start, fed_by=(*start.fed_by, *self._take_fed()))
+        for one in node.named_children:
+            if one.type != "do_group":
+                continue
+            for value in values if known else [None]:
+                self._begin_loop(one)
+                if value is not None and variable not in self._assigned_in(one):
+                    self._variables[variable] = value.text
+                    self._patterns |= {variable} if value.mark is Certainty.GLOB else set()
+                self._run(one, start)
+                self._variables[variable] = None
+                self._patterns.discard(variable)
         return self._folders, self._folders
+
+    def _assigned_in(self, node: ShellNode) -> set[str]:
+        """Return the names of the variables that a part of a script may set by itself."""
+        found = {one.parent for one in _descend(node) if one.type == "variable_name"}
+        setting = (one for one in found if one is not None and one.type not in _UNQUOTED)
+        return {self._text(name) for one in setting for name in one.named_children
+                if name.type == "variable_name"}  # fmt: skip
 
     def _run_function(self, node: ShellNode, start: _Start) -> _Ends:
         self.whole = False  # it runs later, somewhere, with words of its own
@@ -666,6 +685,8 @@ class _ScriptReader:
     def _expand(self, node: ShellNode) -> list[_Word]:
         """Return the words that one word of the script becomes."""
         said = self._value(node)
+        if node.type in _UNQUOTED and said.mark is Certainty.GLOB:
+            return [replace(said, mark=Certainty.OPEN)]  # a name of a file may be several words
         if node.type in _UNQUOTED and said.mark is not Certainty.OPEN:
             words = said.text.split()
             globs = (Certainty.GLOB if _GLOB.search(one) else Certainty.PLAIN for one in words)
@@ -731,7 +752,8 @@ class _ScriptReader:
         known = self._variables.get(self._text(name)) if name is not None else None
         bare = node.type == "simple_expansion" or node.child_count == 3  # noqa: PLR2004 `${NAME}`
         if known is not None and bare:
-            return _Word(known)
+            pattern = name is not None and self._text(name) in self._patterns
+            return _Word(known, Certainty.GLOB if pattern else Certainty.PLAIN)
         default = [one for one in node.named_children if one is not name]
         if not bare:
             self._read_rest(node, default[-1] if default and known is None else None)

@@ -225,6 +225,8 @@ def _lies_in(rule: Rule, leaf: Leaf, record: StoredRequest, effects: CallEffects
     folder = str(rule.value)
     if rule.kind is RuleKind.HOST:
         return [one.host for one in effects.urls if one.place == leaf.place] == [folder]
+    if leaf.role is Role.PATCH:
+        return lets_edit(record, folder)
     use, outer = path_of(effects, leaf), components(folder)
     if use is None or use.parts is None or outer is None or is_delicate(effects, use):
         return False

@@ -43,6 +43,7 @@ from gateway.policy.grants.variations import (
     is_open,
     is_systems_folder,
     legible,
+    patch_leaf,
     path_leaf,
     path_of,
     why_fixed,
@@ -142,9 +143,10 @@ class _Said:
 def _one_part(record: StoredRequest) -> Iterator[tuple[str, Match]]:
     """Yield what may be remembered of the one command that is at work in a line."""
     parts = split(record)
-    if len(parts) != 1 or len(parts[0].calls) != 1 or parts[0].calls[0].digest == record.digest:
+    calls = parts[0].ways[0] if len(parts) == 1 and parts[0].ways else ()
+    if len(calls) != 1 or calls[0].digest == record.digest:
         return
-    for words, match in _matches(parts[0].calls[0], Effect.ALLOW):
+    for words, match in _matches(calls[0], Effect.ALLOW):
         if match.shape is Shape.PATTERN:
             yield f"{words}{_IN_A_LINE}", match
 
@@ -266,7 +268,14 @@ def _folders(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Sai
     """Offer the folder of the one path that a call names, where the rest is content or the same."""
     leaf = path_leaf(effects)
     use = path_of(effects, leaf) if leaf is not None else None
-    if leaf is None or use is None or why_fixed(Answer.FOLDER, record, effects) is not None:
+    if why_fixed(Answer.FOLDER, record, effects) is not None:
+        return
+    if leaf is None and (leaf := patch_leaf(effects)) is not None and effects.base is not None:
+        rule = Rule(name=_name(leaf.address), kind=RuleKind.FOLDER, value=effects.base,
+                    type=leaf.type.value)  # fmt: skip
+        text = f"{record.request.tool} of anything in {effects.base}, not deleting"
+        yield _pattern(record, effects, Answer.FOLDER, text, rule, behind=_on_host(record))
+    if leaf is None or use is None:
         return
     if use.parts is None or not use.parts[1:]:
         return  # never the root of the disk

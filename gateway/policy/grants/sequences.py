@@ -17,7 +17,7 @@ from gateway.domain.records import StoredRequest
 from gateway.models import Kind, digest_of
 from gateway.policy.calls.argument_roles import COMMANDS
 from gateway.policy.calls.call_effects import CallEffects, Leaf, effects_of
-from gateway.policy.calls.known_commands import LAUNCHERS
+from gateway.policy.calls.known_commands import LAUNCHERS, paths_of, read
 from gateway.policy.calls.known_steps import (
     Extent,
     is_certain,
@@ -29,7 +29,7 @@ from gateway.policy.calls.known_steps import (
 )
 from gateway.policy.calls.paths import components, delicate, is_executed, within
 from gateway.policy.calls.script import ShellScript, Step, read_script
-from gateway.policy.calls.shell_words import ENTITY, WRAPPER, simple_command, unwrap
+from gateway.policy.calls.shell_words import ENTITY, WRAPPER, Word, simple_command, unwrap
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Answer, Grant, Match, MatchResult, RuleKind
 from gateway.policy.grants.variations import command_leaf, legible, why_fixed
@@ -49,15 +49,20 @@ _OF_SHELL = frozenset(
 _STEERING = re.compile(r"\.git\b|config", re.IGNORECASE)
 _BARE = re.compile(r"[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+=:,./-]*")
 _OPTION = re.compile(r"(--?[A-Za-z][A-Za-z-]*=)(.+)", re.DOTALL)
+_BY_PATHS = frozenset({"black", "git add", "isort", "mkdir", "ruff check", "ruff format"})
 _LINE_ENDS = re.compile(r"\s*\n\s*")
 
 
 class Part(NamedTuple):
-    """What takes an approval of its own: a command in each folder in which it may run, or a file
-    that the shell writes. Both empty where it is not understood."""
+    """What takes an approval of its own: a command, or a file that the shell writes. Both empty
+    where it is not understood.
+
+    `ways` are the ways to say a command as calls, each with a call for each folder in which it may
+    run: one way that is covered is enough.
+    """
 
     text: str
-    calls: tuple[StoredRequest, ...] = ()
+    ways: tuple[tuple[StoredRequest, ...], ...] = ()
     written: str = ""
 
 
@@ -92,7 +97,12 @@ def part_is_covered(grant: Grant, part: Part) -> bool:
     """Whether an approval covers a part of a line, in each folder in which it may run."""
     if part.written:
         return _may_write(grant.match, part.written)
-    return bool(part.calls) and all(covers(grant, one) is MatchResult.YES for one in part.calls)
+    return any(way_is_covered(grant, one) for one in part.ways)
+
+
+def way_is_covered(grant: Grant, way: tuple[StoredRequest, ...]) -> bool:
+    """Whether an approval covers a command in each folder in which it may run."""
+    return all(covers(grant, one) is MatchResult.YES for one in way)
 
 
 def _may_write(match: Match, path: str) -> bool:
@@ -156,9 +166,11 @@ def _parts(step: Step, record: StoredRequest, effects: CallEffects, leaf: Leaf) 
     if any(one is None and folder for one, folder in zip(places, folders, strict=True)):
         yield Part(text=step.text)
         return
-    calls = [_as_call(record, effects, leaf, text, place) for place in places]
-    known = tuple(one for one in calls if one is not None)
-    yield Part(text=text, calls=known if len(known) == len(calls) else ())
+    ways = [[_as_call(record, effects, leaf, text, place) for place in places]]
+    if (spelled := [_spell_from_base(step, words, one) for one in folders]) and all(spelled):
+        ways.append([_as_call(record, effects, leaf, one, effects.base) for one in spelled if one])
+    known = (tuple(one for one in way if one is not None) for way in ways)
+    yield Part(text=text, ways=tuple(way for way in known if len(way) == len(places)))
 
 
 def _without_folder(step: Step) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
@@ -202,6 +214,20 @@ def _spell(step: Step, words: tuple[str, ...]) -> str | None:
     plain = simple_command(text)
     same = plain is not None and tuple(one.text for one in plain) == words
     return text if same else None
+
+
+def _spell_from_base(step: Step, words: tuple[str, ...], folder: str) -> str | None:
+    """Return a command that acts on the paths it names, as it would be in the line's own folder:
+    `ruff check .` in `app` is `ruff check app` there. None for any other."""
+    reading = read(tuple(Word(one, one) for one in words)) if folder and not step.wrapping else None
+    if reading is None or " ".join((reading.known.program, *reading.known.verbs)) not in _BY_PATHS:
+        return None
+    paths = paths_of(reading)
+    own = all(one[:1] not in ("/", "~", "$", "-") and words.count(one) == 1 for one in paths)
+    if not paths or not own or folder[:1] in ("/", "~", "$"):
+        return None
+    moved = {one: posixpath.normpath(posixpath.join(folder, one)) for one in paths}
+    return _spell(step, tuple(moved.get(one, one) for one in words))
 
 
 def _quote(word: str) -> str | None:

@@ -54,6 +54,8 @@ _MCP = re.compile(r"mcp_", re.IGNORECASE)
 # What a command may be told beside it that changes nothing of what it does, or where.
 _BESIDE = frozenset({"background", "blocking", "isbackground", "login", "persistent", "pty",
                      "runinbackground", "stream", "tty"})  # fmt: skip
+# Which lines of a file are read: `start_line`, `should_read_entire_file`.
+_LINES = re.compile(r"lines?(?:one)?|offset|limit|entirefile")
 _SEEN = frozenset({Role.READ, Role.FOLDER, Role.GLOB})
 
 
@@ -243,6 +245,8 @@ def _is_look(effects: CallEffects, folder: str | None = None) -> bool:
 
 def _is_seen(effects: CallEffects, leaf: Leaf, folder: str | None) -> bool:
     """Whether a value is a place to look at below the folder, or says how to look."""
+    if leaf.role is Role.UNKNOWN and _LINES.search(plain_name(leaf.name)):
+        return leaf.value is None or isinstance(leaf.value, bool | int)
     if not leaf.read or leaf.role not in _SEEN | {Role.PART, Role.REMARK, Role.PATH, Role.FLAG}:
         return False
     if leaf.role in (Role.PART, Role.REMARK):

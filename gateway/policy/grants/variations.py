@@ -211,6 +211,13 @@ def path_leaf(effects: CallEffects) -> Leaf | None:
     return found[0] if len(found) == 1 else None
 
 
+def patch_leaf(effects: CallEffects) -> Leaf | None:
+    """Return the patch of a call that says nothing else but words about it, None where none is."""
+    patches = effects.with_role(Role.PATCH)
+    beside = [one for one in effects.leaves if one.role not in (Role.PATCH, Role.REMARK)]
+    return patches[0] if len(patches) == 1 and not beside else None
+
+
 def path_of(effects: CallEffects, leaf: Leaf) -> PathUse | None:
     """Return how a path is used."""
     return next((one for one in effects.paths if one.place == leaf.place and not one.looks), None)
@@ -293,6 +300,12 @@ def _why_no_command(record: StoredRequest, effects: CallEffects) -> str | None:
 
 
 def _why_no_folder(record: StoredRequest, effects: CallEffects) -> str | None:
+    if patch_leaf(effects) is not None:
+        return None if record.request.kind is Kind.FILE_CHANGE else "it is no change of files"
+    return _why_no_file(record, effects)
+
+
+def _why_no_file(record: StoredRequest, effects: CallEffects) -> str | None:
     leaf = path_leaf(effects)
     use = path_of(effects, leaf) if leaf is not None else None
     if leaf is None or use is None or record.request.kind in (Kind.COMMAND, Kind.PLAN):
@@ -396,7 +409,9 @@ def _varies_in_source(leaf: Leaf) -> bool:
         return below(text) and delicate(text, written=False) is None
     if leaf.role is Role.ACTION:  # what a model is asked about a page
         return leaf.source is RoleSource.TABLE and isinstance(leaf.value, str)
-    return leaf.role in (Role.ID, Role.PART, Role.FLAG) and looks_like(leaf.value) is None
+    named = isinstance(leaf.value, str) and below(leaf.value) and "://" not in leaf.value
+    plain = looks_like(leaf.value) is None or named
+    return leaf.role in (Role.ID, Role.PART, Role.FLAG) and plain
 
 
 def _why_no_tool(record: StoredRequest, effects: CallEffects) -> str | None:
