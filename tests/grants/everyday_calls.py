@@ -23,8 +23,8 @@ from gateway.policy.authorization import ADMIN
 from gateway.policy.calls.argument_roles import find_known_tools
 from gateway.policy.chain import ALLOW, Chain
 from gateway.policy.grant_book import GrantBook
-from gateway.policy.grants.grant import PASSES, Grant, GrantVoter
-from gateway.policy.grants.offers import offers, passes_for
+from gateway.policy.grants.grant import PASSES, Grant, GrantVoter, Shape
+from gateway.policy.grants.offers import Offer, offers, passes_for
 from gateway.policy.guardrails import assess
 from tests.grants.making import granted
 from tests.unit.test_transitions import record
@@ -78,16 +78,20 @@ def spread(call: dict[str, Any]) -> Iterable[dict[str, Any]]:
 def remember(calls: Iterable[dict[str, Any]]) -> list[Grant]:
     """Return the widest approval, no pass, that is offered for each call."""
     found: list[Grant] = []
+    ann = GrantVoter(person="ann", via=(ADMIN,))
     for call in calls:
         for one in spread(call):
-            made = [
-                each
-                for each in (*offers(as_request(one)), *passes_for(as_request(one)))
-                if each.match.shape not in PASSES
-            ]
-            ann = GrantVoter(person="ann", via=(ADMIN,))
-            found += [granted(made[-1].match, backers=(ann,))] if made else []
+            asked = as_request(one)
+            made = [each for each in (*passes_for(asked), *reversed(offers(asked)))
+                    if each.match.shape not in PASSES]  # fmt: skip
+            found += [granted(max(made, key=_width).match, backers=(ann,))] if made else []
     return found
+
+
+def _width(offer: Offer) -> tuple[bool, int]:
+    """Return how wide an offer is; of two that are alike the first counts."""
+    flags = [len(rule.command.flags) for rule in offer.match.rules if rule.command is not None]
+    return offer.match.shape is Shape.LOOKS, sum(flags)
 
 
 class _Store:
@@ -132,12 +136,12 @@ def main() -> None:
     found = asyncio.run(answer(read_calls("everyday"), remember(read_calls("remembered"))))
     wrong = [one for one in found if one.allowed and one.call["asks"]]
     asked = [one for one in found if not one.allowed and not one.call["asks"]]
-    print(f"{sum(one.allowed for one in found)} of {len(found)} calls need nobody; of these "
-          f"{len(wrong)} should ask. {len(asked)} ask and need not.")  # fmt: skip
+    told = [f"{sum(one.allowed for one in found)} of {len(found)} calls need nobody; of these "
+            f"{len(wrong)} should ask. {len(asked)} ask and need not."]  # fmt: skip
     for one in (wrong if "--wrong" in sys.argv else []) + (asked if "--asked" in sys.argv else []):
-        print(
-            one.call["tool"], one.call["cwd"], json.dumps(one.call["arguments"]), "|", one.message
-        )
+        told.append(f"{one.call['tool']} {one.call['cwd']} {json.dumps(one.call['arguments'])} "
+                    f"| {one.message}")  # fmt: skip
+    sys.stdout.write("\n".join(told) + "\n")
 
 
 if __name__ == "__main__":

@@ -157,5 +157,5 @@ def test_wide_offers_are_made_for_what_is_understood() -> None:
     assert with_wide == {
         "Bash", "shell", "terminal", "exec_command", "run_shell_command", "Edit", "MultiEdit",
         "Write", "Read", "str_replace_editor", "post_message", "send_email", "create_issue",
-        "get_weather",
+        "get_weather", "WebFetch", "apply_patch",
     }  # fmt: skip

@@ -170,7 +170,7 @@ def test_a_pass_from_a_card_is_bound_to_its_host() -> None:
         grant = granted(offer.match, session="default", expires_at=1000)
         assert covers(grant, there) is MatchResult.YES
         assert covers(grant, elsewhere) is not MatchResult.YES
-    assert len(passes_for(there)) == 2
+    assert len(passes_for(there)) == 3
 
 
 def test_running_own_code_is_a_pass_of_its_own() -> None:

@@ -237,7 +237,8 @@ def may_put_files(step: Step, base: str | None) -> bool:
     building or testing it."""
     if step.writes:
         return True
-    reach, called = reach_of_step(step, base), _called(step)
+    alone = replace(step, wrappers=(), wrapping=())
+    reach, called = reach_of_step(alone, base), _called(step)
     if called.partition(" ")[0] in _ELSEWHERE:
         return False
     return (
@@ -317,6 +318,8 @@ def _stays(step: Step, base: str | None) -> bool:
 
 def _is_clear(word: str, mark: Certainty) -> bool:
     """Whether a word is what it is, or a pattern of files that hides no name and no option."""
+    if word[:1] == "=" or word == "%self":  # zsh and fish make another word of it
+        return False
     if mark is not Certainty.GLOB or _OPTION_OF_FILES.match(word):
         return True
     return word[:1] not in ("*", "?", "[", "-") and hides_no_name(word)

@@ -102,6 +102,7 @@ class _Row:
     scripts: frozenset[str]
     moving: frozenset[str]
     operands: int
+    only: frozenset[str]
     moves: bool
     joins: bool
     dashes: bool
@@ -173,7 +174,7 @@ def _strip(row: _Row, words: Sequence[str]) -> Wrapped | None:
             at += 1
         else:
             break
-    if at >= len(words):
+    if at >= len(words) or (row.only and not row.only & set(found.operands[:1])):
         return None
     joined = row.joins and (len(words) - at > 1 or " " in words[at])
     return replace(found, script=" ".join(words[at:]) if joined else None, begins=at)
@@ -212,6 +213,7 @@ def _read_row(line: str) -> list[_Row]:
     return [
         _Row(
             names=tuple(names.split()),
+            only=frozenset(said.get("only", ())),
             operands=int((said.get("skip") or ["0"])[0]),
             moves="elsewhere" in flags,
             joins="joined" in flags,

@@ -67,7 +67,8 @@ _LONGEST_FLAGS = 160  # of those that are named one by one
 _LONGEST_FIXED = 200  # of what is the same each time, which may be counted instead
 _LONGEST_VALUE = 40
 _ID_LENGTH = 16
-_IN_A_LINE = "; also beside other remembered commands in one line"
+_IN_A_LINE = "; also in a line with other remembered commands"
+_OUTPUT = "; also the output of remembered commands"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +149,7 @@ def _one_part(record: StoredRequest) -> Iterator[tuple[str, Match]]:
         return
     for words, match in _matches(calls[0], Effect.ALLOW):
         if match.shape is Shape.PATTERN:
-            yield f"{words}{_IN_A_LINE}", match
+            yield words, match
 
 
 # ---------------------------------------------------------------- exactly this
@@ -197,6 +198,7 @@ def _commands(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Sa
     remarks = sorted({one.name for one in effects.with_role(Role.REMARK, Role.PART)})
     said = "say" if remarks[1:] else "says"
     behind = f"; whatever {', '.join(remarks)} {said}" if remarks else ""
+    behind += _IN_A_LINE
     for pattern, flags in _patterns(first.reading, effects.base):
         text = f"{each}{_command_words(pattern)}, {flags}{by}{_where(record, effects)}"
         rule = Rule(name=_name(leaf.address), kind=RuleKind.COMMAND, command=pattern,
@@ -239,10 +241,8 @@ def _list_wider(known: CommandSpec, used: frozenset[str]) -> Iterator[tuple[froz
             return
     if harmless == known.harmless:
         yield harmless, f"with any of its {len(harmless)} flags that run and write nothing else"
-    more = sorted(told - harmless)
-    if more and len(" ".join(more)) <= _LONGEST_FLAGS:
-        counted = f"with any of its {len(harmless)} flags that run and write nothing else"
-        yield every, f"{counted}, and with {' '.join(more)}"
+    if told - known.harmless:
+        yield told, f"with no flags but {' '.join(sorted(told))}"
 
 
 def _command_words(pattern: CommandPattern) -> str:
@@ -273,8 +273,9 @@ def _folders(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Sai
     if leaf is None and (leaf := patch_leaf(effects)) is not None and effects.base is not None:
         rule = Rule(name=_name(leaf.address), kind=RuleKind.FOLDER, value=effects.base,
                     type=leaf.type.value)  # fmt: skip
-        text = f"{record.request.tool} of anything in {effects.base}, not deleting"
-        yield _pattern(record, effects, Answer.FOLDER, text, rule, behind=_on_host(record))
+        text = f"{record.request.tool}: creating, changing and moving files below {effects.base}"
+        behind = f"{_on_host(record)}, not deleting{_OUTPUT}"
+        yield _pattern(record, effects, Answer.FOLDER, text, rule, behind=behind)
     if leaf is None or use is None:
         return
     if use.parts is None or not use.parts[1:]:
@@ -282,6 +283,7 @@ def _folders(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Sai
     varying = _varying_names(Answer.FOLDER, effects, leaf)
     given = f", with any {varying}" if varying else ""
     behind = f"{_on_host(record)}, by its name; links are not followed here"
+    behind += _OUTPUT if record.request.kind is Kind.FILE_CHANGE else ""
     inner = use.parts if use.effect is PathEffect.LIST else use.parts[:-1]
     for folder in _outer_folders("/" + "/".join(inner), effects.base):
         rule = Rule(
@@ -336,7 +338,9 @@ def _source(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said
             behind=behind,
         )
     else:
-        yield _pattern(record, effects, Answer.SOURCE, f"{tool} of anything there", behind=behind)
+        yield _pattern(
+            record, effects, Answer.SOURCE, f"anything that {tool} reads there", behind=behind
+        )
 
 
 def _whole_tool(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said, Match]]:
@@ -380,7 +384,7 @@ def _pattern(
         if _all_vary(answer, leaves):
             any_known = answer in (Answer.SOURCE, Answer.TOOL)
             optional = all(one.optional for one in leaves) or any_known
-            known = "" if first.type is JsonType.NULL or any_known else kept
+            known = "" if first.type is JsonType.NULL or answer is Answer.TOOL else kept
             made.append(Rule(name=name, kind=RuleKind.ANY, type=known, optional=optional))
         else:
             value = value_at(address, leaves)

@@ -50,6 +50,7 @@ _STEERING = re.compile(r"\.git\b|config", re.IGNORECASE)
 _BARE = re.compile(r"[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+=:,./-]*")
 _OPTION = re.compile(r"(--?[A-Za-z][A-Za-z-]*=)(.+)", re.DOTALL)
 _BY_PATHS = frozenset({"black", "git add", "isort", "mkdir", "ruff check", "ruff format"})
+_COMMENT = re.compile(r"(?<![^\s;&|()])#")
 _LINE_ENDS = re.compile(r"\s*\n\s*")
 
 
@@ -75,15 +76,16 @@ def split(record: StoredRequest) -> tuple[Part, ...]:
     if effects is None or leaf is None or text is None:
         return ()
     script = read_script(text)
-    if not script.whole or script.run or not is_modest(text):
+    # What is a comment to a shell is a word to who splits a line into words.
+    if not script.whole or script.run or _COMMENT.search(text) or not is_modest(text):
         return ()
     base, at_work = effects.base, []
     for at, step in enumerate(script.steps):
         if not is_certain(script, at, base, _STARTERS):
             return ()
         if not is_idle(step, base):
-            fed = step.piped or step.given is not None or step.reads
-            if fed and reach_of_step(step, base) is not Extent.LOOK:
+            fed = step.piped or step.given is not None
+            if step.reads or (fed and reach_of_step(step, base) is not Extent.LOOK):
                 return ()
             at_work.append(step)
     if not _are_independent(script, base):
@@ -249,7 +251,7 @@ def _as_call(
     value = [*WRAPPER, text] if isinstance(leaf.value, list) else text
     arguments = {**record.arguments, leaf.name: value}
     if folder != effects.base:
-        if effects.base_source == "context":
+        if effects.base == context.cwd:
             context = replace(context, cwd=folder)
         for one in effects.with_role(Role.WORKING_FOLDER):
             if one.place == one.name and one.value == effects.base:

@@ -268,7 +268,8 @@ def _may_see(text: str, base: str | None, folder: str | None, *, globs: bool, li
     ):
         return False
     path = sure_folder(text) if globs else text
-    certain = not globs or lists or hides_no_name(text)
+    plain = lists and not set("?[") & set(text)
+    certain = not globs or plain or hides_no_name(text)
     return certain and (not path or (below(path) if folder is None else within(path, folder, base)))
 
 

@@ -157,6 +157,8 @@ _TYPED = frozenset({Role.ACTION, Role.INPUT, Role.NESTED})
 _CONTAINERS = (JsonType.LIST, JsonType.OBJECT)
 _MOST_LETTERS = 60
 _PLAIN = re.compile(r"[^\W_]+(?:[ -][^\W_]+)*")
+# A branch, a commit, a state, whose it is: nothing that climbs or names a host.
+_NAME_OF_PART = re.compile(r"(?!.*(?:\.\.|//))[A-Za-z0-9][A-Za-z0-9_.:/-]{0,99}")
 _FACTS = frozenset(
     {"city", "country", "currency", "date", "day", "days", "from_date", "lang", "language", "limit",
      "locale", "month", "page", "page_size", "region", "symbol", "ticker", "timezone", "to_date",
@@ -404,14 +406,15 @@ def _why_no_source(record: StoredRequest, effects: CallEffects) -> str | None:
 
 def _varies_in_source(leaf: Leaf) -> bool:
     """Whether a value says what is read from a service, and how; never from which one."""
+    if leaf.place != leaf.name or isinstance(leaf.value, dict | list):
+        return False
     if leaf.role in (Role.PATH, Role.READ, Role.FOLDER):
         text = str(leaf.value)
         return below(text) and delicate(text, written=False) is None
     if leaf.role is Role.ACTION:  # what a model is asked about a page
         return leaf.source is RoleSource.TABLE and isinstance(leaf.value, str)
-    named = isinstance(leaf.value, str) and below(leaf.value) and "://" not in leaf.value
-    plain = looks_like(leaf.value) is None or named
-    return leaf.role in (Role.ID, Role.PART, Role.FLAG) and plain
+    named = not isinstance(leaf.value, str) or _NAME_OF_PART.fullmatch(leaf.value) is not None
+    return leaf.role in (Role.ID, Role.PART, Role.FLAG) and named
 
 
 def _why_no_tool(record: StoredRequest, effects: CallEffects) -> str | None:

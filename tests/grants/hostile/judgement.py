@@ -54,7 +54,7 @@ def judge(claim: Claim, before: list[Effect], after: list[Effect], cwd: str) -> 
     argv = [value["argv"] for kind, value in after if kind == "runs"]
     found: list[str] = []
     for kind, value in after:
-        if claim.shape not in ("edits", "work", "scripts") and (kind, value) in before:
+        if claim.shape not in ("edits", "looks", "work", "scripts") and (kind, value) in before:
             continue
         if kind == "deletes" and value in made:
             continue  # a scratch file of the tool's own
@@ -215,12 +215,49 @@ def _work(claim: Claim, effect: Effect, before: list[Effect], cwd: str) -> str |
     if kind == "is given":
         named, given = value
         plain = isinstance(given, bool | int) or given in (None, {}) or named in _SAID
+        plain = plain or (named, given) == ("isinput", "false")
         harmless = not any(one == "runs" for one, _ in before)
         return None if plain or harmless else "is given what nobody knows"
     return None if kind in ("looks for", "does", "runs on") else "neither looks nor changes a file"
 
 
+def _looks(claim: Claim, effect: Effect, before: list[Effect], cwd: str) -> str | None:
+    kind, value = effect
+    if kind in _FILES:
+        seen = kind in ("reads", "lists") and lies_below(value, claim.folder)
+        return None if seen else f"does more than look below {claim.folder}"
+    return _work(claim, effect, before, cwd)
+
+
+def _pages(claim: Claim, effect: Effect, before: list[Effect], cwd: str) -> str | None:
+    """Judge a page that was fetched: its address begins with the site's, the rest is a question."""
+    kind, value = effect
+    if kind == "is given" and value[0] == "prompt":
+        return None
+    if kind == "does" and {"url"} <= set(value) <= {"url", "prompt"}:
+        kind, value = "sends out", ["url", value["url"]]
+    if kind != "sends out":
+        return "no reading of a page"
+    name, said = value
+    if name != "url":
+        return None if isinstance(said, str) and name == "prompt" else f"{name} is no page"
+    begins = f"https://{claim.site}/"
+    return None if isinstance(said, str) and f"{said}/".startswith(begins) else f"not of {begins}"
+
+
+def _there(claim: Claim, effect: Effect, before: list[Effect], cwd: str) -> str | None:
+    """Judge what was read of the same place: nothing that is fixed differs."""
+    kind, value = effect
+    same = {folded(name) for name in claim.fixed}
+    if kind in _GIVEN:
+        return "from elsewhere" if folded(value[0]) in same else None
+    done = [one for deed, one in before if deed == "does"]
+    read = kind == "does" and all(not (_differs_in(value, one, claim) & same) for one in done)
+    return None if read else "no reading there"
+
+
 _RULES = {
+    "looks": _looks, "pages": _pages, "there": _there,
     "command": _command, "folder": _folder, "text": _text, "tool": _tool, "edits": _edits,
     "work": _work, "scripts": _work,
 }  # fmt: skip

@@ -19,8 +19,10 @@ from gateway.policy.grants.grant import (
     Grant,
     Match,
     MatchResult,
+    Shape,
 )
-from gateway.policy.grants.offers import offers, pass_words
+from gateway.policy.grants.offers import Offer, offers, pass_words, passes_for
+from gateway.policy.grants.sequences import part_is_covered, split
 from gateway.policy.guardrails import find_dangers
 from tests.grants.hostile.base_calls import FOLDER, BaseCall
 from tests.grants.hostile.cell import Cell
@@ -69,7 +71,10 @@ def as_the_product_does(grant: Grant, first: StoredRequest, then: StoredRequest)
     """Whether the product lets the next call through under a grant."""
     if grant.match.shape in PASSES and find_dangers(then):
         return False
-    return covers(grant, then) is MatchResult.YES
+    if covers(grant, then) is MatchResult.YES:
+        return True
+    parts = split(then)
+    return bool(parts) and all(part_is_covered(grant, one) for one in parts)
 
 
 class Search:
@@ -100,7 +105,7 @@ class Search:
             first = first_record(call)
             wide = [
                 Remembered(granted(one.match), one.words, understand(one.words))
-                for one in offers(first)
+                for one in (*offers(first), *looking(first))
             ]
             self._answers[id(call)] = first, [*wide, *_passes()]
         return self._answers[id(call)]
@@ -129,6 +134,11 @@ class Search:
             on: list[Effect] = [("runs on", where["host"])] if "host" in where else []
             self._done[key] = [*on, *done]
         return self._done[key]
+
+
+def looking(record: StoredRequest) -> list[Offer]:
+    """Return the offer of looking that is made for a request."""
+    return [one for one in passes_for(record) if one.match.shape is Shape.LOOKS]
 
 
 @cache

@@ -23,13 +23,14 @@ _COMMAND = re.compile(
     r"(?:, by (?P<wrapper>bash -lc))?"
     r"(?:, run in (?P<cwd>/\S*))?(?: on (?P<host>[^\s;,]+))?"
     r"(?:, always with (?P<fixed>.+?))?"
-    r"(?:; whatever (?P<remarks>.+?) says?)?",
+    r"(?:; whatever (?P<remarks>.+?) says?)?"
+    r"(?P<in_line>; also in a line with other remembered commands)?",
     re.DOTALL,
 )
 _FOLDER = re.compile(
     r"(?P<tool>\S+) on anything in (?P<folder>/.*?)(?:, with any (?P<free>[\w-]+(?:, [\w-]+)*?))?"
     r"(?:, always with (?P<fixed>.+?))?(?: on (?P<host>[^\s;,]+))?"
-    r", by its name; links are not followed here",
+    r", by its name; links are not followed here(?:; also the output of remembered commands)?",
     re.DOTALL,
 )
 _TEXT = re.compile(
@@ -46,6 +47,21 @@ _TOOL = re.compile(
     r"everything that (?P<tool>\S+) can do with (?:(?P<free>.+) and )?what is declared"
     r"(?:, always with (?P<fixed>.+?))?(?:, run in /\S*)?(?: on (?P<host>[^\s;,]+))?",
     re.DOTALL,
+)
+_PAGES = re.compile(
+    r"(?P<tool>\S+) of any page of https://(?P<site>\S+)(?: on (?P<host>[^\s;,]+))?"
+)
+_THERE = re.compile(
+    r"anything that (?P<tool>\S+) reads there, always with (?P<fixed>.+?)"
+    r"(?: on (?P<host>[^\s;,]+))?"
+)
+_PATCHES = re.compile(
+    r"(?P<tool>\S+): creating, changing and moving files below (?P<folder>/\S+?)"
+    r"(?: on (?P<host>[^\s;,]+))?, not deleting; also the output of remembered commands"
+)
+_LOOKS = re.compile(
+    r"looking at anything below (?P<folder>/\S+?)(?: on (?P<host>[^\s;,]+))?, by any tool or "
+    r"command known to do no more; secrets require approval"
 )
 _EXACT = re.compile(r"exactly this: .+", re.DOTALL)
 _LATER = "; secrets and files that run later require approval"
@@ -72,9 +88,11 @@ class WordsNotUnderstoodError(Exception):
 class Claim:
     """What words say: everything that they do not name does not happen.
 
-    `shape` is exact, command, folder, text, tool, edits, work or scripts. `folder` bounds paths;
-    for commands None without `paths`. `flags` None are any; `run_in` and `host` say where a command
-    runs. `fixed` are the arguments that are the same each time, `free` those that may differ.
+    `shape` is exact, command, folder, text, tool, pages, there, looks, edits, work or scripts.
+    `site` is the host of the pages. With `in_line` a command may stand beside others. `folder`
+    bounds paths; for commands None without `paths`. `flags` None are any; `run_in` and `host` say
+    where a command runs. `fixed` are the arguments that are the same each time, `free` those that
+    may differ.
     """
 
     shape: str
@@ -89,6 +107,8 @@ class Claim:
     host: str | None = None
     fixed: frozenset[str] = frozenset()
     free: frozenset[str] = frozenset()
+    site: str = ""
+    in_line: bool = False
 
 
 def understand(words: str) -> Claim:
@@ -139,6 +159,7 @@ def _command(found: re.Match[str]) -> Claim:
         host=found["host"],
         fixed=_names(found["fixed"]),
         free=_free(found["remarks"]),
+        in_line=found["in_line"] is not None,
     )
 
 
@@ -156,6 +177,10 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Claim]], ...] = (
     (_EDITS, lambda found: Claim(shape="edits", folder=found["folder"])),
     (_WORK, lambda _: Claim(shape="work")),
     (_SCRIPTS, lambda _: Claim(shape="scripts")),
+    (_PAGES, lambda found: Claim(shape="pages", site=found["site"])),
+    (_THERE, lambda found: Claim(shape="there", fixed=_names(found["fixed"]))),
+    (_PATCHES, lambda found: Claim(shape="edits", folder=found["folder"])),
+    (_LOOKS, lambda found: Claim(shape="looks", folder=found["folder"])),
     (_FOLDER, _folder),
     (_VALUES, _values),
     (_COMMAND, _command),
