@@ -224,8 +224,7 @@ class _Allows(_Link):
     async def asks_because(self, record: StoredRequest) -> str:
         """Return what kept the nearest remembered approval of the tool from covering it."""
         record = self._book.redeclare(record)
-        route = self._book.policy.route_for(record.request.agent, record.request.tool)
-        if said := await _Sequences(self._book).tell_new(record, route):
+        if split(record) and (said := await _Sequences(self._book).tell_new(record)):
             return said
         near = [one for one in await self._book.about(record) if one.effect is Effect.ALLOW]
         return why_asked(near, record)
@@ -259,8 +258,9 @@ class _Sequences:
         others = [one.id for one in grants if one is not first]
         return _cite(ALLOW, first, _each([*others, *by_rules]))
 
-    async def tell_new(self, record: StoredRequest, route: Route) -> str:
+    async def tell_new(self, record: StoredRequest) -> str:
         """Say which parts of a line are new, where the rest of it is remembered."""
+        route = self._book.policy.route_for(record.request.agent, record.request.tool)
         covered = await self._cover(record, route)
         new = [part.text for part, one in covered if one is None]
         if not new or len(new) == len(covered):

@@ -190,11 +190,11 @@ def test_nothing_wider_than_the_words_is_offered(name: str) -> None:
     alone = [offer.match for part in split(record) for way in part.ways for one in way
              for offer in offers(one)]  # fmt: skip
     assert all(one in alone for one in matches)
-    assert not matches or (name in _TAKEN_APART and len(split(record)) == 1)
+    assert not matches or (name in TAKEN_APART and len(split(record)) == 1)
 
 
 # Of these the one command that is at work may be remembered: shells agree on what it is.
-_TAKEN_APART = frozenset(
+TAKEN_APART = frozenset(
     {"8 here-document", "21 timeout", "a subshell", "a group", "an escape", "a continuation",
      "a comment", "negation", "time", "command", "a loop", "a shell", "a tab",
      "a trailing line feed", "a leading space", "a quoted program", "a program in pieces",

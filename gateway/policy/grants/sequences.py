@@ -50,6 +50,7 @@ _STEERING = re.compile(r"\.git\b|config", re.IGNORECASE)
 _BARE = re.compile(r"[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+=:,./-]*")
 _OPTION = re.compile(r"(--?[A-Za-z][A-Za-z-]*=)(.+)", re.DOTALL)
 _BY_PATHS = frozenset({"black", "git add", "isort", "mkdir", "ruff check", "ruff format"})
+_KEPT = "parts of a line"
 _COMMENT = re.compile(r"(?<![^\s;&|()])#")
 _LINE_ENDS = re.compile(r"\s*\n\s*")
 
@@ -70,29 +71,50 @@ class Part(NamedTuple):
 def split(record: StoredRequest) -> tuple[Part, ...]:
     """Return the parts of a command line; nothing where it is not read completely, may do more than
     its parts, or is for people alone."""
+    if record.for_people or find_dangers(record):
+        return ()
+    effects = effects_of(record)
+    known, found = record.__dict__.get(_KEPT, ((), ()))
+    if known is not effects:  # deciders, offers and cards all ask
+        found = _split(record)
+        record.__dict__[_KEPT] = effects, found
+    return found  # type: ignore[no-any-return]
+
+
+def _split(record: StoredRequest) -> tuple[Part, ...]:
     effects = _readable(record)
     leaf = command_leaf(effects) if effects is not None else None
     text = _text_of(leaf)
-    if effects is None or leaf is None or text is None:
-        return ()
+    if effects is None or leaf is None or text is None or effects.programs[0].reading is not None:
+        return ()  # what is read as one command is none
     script = read_script(text)
+    if not _is_clear(text, script, effects.base):
+        return ()
+    steps = [one for one in script.steps if not is_idle(one, effects.base)]
+    parts = [part for step in steps for part in _parts(step, record, effects, leaf)]
+    parts += [part for step in script.steps for part in _writing(step, effects.base)]
+    if [one.digest for part in parts for way in part.ways for one in way] == [record.digest]:
+        return ()  # it is one command, and no more than that
+    return tuple({(one.text, one.written): one for one in parts}.values())
+
+
+def _is_clear(text: str, script: ShellScript, base: str | None) -> bool:
+    """Whether a script is read completely, each of its words is certain, and its steps do no more
+    together than each alone."""
     # What is a comment to a shell is a word to who splits a line into words.
     if not script.whole or script.run or _COMMENT.search(text) or not is_modest(text):
-        return ()
-    base, at_work = effects.base, []
+        return False
     for at, step in enumerate(script.steps):
         if not is_certain(script, at, base, _STARTERS):
-            return ()
-        if not is_idle(step, base):
-            fed = step.piped or step.given is not None
-            if step.reads or (fed and reach_of_step(step, base) is not Extent.LOOK):
-                return ()
-            at_work.append(step)
-    if not _are_independent(script, base):
-        return ()
-    parts = [part for step in at_work for part in _parts(step, record, effects, leaf)]
-    parts += [part for step in script.steps for part in _writing(step, base)]
-    return tuple({(one.text, one.written): one for one in parts}.values())
+            return False
+        fed = step.reads or step.piped or step.given is not None
+        if (
+            not is_idle(step, base)
+            and fed
+            and (step.reads or reach_of_step(step, base) is not Extent.LOOK)
+        ):
+            return False
+    return _are_independent(script, base)
 
 
 def part_is_covered(grant: Grant, part: Part) -> bool:
@@ -119,12 +141,12 @@ def _may_write(match: Match, path: str) -> bool:
 def _readable(record: StoredRequest) -> CallEffects | None:
     """Return what a call touches that is one command line, and may be remembered at all."""
     request = record.request
-    if request.kind not in (Kind.COMMAND, Kind.TOOL) or request.questions or record.for_people:
+    if request.kind not in (Kind.COMMAND, Kind.TOOL) or request.questions:
         return None
     found = effects_of(record)
     if len(found) != 1 or why_fixed(Answer.COMMAND, record, found[0]) is not None:
         return None
-    if not legible([request.tool, record.arguments]) or find_dangers(record):
+    if not legible([request.tool, record.arguments]):
         return None
     programs = found[0].programs
     return found[0] if programs and all(one.proven for one in programs) else None
@@ -157,8 +179,6 @@ def _steers(step: Step) -> bool:
 
 def _parts(step: Step, record: StoredRequest, effects: CallEffects, leaf: Leaf) -> Iterator[Part]:
     """Yield a step as calls of its own."""
-    if is_idle(step, effects.base):
-        return
     words, folders = _without_folder(step)
     text = _spell(step, words) if step.name not in _OF_SHELL else None
     if text is None or folders is None:
