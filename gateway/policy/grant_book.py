@@ -139,7 +139,7 @@ class GrantBook:
 
     async def about(self, record: StoredRequest) -> tuple[Grant, ...]:
         """Return the grants that may cover a record, the session's first."""
-        if await self._empty():
+        if await self.is_empty():
             return ()
         request = record.request
         key = (request.agent, request.tool, record.digest)
@@ -157,7 +157,7 @@ class GrantBook:
 
     async def changing_files(self, agent: str) -> tuple[Grant, ...]:
         """Return the approvals of an agent's changes of files, by any tool."""
-        if await self._empty():
+        if await self.is_empty():
             return ()
         found = self._changing.get(agent)
         if found is None or found[0] != self._generation:
@@ -185,7 +185,7 @@ class GrantBook:
             return True
         return lets_through(self.policy, grant, record, route) and not find_dangers(record)
 
-    async def _empty(self) -> bool:
+    async def is_empty(self) -> bool:
         """Tell whether nothing is remembered: then nothing need be looked up for each request."""
         if self._counted[0] != self._generation:
             self._counted = await self.store.count()
@@ -223,9 +223,9 @@ class _Allows(_Link):
 
     async def asks_because(self, record: StoredRequest) -> str:
         """Return what kept the nearest remembered approval of the tool from covering it."""
-        record = self._book.redeclare(record)
-        if split(record) and (said := await _Sequences(self._book).tell_new(record)):
+        if said := await _Sequences(self._book).tell_new(record):
             return said
+        record = self._book.redeclare(record)
         near = [one for one in await self._book.about(record) if one.effect is Effect.ALLOW]
         return why_asked(near, record)
 
@@ -243,7 +243,7 @@ class _Sequences:
     async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Allow a line in the name of the approval that ends first; the message names the others.
         One decision counts one use: of approvals that may be used so often, one takes part."""
-        covered = await self._cover(record, route)
+        covered = await self._cover(record)
         if not covered or any(one is None for _, one in covered):
             return None
         by_rules = [one.name for _, one in covered if isinstance(one, PolicyRule)]
@@ -260,8 +260,7 @@ class _Sequences:
 
     async def tell_new(self, record: StoredRequest) -> str:
         """Say which parts of a line are new, where the rest of it is remembered."""
-        route = self._book.policy.route_for(record.request.agent, record.request.tool)
-        covered = await self._cover(record, route)
+        covered = await self._cover(record)
         new = [part.text for part, one in covered if one is None]
         if not new or len(new) == len(covered):
             return ""
@@ -270,11 +269,16 @@ class _Sequences:
         verb = "are" if new[1:] else "is"
         return f"{said}{more} {verb} new; the rest of the line is remembered"
 
-    async def _cover(
-        self, record: StoredRequest, route: Route
-    ) -> list[tuple[Part, Grant | PolicyRule | None]]:
+    async def _cover(self, record: StoredRequest) -> list[tuple[Part, Grant | PolicyRule | None]]:
+        rules = any(one.effect is RuleEffect.ALLOW for one in self._book.policy.rules)
+        if not rules and await self._book.is_empty():
+            return []
         record = self._book.redeclare(record)
-        return [(part, await self._find(part, record, route)) for part in split(record)]
+        parts = split(record)
+        if not parts:
+            return []
+        route = self._book.policy.route_for(record.request.agent, record.request.tool)
+        return [(part, await self._find(part, record, route)) for part in parts]
 
     async def _find(
         self, part: Part, record: StoredRequest, route: Route

@@ -22,7 +22,7 @@ from gateway.models import Context, Kind
 from gateway.policy.authorization import ADMIN
 from gateway.policy.calls.argument_roles import find_known_tools
 from gateway.policy.chain import ALLOW, Chain
-from gateway.policy.grant_book import GrantBook
+from gateway.policy.grant_book import GrantBook, GrantStore
 from gateway.policy.grants.grant import PASSES, Grant, GrantVoter, Shape
 from gateway.policy.grants.offers import Offer, offers, passes_for
 from gateway.policy.guardrails import assess
@@ -94,7 +94,7 @@ def _width(offer: Offer) -> tuple[bool, int]:
     return offer.match.shape is Shape.LOOKS, sum(flags)
 
 
-class _Store:
+class InMemory(GrantStore):
     """The approvals of a book, in memory."""
 
     def __init__(self, grants: list[Grant]) -> None:
@@ -119,7 +119,7 @@ async def answer(calls: Iterable[dict[str, Any]], grants: list[Grant]) -> list[A
     """Return what the chain of remembered decisions says to each call."""
     route = Route(name="all", agents=("*",), approvers=("ann",), targets=("web:x",), mode=Mode.ASK)
     person = Person(name="ann", identities=("token:ann",), admin=True)
-    book = GrantBook(_Store(grants), SystemClock())  # type: ignore[arg-type]
+    book = GrantBook(InMemory(grants), SystemClock())
     book.at(PolicyDocument(people=(person,), routes=(route,), generation=0))
     chain = Chain(book.deciders)
     found: list[Answer] = []

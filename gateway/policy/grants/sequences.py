@@ -88,6 +88,7 @@ def _split(record: StoredRequest) -> tuple[Part, ...]:
     if effects is None or leaf is None or text is None or effects.programs[0].reading is not None:
         return ()  # what is read as one command is none
     script = read_script(text)
+    script = replace(script, steps=tuple(map(_without_tee, script.steps)))
     if not _is_clear(text, script, effects.base):
         return ()
     steps = [one for one in script.steps if not is_idle(one, effects.base)]
@@ -96,6 +97,14 @@ def _split(record: StoredRequest) -> tuple[Part, ...]:
     if [one.digest for part in parts for way in part.ways for one in way] == [record.digest]:
         return ()  # it is one command, and no more than that
     return tuple({(one.text, one.written): one for one in parts}.values())
+
+
+def _without_tee(step: Step) -> Step:
+    """Return `tee FILE` as what it is: its input passed on, and written to files."""
+    files = tuple(one for one in step.words[1:] if one != "-a")
+    if step.words[0] != "tee" or not files or any(one.startswith("-") for one in files):
+        return step
+    return replace(step, words=("cat",), marks=step.marks[:1], writes=(*step.writes, *files))
 
 
 def _is_clear(text: str, script: ShellScript, base: str | None) -> bool:
