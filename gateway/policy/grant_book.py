@@ -7,6 +7,7 @@ and a grant that was ended, has expired or is used up.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from gateway.domain.policy_document import PolicyDocument, PolicyRule, Route, RuleEffect
@@ -111,7 +112,6 @@ class GrantBook:
         self._spent: set[str] = set()
         self._limited: set[str] = set()
         self.policy = PolicyDocument()
-        self._changing: dict[str, _Entry] = {}
         self._generation = -1
         self._counted = (-1, 0)
 
@@ -126,7 +126,6 @@ class GrantBook:
         if policy.generation != self._generation:
             self._generation = policy.generation
             self._entries.clear()
-            self._changing.clear()
         self.policy = policy
 
     def spend(self, grant_id: str) -> None:
@@ -139,13 +138,31 @@ class GrantBook:
 
     async def about(self, record: StoredRequest) -> tuple[Grant, ...]:
         """Return the grants that may cover a record, the session's first."""
-        if await self.is_empty():
-            return ()
         request = record.request
         key = (request.agent, request.tool, record.digest)
+        return await self._recall(key, lambda: self.store.about(*key))
+
+    async def changing_files(self, agent: str) -> tuple[Grant, ...]:
+        """Return the approvals of an agent's changes of files, by any tool."""
+
+        async def look() -> tuple[int, list[Grant]]:
+            generation = self._generation
+            return generation, [one for one in await every(self.store) if one.agent == agent
+                                and one.effect is Effect.ALLOW and one.outdated is None
+                                and one.match.kind is Kind.FILE_CHANGE]  # fmt: skip
+
+        return await self._recall((agent, "", ""), look)
+
+    async def _recall(
+        self, key: tuple[str, str, str], look: Callable[[], Awaitable[tuple[int, list[Grant]]]]
+    ) -> tuple[Grant, ...]:
+        """Return what is kept under a key of this generation, looked up where it is not, as far as
+        it may still decide."""
+        if await self.is_empty():
+            return ()
         found = self._entries.get(key)
         if found is None or found[0] != self._generation:
-            generation, grants = await self.store.about(*key)
+            generation, grants = await look()
             speaking = (one for one in grants if is_backed(self.policy, one))
             found = generation, tuple(sorted(speaking, key=_narrow_first))
             self._limited |= {one.id for one in grants if one.max_uses is not None}
@@ -154,23 +171,6 @@ class GrantBook:
             self._entries[key] = found
         now = self._clock.now_ms()
         return tuple(one for one in found[1] if one.live(now) and one.id not in self._spent)
-
-    async def changing_files(self, agent: str) -> tuple[Grant, ...]:
-        """Return the approvals of an agent's changes of files, by any tool."""
-        if await self.is_empty():
-            return ()
-        found = self._changing.get(agent)
-        if found is None or found[0] != self._generation:
-            generation = self._generation
-            grants = [one for one in await every(self.store) if one.agent == agent]
-            found = generation, tuple(filter(self._changes_files, grants))
-            self._changing[agent] = found
-        now = self._clock.now_ms()
-        return tuple(one for one in found[1] if one.live(now) and one.id not in self._spent)
-
-    def _changes_files(self, grant: Grant) -> bool:
-        changes = grant.effect is Effect.ALLOW and grant.match.kind is Kind.FILE_CHANGE
-        return changes and grant.outdated is None and is_backed(self.policy, grant)
 
     def redeclare(self, record: StoredRequest) -> StoredRequest:
         """Return the record as this policy declares its tool, whatever was declared before."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -12,7 +13,7 @@ from gateway.domain.policy_document import PolicyDocument, PolicyRule, Route, Ru
 from gateway.domain.records import Person, StoredRequest
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import Context, Kind
-from gateway.policy.authorization import ADMIN
+from gateway.policy.authorization import ADMIN, is_backed
 from gateway.policy.chain import ALLOW, Chain
 from gateway.policy.grant_book import GrantBook
 from gateway.policy.grants.grant import Grant, GrantVoter, Shape
@@ -27,9 +28,9 @@ ANN = GrantVoter(person="ann", via=(ADMIN,))
 EDIT = {"file_path": "/ws/build/a.txt", "content": "x"}
 REMEMBERED = (
     "git status", "git log --oneline", "git diff", "git add a.py", "git commit -m x",
-    "git switch main", "npm test", "npm run build", "npm run lint", "pytest -q", "ruff check .", "make test",
-    "npx tsc --noEmit", "uv run pytest", "mkdir -p build", "curl -s localhost:8000/health",
-    "docker compose ps", "docker compose logs api",
+    "git switch main", "npm test", "npm run build", "npm run lint", "pytest -q", "ruff check .",
+    "make test", "npx tsc --noEmit", "uv run pytest", "mkdir -p build",
+    "curl -s localhost:8000/health", "docker compose ps", "docker compose logs api",
 )  # fmt: skip
 
 COVERED = (
@@ -264,6 +265,17 @@ def test_looking_is_remembered_below_a_folder() -> None:
         assert not allows(text, [grant]), text
     assert not allows("cat a.py", [grant], context=Context(cwd="/srv"))
     assert allows("cat a.py && npm test", [grant, widest(made("npm test"))])
+
+
+def test_looking_speaks_for_all_routes() -> None:
+    """Who may approve one tool's requests alone has no voice for every tool."""
+    look = next(one for one in passes_for(made("cat a.py")) if one.match.shape is Shape.LOOKS)
+    ben = GrantVoter(person="ben", via=("ben",))
+    grant = granted(look.match, backers=(ben,))
+    shell = replace(ROUTE, name="shell", tools=("Bash",), approvers=("ben",))
+    both = PolicyDocument(routes=(shell, replace(ROUTE, approvers=("ben",))))
+    assert is_backed(both, grant)
+    assert not is_backed(PolicyDocument(routes=(shell, ROUTE)), grant)
 
 
 def test_a_line_is_taken_apart_where_a_shell_runs_it() -> None:

@@ -28,7 +28,7 @@ from gateway.policy.calls.known_steps import (
     reach_of_step,
 )
 from gateway.policy.calls.paths import components, delicate, is_executed, within
-from gateway.policy.calls.script import ShellScript, Step, read_script
+from gateway.policy.calls.script import Certainty, ShellScript, Step, read_script
 from gateway.policy.calls.shell_words import ENTITY, WRAPPER, Word, simple_command, unwrap
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Answer, Grant, Match, MatchResult, RuleKind
@@ -102,7 +102,8 @@ def _split(record: StoredRequest) -> tuple[Part, ...]:
 def _without_tee(step: Step) -> Step:
     """Return `tee FILE` as what it is: its input passed on, and written to files."""
     files = tuple(one for one in step.words[1:] if one != "-a")
-    if step.words[0] != "tee" or not files or any(one.startswith("-") for one in files):
+    plain = all(one is Certainty.PLAIN for one in step.marks)
+    if step.words[0] != "tee" or not (plain and files) or any(one[:1] == "-" for one in files):
         return step
     return replace(step, words=("cat",), marks=step.marks[:1], writes=(*step.writes, *files))
 
@@ -297,6 +298,6 @@ def _writing(step: Step, base: str | None) -> Iterator[Part]:
         places = [_at(base, one) for one in step.places(path)]
         for place in places:
             known = (
-                place is not None and path[:1] not in ("~", "$") and not set(path) & set("*?[{(")
+                place is not None and path[:1] not in ("~", "$") and not set(path) & set("*?[{($`")
             )
             yield Part(text=f"> {path}", written=place if known and place else "")
