@@ -4,7 +4,6 @@ its words."""
 from __future__ import annotations
 
 import re
-import shlex
 
 from gateway.domain.records import StoredRequest
 from gateway.models import Kind
@@ -39,6 +38,7 @@ from gateway.policy.calls.paths import (
     names_delicate,
     within,
 )
+from gateway.policy.calls.shell_words import plain_words, unwrap
 from gateway.policy.grants.grant import Answer
 from gateway.policy.grants.variations import command_leaf, is_open, is_systems_folder, why_fixed
 from gateway.wire.roles import Role
@@ -208,7 +208,8 @@ def _changes_nothing(leaf: Leaf) -> bool:
     switch = plain_name(leaf.name) in _BESIDE and isinstance(leaf.value, bool)
     switch = switch or (plain_name(leaf.name) == "isinput" and leaf.value in (False, "false"))
     refused = leaf.role is Role.RIGHTS and leaf.value is False
-    return said or known or switch or refused or leaf.value is None or leaf.value == {}
+    nothing = leaf.value == {} and leaf.role is not Role.USER
+    return said or known or switch or refused or leaf.value is None or nothing
 
 
 def _reach(effects: CallEffects) -> Extent | None:
@@ -221,8 +222,10 @@ def _reach(effects: CallEffects) -> Extent | None:
         found = [reach_of(one, base) for one in (*leaf.value, "\n".join(leaf.value))]
         known = [one for one in found if one is not None]
         return max(known, default=None) if len(known) == len(found) else None
-    text = leaf.value if isinstance(leaf.value, str) else shlex.join(leaf.value)
-    return reach_of(text, base)
+    text = leaf.value if isinstance(leaf.value, str) else unwrap(leaf.value)
+    if text is None:  # a word that needs quoting is another one wherever the list is put together
+        text = " ".join(leaf.value) if plain_words(leaf.value) is not None else None
+    return None if text is None else reach_of(text, base)
 
 
 def _is_look(effects: CallEffects, folder: str | None = None) -> bool:
@@ -247,7 +250,10 @@ def _is_seen(effects: CallEffects, leaf: Leaf, folder: str | None) -> bool:
     """Whether a value is a place to look at below the folder, or says how to look."""
     if leaf.role is Role.UNKNOWN and _LINES.search(plain_name(leaf.name)):
         return leaf.value is None or isinstance(leaf.value, bool | int)
-    if not leaf.read or leaf.role not in _SEEN | {Role.PART, Role.REMARK, Role.PATH, Role.FLAG}:
+    beside = {Role.PART, Role.REMARK, Role.FLAG} | (
+        {Role.PATH} if effects.base == folder else set()
+    )
+    if not leaf.read or leaf.role not in _SEEN | beside:
         return False
     if leaf.role in (Role.PART, Role.REMARK):
         return True

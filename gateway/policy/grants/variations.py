@@ -157,6 +157,8 @@ _TYPED = frozenset({Role.ACTION, Role.INPUT, Role.NESTED})
 _CONTAINERS = (JsonType.LIST, JsonType.OBJECT)
 _MOST_LETTERS = 60
 _PLAIN = re.compile(r"[^\W_]+(?:[ -][^\W_]+)*")
+# Another page or file, in what is asked about one.
+_PLACES = re.compile(r"\w+:/|//|(?<!\S)[~.]{0,2}/\S")
 # A branch, a commit, a state, whose it is: nothing that climbs or names a host.
 _NAME_OF_PART = re.compile(r"(?!.*(?:\.\.|//))[A-Za-z0-9][A-Za-z0-9_.:/-]{0,99}")
 _FACTS = frozenset(
@@ -176,15 +178,18 @@ def is_open(answer: Answer, leaf: Leaf) -> bool:
     """Whether an answer leaves a value open without a rule that reads it."""
     if leaf.type in _CONTAINERS and leaf.value and answer is not Answer.TOOL:
         return False
-    if answer is Answer.VALUES:
-        return _is_plain_value(leaf.value)
-    if answer is Answer.SOURCE:
-        return _varies_in_source(leaf)
-    if answer is Answer.TOOL:
-        return _varies_in_tool(leaf)
-    if answer is Answer.TEXT and leaf.role is Role.DATA:
-        return is_message_text(leaf.name, leaf.value)
-    return leaf.free or (answer is Answer.FOLDER and leaf.role is Role.PATCH)
+    opens = _OPENS.get(answer)
+    return leaf.free if opens is None else opens(leaf)
+
+
+def _varies_in_folder(leaf: Leaf) -> bool:
+    climbs = leaf.role is Role.PART and ".." in str(leaf.value).split("/")
+    return (leaf.free and not climbs) or leaf.role is Role.PATCH
+
+
+def _varies_in_text(leaf: Leaf) -> bool:
+    data = leaf.role is Role.DATA
+    return is_message_text(leaf.name, leaf.value) if data else leaf.free
 
 
 def may_come(answer: Answer, leaf: Leaf) -> bool:
@@ -412,7 +417,8 @@ def _varies_in_source(leaf: Leaf) -> bool:
         text = str(leaf.value)
         return below(text) and delicate(text, written=False) is None
     if leaf.role is Role.ACTION:  # what a model is asked about a page
-        return leaf.source is RoleSource.TABLE and isinstance(leaf.value, str)
+        said = leaf.value if leaf.source is RoleSource.TABLE else None
+        return isinstance(said, str) and not _PLACES.search(said)
     named = not isinstance(leaf.value, str) or _NAME_OF_PART.fullmatch(leaf.value) is not None
     return leaf.role in (Role.ID, Role.PART, Role.FLAG) and named
 
@@ -464,6 +470,13 @@ def _is_plain_value(value: Any) -> bool:
     return type(value) in (int, float) and abs(value) < 10**12
 
 
+_OPENS: dict[Answer, Callable[[Leaf], bool]] = {
+    Answer.FOLDER: _varies_in_folder,
+    Answer.TEXT: _varies_in_text,
+    Answer.VALUES: lambda leaf: _is_plain_value(leaf.value),
+    Answer.SOURCE: _varies_in_source,
+    Answer.TOOL: _varies_in_tool,
+}
 _CONDITIONS: dict[Answer, Callable[[StoredRequest, CallEffects], str | None]] = {
     Answer.COMMAND: _why_no_command,
     Answer.FOLDER: _why_no_folder,

@@ -133,6 +133,8 @@ def _without_values(words: list[str], claim: Claim) -> list[str]:
     for before, word in zip(["", *words], words, strict=False):
         if word.startswith("-") and word != "-":
             continue
+        if before == "-name":
+            continue
         if re.fullmatch("-[A-Za-z-]+", before) and (not claim.operands or word.isdigit()):
             continue
         found.append(word)
@@ -197,6 +199,8 @@ def _tool(claim: Claim, effect: Effect, before: list[Effect], cwd: str) -> str |
 
 def _edits(claim: Claim, effect: Effect, before: list[Effect], cwd: str) -> str | None:
     kind, value = effect
+    if kind == "runs on" and claim.folder is None:
+        return None  # a pass follows the agent
     if kind not in ("reads", "lists", "writes", "moves away"):
         return "neither creates nor changes a file"
     folder = claim.folder or cwd
@@ -232,15 +236,15 @@ def _looks(claim: Claim, effect: Effect, before: list[Effect], cwd: str) -> str 
 def _pages(claim: Claim, effect: Effect, before: list[Effect], cwd: str) -> str | None:
     """Judge a page that was fetched: its address begins with the site's, the rest is a question."""
     kind, value = effect
-    if kind == "is given" and value[0] == "prompt":
-        return None
-    if kind == "does" and {"url"} <= set(value) <= {"url", "prompt"}:
+    if kind == "does" and {"url"} <= {folded(one) for one in value} <= {"url", "prompt"}:
         kind, value = "sends out", ["url", value["url"]]
-    if kind != "sends out":
+    if kind not in ("sends out", "is given"):
         return "no reading of a page"
     name, said = value
     if name != "url":
-        return None if isinstance(said, str) and name == "prompt" else f"{name} is no page"
+        asked = isinstance(said, str) and folded(name) == "prompt"
+        how = isinstance(said, bool | int) and folded(name) in ("maxlength", "startindex", "raw")
+        return None if asked or how else f"{name} is no page"
     begins = f"https://{claim.site}/"
     return None if isinstance(said, str) and f"{said}/".startswith(begins) else f"not of {begins}"
 
