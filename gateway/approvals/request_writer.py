@@ -193,8 +193,13 @@ class Writer:
                     return stored
                 case WriteResult.EXISTS:
                     return None
-                case WriteResult.STOPPED | WriteResult.LATE | WriteResult.PAUSED:
-                    pass  # the next try stores it ended
+                case (
+                    WriteResult.STOPPED
+                    | WriteResult.LATE
+                    | WriteResult.PAUSED
+                    | WriteResult.OVER_LIMIT
+                ):
+                    pass  # the next try stores it ended, or finds that the rule has no room
                 case WriteResult.AGAIN:
                     self.forget_policy()
                 case WriteResult.SPENT:
@@ -390,7 +395,7 @@ class Writer:
     def _handle_refusal(self, result: WriteResult, refused: Transition) -> None:
         """See to why a transition was refused: return to have it decided anew, raise otherwise."""
         match result:
-            case WriteResult.STALE | WriteResult.REPLAY | WriteResult.GONE:
+            case WriteResult.STALE | WriteResult.REPLAY | WriteResult.GONE | WriteResult.OVER_LIMIT:
                 pass  # what stands there now says what became of it
             case WriteResult.AGAIN:
                 self.forget_policy()

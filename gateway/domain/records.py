@@ -184,7 +184,8 @@ class StoredRequest(Wire):
     arguments, the last of each, the newest last. `numbered` says that a number is shown where its
     agent waits, which no record holds; `guesses` counts the wrong ones that were typed, and
     `stepped` are the step-ups that were done. `approvers` is not kept: it is looked up for whoever
-    reads, None where nobody did.
+    reads, None where nobody did. `spends` is not kept either: the script that stores an approval
+    by a rule counts it.
     """
 
     request: ApprovalRequest
@@ -229,6 +230,7 @@ class StoredRequest(Wire):
     stepped: tuple[StepUpDone, ...] = ()
     alike: int = field(default=0, compare=False)
     approvers: Approvers | None = field(default=None, compare=False)
+    spends: tuple[Spend, ...] = field(default=(), compare=False)
 
     def copy_with(self, **members: Any) -> StoredRequest:
         """Return a copy with these members instead: `dataclasses.replace` in a fifth of the time,
@@ -480,6 +482,19 @@ _OWN_WORDS = frozenset((Reason.RULE, Reason.BREAKER, Reason.STOPPED, Reason.UNDE
 _TOLD_ELSEWHERE = ("arguments", "answers", "result", "request_id", "revision", "status")
 
 
+class Spend(NamedTuple):
+    """What an approval by a rule counts against one of its limits, in ten-thousandths.
+
+    `key` names the counter. `most` may be counted within `window_ms`; `words` say of what.
+    """
+
+    key: str
+    amount: int
+    most: int
+    window_ms: int
+    words: str
+
+
 class RequestOutcome(NamedTuple):
     """How a request ends, apart from what the record itself knows."""
 
@@ -493,6 +508,7 @@ class RequestOutcome(NamedTuple):
     result: Any = None
     abort: str | None = None
     host_rule: HostRule | None = None
+    spends: tuple[Spend, ...] = ()
 
 
 def told_outcome(record: StoredRequest) -> str:

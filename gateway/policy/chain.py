@@ -363,4 +363,5 @@ def _outcome_of(record: StoredRequest, verdict: Verdict) -> RequestOutcome | Non
         arguments=record.edited if allows else None,
         result=verdict.result if verdict.effect == RESPOND else None,
         abort=verdict.abort if verdict.effect == DENY else None,
+        spends=verdict.spends if allows else (),
     )

@@ -15,7 +15,7 @@ from gateway.domain.time_and_tasks import Clock
 from gateway.models import DecidedBy, DeciderKind, Reason
 from gateway.policy.authorization import holds_at_risk, is_backed, lets_through
 from gateway.policy.chain import ALLOW, ASK, DENY
-from gateway.policy.grants.coverage import covers, why_asked
+from gateway.policy.grants.coverage import covers, names_each, why_asked
 from gateway.policy.grants.grant import PASSES, Effect, Grant, MatchResult, Outdated
 from gateway.policy.guardrails import find_dangers
 from gateway.policy.verdict import Decider, Verdict
@@ -155,11 +155,14 @@ class GrantBook:
     def fit(self, grant: Grant, record: StoredRequest, route: Route) -> bool:
         """Whether a grant may decide a request of this risk, and a pass, whose requests nobody
         sees, one like this."""
-        if not holds_at_risk(self._policy, grant, record, route):
+        own = self._policy.own_domains
+        if not (
+            holds_at_risk(self._policy, grant, record, route) and names_each(grant, record, own)
+        ):
             return False
         if grant.match.shape not in PASSES:
             return True
-        return lets_through(self._policy, grant, record, route) and not find_dangers(record)
+        return lets_through(self._policy, grant, record, route) and not find_dangers(record, own)
 
     async def _empty(self) -> bool:
         """Tell whether nothing is remembered: then nothing need be looked up for each request."""

@@ -173,6 +173,7 @@ def submission(
         "named": origin.since,
         "generation": generation,
         "grant": _grant_of(record),
+        "spends+": _spends_of(record),
         "decided": None if record.decision is None else record.decision.decided_at,
         "signed": None if record.decision is None else record.decision.expires_at,
         "most_waiting": budget.waiting,
@@ -221,10 +222,12 @@ def changes(
             "generation": guards.generation,
             "stoppable": "1" if guards.stoppable else None,
             "nonce": after.nonces[-1] if after.nonces != before.nonces else None,
+            "spends+": [] if before.final else _spends_of(after),
         }
         values |= _fields_of_change(transition, decision)
         values |= _seldom(keys, transition, origin, named)
         named += (("dirty+", keys.dirty(queue)) for queue in after.queues)
+        named += [] if before.final else _counters_of(keys, after)
         call.add(after.id, named, values)
     return call
 
@@ -290,6 +293,7 @@ def _keys_at_birth(
     ]
     if (grant := _grant_of(record)) is not None:
         named.append(("grant", keys.grant(grant)))
+    named += _counters_of(keys, record)
     if record.status is Status.PENDING:
         named += (("dirty+", keys.dirty(name)) for name in record.queues)
     if not record.request.questions:
@@ -333,6 +337,15 @@ def _likeness_at_birth(record: StoredRequest) -> str | None:
     or, decided or not reviewed yet, none."""
     cardless = record.final or record.unreviewed
     return None if cardless or record.risk.level is RiskLevel.HIGH else duplicate_key(record)
+
+
+def _spends_of(record: StoredRequest) -> list[str]:
+    """Return what is counted against the limits of the rule that approved, for each counter."""
+    return [f"{one.amount} {one.most} {one.window_ms}" for one in record.spends]
+
+
+def _counters_of(keys: Keys, record: StoredRequest) -> list[tuple[str, str]]:
+    return [("counters+", keys.counter(one.key)) for one in record.spends]
 
 
 def _grant_of(record: StoredRequest) -> str | None:
