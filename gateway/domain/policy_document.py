@@ -75,10 +75,10 @@ class PolicyRule(Wire):
     strings sought in arguments and payload without regard to case; an allow has none, because text
     around them could say anything. A rule in `shadow` decides nothing, and the audit says what it
     would have done. `message` is for the agent. `arguments` are values by the name of an argument,
-    or by an address such as `edits[].path`, in which `*` stands for anything; all must fit, a list
-    of values when any of its entries does. `numbers` compare arguments in the same way, as in
-    `> 0, <= 100`. With `read_only`, which only an allow has, the author of the tool must say that
-    it changes nothing; only an allow has `limits`, too.
+    or by an address such as `edits[].path`, in which `*` stands for anything; all must fit. Where
+    a value is a list, any of it is enough, for each entry of a list in the call. `numbers` compare
+    arguments, as in `> 0, <= 100`. With `read_only`, which only an allow has, the author of the
+    tool must say that it changes nothing. Only an allow has `limits`, which people go beyond.
     """
 
     name: str

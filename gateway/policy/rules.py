@@ -68,8 +68,7 @@ from gateway.policy.verdict import Verdict
 from gateway.wire.roles import Role
 
 _RUNNING = (Role.ACTION, Role.INPUT, Role.NESTED, *COMMANDS)
-# What a `*` in a path or the name of a repository must not stand for.
-_SEVERAL = re.compile(r"[\s,;\\]|\.\.")
+_SIGN, _SEPARATOR = re.compile(r"[^\w.+-]"), re.compile(r"[\s,;\\@]")
 _WORDS = re.compile(r"[\s,;<>()\[\]\"']+")
 _TAG = re.compile(r"\+[^@]*@")
 _UNCLEAR = frozenset(UncertaintyKind) - {UncertaintyKind.CONTAINER, UncertaintyKind.URL}
@@ -226,7 +225,7 @@ def mistakes(rule: PolicyRule) -> Iterator[str]:
         if not folder.startswith("/"):
             yield f"the folder {folder!r} does not begin at the root."
     for name, wanted in rule.arguments.items():
-        if not wanted:
+        if wanted == []:
             yield f"the argument {name!r} has an empty list, which nothing fits."
     yield from limit_mistakes(rule)
 
@@ -255,7 +254,7 @@ def _may_allow(rule: PolicyRule, record: StoredRequest, own: tuple[str, ...]) ->
 
 def _has_arguments(rule: PolicyRule, effects: CallEffects) -> bool:
     """Whether a call has each value that an allow names, and each is what the rule says."""
-    texts = {name: [*each_named(effects, name)] for name in rule.arguments}
+    texts = {name: _values(effects, name, wanted) for name, wanted in rule.arguments.items()}
     numbers = {name: numbers_named(effects, name) for name in rule.numbers}
     return all(
         texts[name] and all(_is_surely(wanted, one) for one in texts[name])
@@ -267,23 +266,34 @@ def _has_arguments(rule: PolicyRule, effects: CallEffects) -> bool:
 
 
 def _is_surely(wanted: str | list[str], value: Any) -> bool:
-    """Whether a value is what an allow says, and no `*` in that hides a second address or path."""
-    for pattern in _patterns_of(wanted):
-        if not fits_text(pattern, value):
-            continue
-        if not isinstance(value, str) or "*" not in pattern:
-            return True
-        if "@" in pattern[1:]:
-            sure = is_address(value)
-        else:
-            sure = "/" not in pattern or not _SEVERAL.search(value)
-        if sure:
-            return True
-    return False
+    """Whether a value is what an allow says, and no `*` in that hides a second address or name."""
+    listed = not isinstance(wanted, str)
+    return any(
+        fits_text(one, value) and _is_one_name(one, value, listed=listed)
+        for one in _patterns_of(wanted)
+    )
+
+
+def _is_one_name(pattern: str, value: Any, *, listed: bool) -> bool:
+    """Whether a text is one address, or for a pattern of a list one name: what has signs that the
+    pattern lacks could be several, or another. A pattern with a blank is for any text."""
+    if not isinstance(value, str) or "*" not in pattern:
+        return True
+    if "@" in pattern[1:]:
+        return is_address(value)
+    if not listed or set(pattern) == {"*"} or " " in pattern:
+        return True
+    signs = _SIGN.findall(value) if "://" not in pattern else _SEPARATOR.findall(value)
+    return set(signs) <= set(pattern) and ".." not in value
 
 
 def _patterns_of(wanted: str | list[str]) -> list[str]:
     return [wanted] if isinstance(wanted, str) else wanted
+
+
+def _values(effects: CallEffects, name: str, wanted: str | list[str]) -> list[Any]:
+    """Return the values under a name; where a rule has a list, a list is each of its entries."""
+    return [*(values_named if isinstance(wanted, str) else each_named)(effects, name)]
 
 
 def _names_each(rule: PolicyRule, effects: CallEffects, own: tuple[str, ...]) -> bool:
@@ -425,8 +435,7 @@ def _has_argument(effects: CallEffects, address: str, wanted: str | list[str]) -
 
 
 def _has_value(effects: CallEffects, address: str, wanted: str | list[str]) -> MatchResult:
-    values = [*each_named(effects, address)]
-    patterns = _patterns_of(wanted)
+    values, patterns = _values(effects, address, wanted), _patterns_of(wanted)
     if any(fits_text(pattern, one) for one in values for pattern in patterns):
         return MatchResult.YES
     folded = tuple(map(fold, patterns))

@@ -60,7 +60,7 @@ def find_outside(effects: CallEffects, own: tuple[str, ...]) -> Iterator[tuple[L
     says so. Without own domains nothing is outside.
     """
     for leaf in (one for call in effects.everything() for one in call.leaves if own):
-        sure = names_recipient(leaf) or leaf.role is Role.RECIPIENT
+        sure = names_recipient(leaf)
         if leaf.free and not sure:
             continue
         for text in texts_of(leaf.value):
