@@ -178,7 +178,8 @@ class StoredRequest(Wire):
     `declared` are the operator's roles for its arguments; where it is `trusted`, those of the
     request may free arguments too. Where something is decided, the policy of that moment counts for
     all three (`PolicyDocument.declare`). `asks_because` is a sentence without secrets: what
-    kept a remembered approval of the same tool from covering it; empty where none was near.
+    kept a remembered approval of the same tool, or a rule's limit, from covering it; empty where
+    none was near.
     `raised` are who raised the risk beyond what the policy and the agent say: it is part of `risk`,
     and kept apart from it because what would run may be assessed anew. `edits` say who changed the
     arguments, the last of each, the newest last. `numbered` says that a number is shown where its

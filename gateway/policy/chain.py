@@ -131,7 +131,7 @@ class Chain:
         return found
 
     async def asks_because(self, record: StoredRequest) -> str:
-        """Return why people are asked though something like it was remembered; "" without."""
+        """Return why people are asked though a grant or rule was near; "" without."""
         for decider in self._reasoning:
             try:
                 said: str = await decider.asks_because(record)

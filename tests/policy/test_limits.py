@@ -34,7 +34,11 @@ from gateway.models import (
     RiskLevel,
     Status,
 )
+from gateway.policy.policy_file_reader import BadPolicy, differences, read_policy
+from gateway.policy.policy_file_writer import write_policy
 from gateway.policy.verdict import Verdict
+from gateway.stores.record_codec import dumps, policy_of
+from gateway.wire.codec import plain
 from tests.sweeps import sweep
 from tests.world import World, assembled, click, over_http, request
 
@@ -319,3 +323,103 @@ async def test_limits_agree_with_a_ledger(world: World, seed: int) -> None:
         if room:
             ledger[sum_key] += units
             ledger[call_key] += 1
+
+
+# ---------------------------------------------------------------- the policy file
+
+FILE = """
+own_domains = ["example.com", "*.example.net"]
+
+[[rules]]
+name = "small refunds"
+effect = "allow"
+tools = ["refund"]
+arguments = { currency = "EUR", to = ["*@example.com", "ops@example.net"] }
+numbers = { amount = "> 0, <= 100" }
+
+[[rules.limits]]
+most = 500
+of = "amount"
+for_each = "agent"
+
+[[rules.limits]]
+most = 20
+per = "hour"
+for_each = "to"
+"""
+
+
+def test_the_file_is_read_and_written_again() -> None:
+    """Each member, and what it says by itself."""
+    policy = read_policy(FILE)
+    (rule,) = policy.rules
+    assert rule.limits == (
+        RuleLimit(most=500, of="amount", per=Window.DAY, for_each="agent"),
+        RuleLimit(most=20, per=Window.HOUR, for_each="to"),
+    )
+    assert rule.arguments == {"currency": "EUR", "to": ["*@example.com", "ops@example.net"]}
+    assert policy.own_domains == ("example.com", "*.example.net")
+    assert read_policy(write_policy(policy)) == policy
+    assert policy_of(dumps(plain(policy))) == policy
+
+
+def test_the_differences_name_each_new_member() -> None:
+    """An operator reads before `apply` what changes."""
+    before = read_policy(FILE)
+    after = FILE.replace("<= 100", "<= 90").replace("most = 20", "most = 30")
+    after = after.replace('"ops@example.net"', '"*@example.net"').replace(', "*.example.net"', "")
+    assert differences(before, read_policy(after)) == [
+        '~ rule small refunds: arguments: {"currency": "EUR", "to": ["*@example.com", '
+        '"ops@example.net"]} -> {"currency": "EUR", "to": ["*@example.com", "*@example.net"]}',
+        '~ rule small refunds: numbers: {"amount": "> 0, <= 100"} -> {"amount": "> 0, <= 90"}',
+        '~ rule small refunds: limits: [{"most": 500.0, "of": "amount", "per": "day", "for_each": '
+        '"agent"}, {"most": 20.0, "of": "", "per": "hour", "for_each": "to"}] -> [{"most": 500.0, '
+        '"of": "amount", "per": "day", "for_each": "agent"}, {"most": 30.0, "of": "", "per": '
+        '"hour", "for_each": "to"}]',
+        "~ own_domains: example.com, *.example.net -> example.com",
+    ]
+    (added,) = differences(PolicyDocument(), replace(before, own_domains=()))
+    assert added.startswith("+ rule small refunds: effect allow; tools refund; arguments {")
+    assert 'limits [{"most": 500.0, "of": "amount", "for_each": "agent"}, {' in added
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("> 0, <= 100", "100", "the number 'amount' is compared as in"),
+        ("> 0, <= 100", "", "the number 'amount' is compared as in"),
+        ("> 0, <= 100", "<= 100 EUR", "the number 'amount' is compared as in"),
+        ("> 0, <= 100", "<= 1e3", "the number 'amount' is compared as in"),
+        ("> 0, <= 100", "> 0, ", "the number 'amount' is compared as in"),
+        ("> 0, <= 100", "=> 100", "the number 'amount' is compared as in"),
+        ('tools = ["refund"]', 'kinds = ["tool"]', "a rule that compares numbers names tools"),
+        ('"*@example.com", "ops@example.net"', "", "the argument 'to' has an empty list"),
+        ('effect = "allow"', 'effect = "deny"', "only an allow has limits"),
+        ('effect = "allow"', 'effect = "ask"', "only an allow has limits"),
+        ("most = 500", "most = 0", "the limit 0 is above 0"),
+        ("most = 500", "most = -1", "the limit -1 is above 0"),
+        ("most = 500", "most = 1e12", "the limit 1e+12 is above 0"),
+        ("most = 500", "most = 0.00001", "the limit 1e-05 is above 0"),
+        ("most = 20", "most = 2.5", "a number of calls has none"),
+        ("most = 500", "most = inf", "this is not a TOML file of plain values"),
+        ("most = 500", 'most = "500"', "rules.0.limits.0.most"),
+        ("most = 500", "most = true", "rules.0.limits.0.most"),
+        ("most = 500", "", "rules.0.limits.0.most is missing"),
+        ("most = 500", "most = 500\nunit = 1", "rules.0.limits.0.unit is not a known member"),
+        ('per = "hour"', 'per = "week"', "rules.0.limits.1.per"),
+        ('for_each = "to"', 'of = "amount"\nfor_each = "agent"\n', "two limits count the same"),
+        ('"example.com", "*.e', '"https://example.com", "*.e', "The own domain 'https://example"),
+        ('["example.com", "*', '["*", "*', "The own domain '*' is not written"),
+        ('["example.com", "*', '["*example.com", "*', "The own domain '*example.com'"),
+        ('["example.com", "*', '["ana@example.com", "*', "The own domain 'ana@example.com'"),
+        ('["example.com", "*', '["Example.com", "*', "The own domain 'Example.com'"),
+        ('["example.com", "*', '["com", "*', "The own domain 'com'"),
+    ],
+)
+def test_a_mistake_refuses_the_file_with_a_sentence(old: str, new: str, said: str) -> None:
+    """Nothing of it is applied."""
+    text = FILE.replace('per = "hour"\n', "") if "two limits" in said else FILE
+    assert old in text
+    with pytest.raises(BadPolicy) as caught:
+        read_policy(text.replace(old, new, 1))
+    assert said in str(caught.value)
