@@ -155,13 +155,11 @@ class GrantBook:
     def fit(self, grant: Grant, record: StoredRequest, route: Route) -> bool:
         """Whether a grant may decide a request of this risk, and a pass, whose requests nobody
         sees, one like this."""
-        own = self._policy.own_domains
-        if not (
-            holds_at_risk(self._policy, grant, record, route) and names_each(grant, record, own)
-        ):
+        if not holds_at_risk(self._policy, grant, record, route):
             return False
+        own = self._policy.own_domains
         if grant.match.shape not in PASSES:
-            return True
+            return names_each(grant, record, own)
         return lets_through(self._policy, grant, record, route) and not find_dangers(record, own)
 
     async def _empty(self) -> bool:

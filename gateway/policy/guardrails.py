@@ -98,16 +98,9 @@ def find_dangers(record: StoredRequest, own: tuple[str, ...] = ()) -> tuple[Guar
     """Return each sign that a request shows, with the place of the first value that shows it. One
     is a recipient outside the `own` domains."""
     found: dict[str, GuardrailFinding] = {}
-
-    def in_recipients(call: CallEffects) -> Iterator[GuardrailFinding]:
-        for leaf, who in find_outside(call, own):
-            says = f"reaches {_quote_path(who)}, outside the own domains"
-            yield GuardrailFinding(says, leaf.place, False)
-
     for call in chain.from_iterable(one.everything() for one in effects_of(record)):
-        looks = (_in_texts, _in_joined, _in_paths, _in_commands, _in_arguments, _in_surroundings,
-                 in_recipients)  # fmt: skip
-        for shown in chain.from_iterable(look(call) for look in looks):
+        looks = (_in_texts, _in_joined, _in_paths, _in_commands, _in_arguments, _in_surroundings)
+        for shown in chain(*(look(call) for look in looks), _in_recipients(call, own)):
             sign = _hide_secrets(record, shown)
             if sign is None:
                 continue
@@ -115,6 +108,12 @@ def find_dangers(record: StoredRequest, own: tuple[str, ...] = ()) -> tuple[Guar
             if len(found) == _MOST_FOUND:
                 return tuple(found.values())
     return tuple(found.values())
+
+
+def _in_recipients(call: CallEffects, own: tuple[str, ...]) -> Iterator[GuardrailFinding]:
+    for leaf, who in find_outside(call, own):
+        says = f"reaches {_quote_path(who)}, outside the own domains"
+        yield GuardrailFinding(says, leaf.place, False)
 
 
 def _in_texts(call: CallEffects) -> Iterator[GuardrailFinding]:

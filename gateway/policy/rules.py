@@ -300,8 +300,8 @@ def _names_each(rule: PolicyRule, effects: CallEffects, own: tuple[str, ...]) ->
     """Whether an allow that compares numbers names each amount of a call, one that names a
     recipient each recipient, and any one each recipient outside the own domains."""
     given = [one for one in effects.leaves if one.value not in (None, "", [], {})]
-    amounts = [one for one in given if names_amount(one)]
-    if (rule.numbers or rule.limits) and not all(_names(rule, one) for one in amounts):
+    compares = rule.numbers or any(one.of for one in rule.limits)
+    if compares and not all(_names(rule, one) for one in given if names_amount(one)):
         return False
     named = [_names(rule, one) for one in given if names_recipient(one)]
     if any(named) and not all(named):
@@ -314,7 +314,8 @@ def _names(rule: PolicyRule, leaf: Leaf, *, any_value: bool = True) -> bool:
     """Whether a rule names a value, by the name of its argument or by its address; `*` alone names
     none where it must say which."""
     said = {name for name, wanted in rule.arguments.items() if any_value or set(wanted) != {"*"}}
-    said |= {*rule.numbers, *(one.of for one in rule.limits)} if any_value else set()
+    if any_value:
+        said |= {*rule.numbers, *(name for one in rule.limits for name in (one.of, one.for_each))}
     plain = plain_name(leaf.name)
     return leaf.address in said or (
         not leaf.owner and any(plain_name(name) == plain for name in said)

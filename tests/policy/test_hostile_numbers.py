@@ -320,6 +320,22 @@ def test_what_cannot_be_counted_is_not_approved(arguments: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("more", "cover"),
+    [
+        ({}, MatchResult.YES),
+        ({"value": 5}, MatchResult.YES),
+        ({"cc": "ben@example.com"}, MatchResult.NO),
+        ({"bcc": ["ben@example.com"]}, MatchResult.NO),
+    ],
+)
+def test_no_recipient_escapes_a_limit_for_each(more: Any, cover: MatchResult) -> None:
+    """Who is not named would not be counted."""
+    each = (RuleLimit(most=2, for_each="to"),)
+    rule = PolicyRule(name="m", effect=ALLOW, tools=("send_mail",), limits=each)
+    assert fits(rule, mail("ana@example.com", **more)) is cover
+
+
+@pytest.mark.parametrize(
     "spelled", ["ana@x.org", "ANA@x.org", "ana+1@x.org", "Ana+a+b@X.ORG", ["ana@x.org"]]
 )
 def test_one_recipient_has_one_counter(spelled: Any) -> None:

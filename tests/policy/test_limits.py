@@ -208,6 +208,32 @@ async def test_the_window_slides_by_the_servers_clock(world: World) -> None:
     assert 0 < await world.store.redis.pttl(key) <= HOUR_MS + 60_000
 
 
+async def test_a_counter_lasts_for_its_window(world: World) -> None:
+    """The script refuses what was approved at the window's other end, whatever was read."""
+    spend = Spend(key="k", amount=1, most=10, window_ms=HOUR_MS, words="")
+    (pending,), now = [await refund(world, 1)], await world.store.now()
+    by = DecidedBy(kind=DeciderKind.RULE, name="r")
+    ending = RequestOutcome(status=Status.APPROVED, reason=Reason.RULE, by=by, spends=(spend,))
+    ruling = (await world.store.policy()).ruling_on(pending.request)
+    planned = world.core.writer.plan_end(pending, ending, ruling)
+    key, first = world.store.keys.counter("k"), (now - 59 * 60_000) // 60_000
+    await world.store.redis.hset(key, mapping={str(first): "10"})
+    assert await world.store.change(planned) is WriteResult.OVER_LIMIT
+    await world.store.redis.hset(key, mapping={str(first): "9"})
+    assert await world.store.change(planned) is WriteResult.OK
+
+
+async def test_what_cannot_be_counted_asks_and_says_so(world: World) -> None:
+    """Also where the route approves by itself, or another rule would."""
+    auto = Route(approvers=("ann",), mode=Mode.AUTO_APPROVE)
+    rule = replace(REFUNDS, numbers={})
+    await world.put(rules=(rule, replace(rule, name="any", limits=())), routes=(auto,))
+    for amount in (-1, "5 EUR", None, True, [5]):
+        asks = await refund(world, amount)
+        assert asks.status is Status.PENDING
+        assert asks.asks_because == 'the rule "small refunds" cannot count this call'
+
+
 async def test_what_people_are_asked_for_anyway_is_not_counted(world: World) -> None:
     """High risk, a rule in shadow, an approval that was remembered."""
     rule = replace(REFUNDS, limits=(replace(DAILY, most=100),))

@@ -54,12 +54,12 @@ def is_address(text: str) -> bool:
 
 
 def find_outside(effects: CallEffects, own: tuple[str, ...]) -> Iterator[tuple[Leaf, str]]:
-    """Yield each value that names a recipient outside the own domains, and the recipient.
+    """Yield each value of a call that names a recipient outside the own domains, and whom.
 
     An address that is not plain counts as outside. Data and remarks name nobody, unless their name
     says so. Without own domains nothing is outside.
     """
-    for leaf in (one for call in effects.everything() for one in call.leaves if own):
+    for leaf in effects.leaves if own else ():
         sure = names_recipient(leaf)
         if leaf.free and not sure:
             continue

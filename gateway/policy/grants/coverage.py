@@ -150,7 +150,7 @@ def names_each(grant: Grant, record: StoredRequest, own: tuple[str, ...]) -> boo
     if grant.effect is Effect.DENY or grant.match.shape is Shape.EXACT:
         return True
     fixed = {rule.address for rule in grant.match.rules if rule.kind is RuleKind.EQUALS}
-    calls = effects_of(record)
+    calls = (call for part in effects_of(record) for call in part.everything())
     return all(leaf.address in fixed for one in calls for leaf, _ in find_outside(one, own))
 
 
