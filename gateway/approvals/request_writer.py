@@ -193,14 +193,9 @@ class Writer:
                     return stored
                 case WriteResult.EXISTS:
                     return None
-                case (
-                    WriteResult.STOPPED
-                    | WriteResult.LATE
-                    | WriteResult.PAUSED
-                    | WriteResult.OVER_LIMIT
-                ):
-                    pass  # the next try stores it ended, or finds that the rule has no room
-                case WriteResult.AGAIN:
+                case WriteResult.STOPPED | WriteResult.LATE | WriteResult.PAUSED:
+                    pass  # the next try stores it ended
+                case WriteResult.AGAIN | WriteResult.OVER_LIMIT:
                     self.forget_policy()
                 case WriteResult.SPENT:
                     self._spend_grant(record)
@@ -395,9 +390,9 @@ class Writer:
     def _handle_refusal(self, result: WriteResult, refused: Transition) -> None:
         """See to why a transition was refused: return to have it decided anew, raise otherwise."""
         match result:
-            case WriteResult.STALE | WriteResult.REPLAY | WriteResult.GONE | WriteResult.OVER_LIMIT:
+            case WriteResult.STALE | WriteResult.REPLAY | WriteResult.GONE:
                 pass  # what stands there now says what became of it
-            case WriteResult.AGAIN:
+            case WriteResult.AGAIN | WriteResult.OVER_LIMIT:
                 self.forget_policy()
             case WriteResult.SPENT:
                 self._spend_grant(refused.after)

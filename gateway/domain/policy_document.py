@@ -42,23 +42,12 @@ class Window(StrEnum):
     HOUR = "hour"
     DAY = "day"
 
-    @property
-    def hours(self) -> int:
-        """How many hours it has."""
-        return 1 if self is Window.HOUR else 24
-
-
-PER_AGENT = "agent"
-"""In a limit's `for_each`: each agent is counted by itself."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleLimit(Wire):
-    """How much one allow rule approves by itself within any hour, or any 24 hours.
-
-    `most` bounds the sum of the argument `of`, or without it the number of calls. It is counted for
-    each value of the argument `for_each`, for each `agent`, or without it for all together.
-    """
+    """How much one allow rule approves by itself within any hour, or any 24 hours: at most `most`
+    of the argument `of`, or so many calls. It is counted for each value of the argument `for_each`,
+    for each `agent`, or without it for all together."""
 
     most: float
     of: str = ""

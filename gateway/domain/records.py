@@ -484,10 +484,8 @@ _TOLD_ELSEWHERE = ("arguments", "answers", "result", "request_id", "revision", "
 
 
 class Spend(NamedTuple):
-    """What an approval by a rule counts against one of its limits, in ten-thousandths.
-
-    `key` names the counter. `most` may be counted within `window_ms`; `words` say of what.
-    """
+    """What an approval by a rule counts against one of its limits, in ten-thousandths: `most` may
+    be counted by `key` within `window_ms`, and `words` say of what."""
 
     key: str
     amount: int

@@ -14,13 +14,16 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from gateway.domain.policy_document import PER_AGENT, PolicyRule, RuleEffect, RuleLimit
+from gateway.domain.policy_document import PolicyRule, RuleEffect, RuleLimit, Window
 from gateway.domain.records import Spend
 from gateway.policy.calls.argument_roles import plain_name
 from gateway.policy.calls.call_effects import CallEffects, values_named
+from gateway.policy.calls.recipients import TAG
 from gateway.wire.canonical_json import canonical, sha256_hex
 
 _HOUR_MS = 3_600_000
+_HOURS = {Window.HOUR: 1, Window.DAY: 24}
+_SHARED = {"": "for all", "agent": "for an agent"}  # what `for_each` says beside an argument
 _PLACES = 4
 _MOST = 10**11  # that a limit may count; in ten-thousandths far below 2**53
 _MOST_COUNTERS = 50
@@ -32,7 +35,6 @@ _COMPARE = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operato
             "=": operator.eq}  # fmt: skip
 # A recipient, a repository, an id: what cannot hold two of them, or one in another spelling.
 _ONE = re.compile(r"(?=.{1,256}\Z)[a-z0-9_.#/:+-]*@?[a-z0-9_.#/:+-]*")
-_TAG = re.compile(r"\+[^@]*@")
 
 
 def number_of(value: Any) -> Decimal | None:
@@ -80,7 +82,7 @@ def spends_of(rule: PolicyRule, agent: str, effects: CallEffects) -> tuple[Spend
         if amount is None or not names:
             return None
         # The same recipient in `to` and in `cc` is one.
-        each = limit.for_each if limit.for_each in ("", PER_AGENT) else "argument"
+        each = _SHARED.get(limit.for_each, "for a value")
         for name in names:
             counter = [rule.name, plain_name(limit.of), limit.per.value, each, name]
             key = sha256_hex(canonical(counter))[:32]
@@ -90,14 +92,16 @@ def spends_of(rule: PolicyRule, agent: str, effects: CallEffects) -> tuple[Spend
                 key=key,
                 amount=amount + (before.amount if before else 0),
                 most=min(most, before.most) if before else most,
-                window_ms=limit.per.hours * _HOUR_MS,
+                window_ms=_HOURS[limit.per] * _HOUR_MS,
                 words=_words(limit),
             )
     return tuple(found.values()) if len(found) <= _MOST_COUNTERS else None
 
 
-def say_shortage(rule: PolicyRule, spends: Sequence[Spend], counted: Sequence[int]) -> str:
+def say_shortage(rule: PolicyRule, spends: Sequence[Spend] | None, counted: Sequence[int]) -> str:
     """Say which limit of a rule has no room for a call, and what it has left; "" where all have."""
+    if spends is None:
+        return f'the rule "{rule.name}" cannot count this call'
     for one, already in zip(spends, counted, strict=True):
         if already + one.amount > one.most:
             left = _show(max(0, one.most - already))
@@ -145,7 +149,7 @@ def _amount(limit: RuleLimit, effects: CallEffects) -> int | None:
 
 def _counted_for(limit: RuleLimit, agent: str, effects: CallEffects) -> list[str]:
     """Return for whom a call counts, nothing where that is not plain."""
-    if limit.for_each in ("", PER_AGENT):
+    if limit.for_each in _SHARED:
         return [agent if limit.for_each else ""]
     found = [_spell(value) for value in each_named(effects, limit.for_each)]
     return found if all(found) else []
@@ -156,7 +160,7 @@ def _spell(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ""
     text = str(value).lower()
-    return _TAG.sub("@", text) if _ONE.fullmatch(text) else ""
+    return TAG.sub("@", text) if _ONE.fullmatch(text) else ""
 
 
 def each_named(effects: CallEffects, name: str) -> Iterator[Any]:
@@ -168,7 +172,7 @@ def each_named(effects: CallEffects, name: str) -> Iterator[Any]:
 def _words(limit: RuleLimit) -> str:
     what = limit.of or "calls"
     each = f" for each {limit.for_each}" if limit.for_each else ""
-    return f"left in {'an hour' if limit.per.hours == 1 else '24 hours'} ({what}{each})"
+    return f"left in {'an hour' if limit.per is Window.HOUR else '24 hours'} ({what}{each})"
 
 
 def _show(units: int) -> str:

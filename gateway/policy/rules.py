@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from gateway.domain.policy_document import Guardrails, PolicyDocument, PolicyRule, Route, RuleEffect
@@ -35,6 +36,7 @@ from gateway.policy.calls.recipients import (
     is_address,
     names_amount,
     names_recipient,
+    spell,
 )
 from gateway.policy.chain import ALLOW, ASK, DENY, Shadow
 from gateway.policy.grants.coverage import runs_only
@@ -69,15 +71,12 @@ from gateway.wire.roles import Role
 
 _RUNNING = (Role.ACTION, Role.INPUT, Role.NESTED, *COMMANDS)
 _SIGN, _SEPARATOR = re.compile(r"[^\w.+-]"), re.compile(r"[\s,;\\@]")
-_WORDS = re.compile(r"[\s,;<>()\[\]\"']+")
-_TAG = re.compile(r"\+[^@]*@")
 _UNCLEAR = frozenset(UncertaintyKind) - {UncertaintyKind.CONTAINER, UncertaintyKind.URL}
 GUARDRAILS_PRIORITY = 1000
 PRIORITIES = {RuleEffect.DENY: 950, RuleEffect.ASK: 700, RuleEffect.ALLOW: 300}
 
 ReadPolicy = Callable[[], Awaitable[PolicyDocument]]
 ReadCounted = Callable[[Sequence[Spend]], Awaitable[list[int]]]
-"""Returns what is counted already in the window of each."""
 
 
 def rule_links(policy: ReadPolicy, counted: ReadCounted) -> tuple[Rules | GuardrailLink, ...]:
@@ -115,20 +114,12 @@ class Rules:
 
     async def _limit(self, rule: PolicyRule, record: StoredRequest) -> Verdict:
         """Return what a rule says that fits: people decide what is beyond its limits."""
-        verdict = _verdict(rule)
-        if not rule.limits:
-            return verdict
         spends = spends_of(rule, record.request.agent, effects_of(record)[0])
-        if spends is None:
-            short = f'the rule "{rule.name}" cannot count this call'
-        else:
-            # The script that stores the decision has the last word.
-            short = say_shortage(rule, spends, await self._counted(spends))
-        return (
-            replace(verdict, effect=ASK, message=short)
-            if short
-            else replace(verdict, spends=spends or ())
-        )
+        # The script that stores the decision has the last word.
+        counted = await self._counted(spends) if spends else []
+        if short := say_shortage(rule, spends, counted):
+            return replace(_verdict(rule), effect=ASK, message=short)
+        return replace(_verdict(rule), spends=spends or ())
 
     async def shadows(self, record: StoredRequest) -> list[Shadow]:
         """Return what the rules in shadow would have done."""
@@ -179,10 +170,8 @@ class GuardrailLink:
 
 
 def fits(rule: PolicyRule, record: StoredRequest, own: tuple[str, ...] = ()) -> MatchResult:
-    """Return whether a rule fits a request: an allow must be certain, others miss nothing.
-
-    An allow names each recipient outside the `own` domains.
-    """
+    """Return whether a rule fits a request: an allow must be certain, and name each recipient
+    outside the `own` domains; others miss nothing."""
     request = record.request
     if not (is_named(rule.agents, request.agent) and _is_for_tool(rule, record)):
         return MatchResult.NO
@@ -254,41 +243,31 @@ def _may_allow(rule: PolicyRule, record: StoredRequest, own: tuple[str, ...]) ->
 
 def _has_arguments(rule: PolicyRule, effects: CallEffects) -> bool:
     """Whether a call has each value that an allow names, and each is what the rule says."""
-    texts = {name: _values(effects, name, wanted) for name, wanted in rule.arguments.items()}
-    numbers = {name: numbers_named(effects, name) for name in rule.numbers}
-    return all(
-        texts[name] and all(_is_surely(wanted, one) for one in texts[name])
-        for name, wanted in rule.arguments.items()
-    ) and all(
-        numbers[name] and all(meets(wanted, one) for one in numbers[name])
-        for name, wanted in rule.numbers.items()
-    )
+    found: list[tuple[list[Any], Callable[[Any], bool]]] = [
+        *((_values(effects, one, said), partial(_is_surely, said))
+          for one, said in rule.arguments.items()),
+        *((numbers_named(effects, one), partial(meets, said))
+          for one, said in rule.numbers.items()),
+    ]  # fmt: skip
+    return all(values and all(map(fit, values)) for values, fit in found)
 
 
 def _is_surely(wanted: str | list[str], value: Any) -> bool:
     """Whether a value is what an allow says, and no `*` in that hides a second address or name."""
-    listed = not isinstance(wanted, str)
-    return any(
-        fits_text(one, value) and _is_one_name(one, value, listed=listed)
-        for one in _patterns_of(wanted)
-    )
+    patterns = [wanted] if isinstance(wanted, str) else wanted
+    found = (one for one in patterns if fits_text(one, value))
+    return any(_is_one_name(one, value, listed=one != wanted) for one in found)
 
 
 def _is_one_name(pattern: str, value: Any, *, listed: bool) -> bool:
     """Whether a text is one address, or for a pattern of a list one name: what has signs that the
     pattern lacks could be several, or another. A pattern with a blank is for any text."""
-    if not isinstance(value, str) or "*" not in pattern:
-        return True
-    if "@" in pattern[1:]:
+    if isinstance(value, str) and "*" in pattern and "@" in pattern[1:]:
         return is_address(value)
-    if not listed or set(pattern) == {"*"} or " " in pattern:
+    if not (listed and isinstance(value, str) and set(pattern) > {"*"}) or " " in pattern:
         return True
     signs = _SIGN.findall(value) if "://" not in pattern else _SEPARATOR.findall(value)
     return set(signs) <= set(pattern) and ".." not in value
-
-
-def _patterns_of(wanted: str | list[str]) -> list[str]:
-    return [wanted] if isinstance(wanted, str) else wanted
 
 
 def _values(effects: CallEffects, name: str, wanted: str | list[str]) -> list[Any]:
@@ -436,23 +415,17 @@ def _has_argument(effects: CallEffects, address: str, wanted: str | list[str]) -
 
 
 def _has_value(effects: CallEffects, address: str, wanted: str | list[str]) -> MatchResult:
-    values, patterns = _values(effects, address, wanted), _patterns_of(wanted)
+    values = _values(effects, address, wanted)
+    patterns = [wanted] if isinstance(wanted, str) else wanted
     if any(fits_text(pattern, one) for one in values for pattern in patterns):
         return MatchResult.YES
     folded = tuple(map(fold, patterns))
     inner = [one.value for one in _leaves_named(effects, address)]
-    spelled = (way for one in (*values, *inner) if isinstance(one, str) for way in _spellings(one))
+    spelled = (way for one in (*values, *inner) if isinstance(one, str) for way in spell(one))
     if folded and any(is_named(folded, one) for one in spelled):
         return MatchResult.UNSURE
     plain = all(isinstance(one, str | int | float) or one is None for one in values)
-    return MatchResult.NO if plain and not _hides(effects) else MatchResult.UNSURE
-
-
-def _spellings(text: str) -> Iterator[str]:
-    """Yield how else a text may be read: in small letters, word by word, an address without tag."""
-    whole = fold(text)
-    for one in (whole, *_WORDS.split(whole)):
-        yield from (one, _TAG.sub("@", one))
+    return _no_or_unsure(effects, plain=plain)
 
 
 def _has_number(parts: Sequence[CallEffects], address: str, wanted: str) -> MatchResult:
@@ -460,14 +433,12 @@ def _has_number(parts: Sequence[CallEffects], address: str, wanted: str) -> Matc
     nowhere, negative, or no plain number."""
 
     def judge(effects: CallEffects) -> MatchResult:
-        values = [*values_named(effects, address)]
-        numbers = [number_of(one) for one in values]
+        numbers = [number_of(one) for one in values_named(effects, address)]
         if any(one is not None and meets(wanted, one) for one in numbers):
             return MatchResult.YES
-        inner = [number_of(one.value) for one in _leaves_named(effects, address)]
-        plain = all(one is not None and one >= 0 and not meets(wanted, one) for one in inner)
-        plain = plain and all(one is not None and one >= 0 for one in numbers)
-        return MatchResult.NO if plain and not _hides(effects) else MatchResult.UNSURE
+        numbers += [number_of(one.value) for one in _leaves_named(effects, address)]
+        plain = all(one is not None and one >= 0 and not meets(wanted, one) for one in numbers)
+        return _no_or_unsure(effects, plain=plain)
 
     calls = (one for part in parts for one in part.everything())
     known = any(True for one in calls for _ in values_named(one, address))
@@ -480,5 +451,6 @@ def _leaves_named(effects: CallEffects, name: str) -> list[Leaf]:
     return [one for one in effects.leaves if plain_name(one.name) == plain]
 
 
-def _hides(effects: CallEffects) -> bool:
-    return any(one.kind is UncertaintyKind.LIMIT for one in effects.uncertainties)
+def _no_or_unsure(effects: CallEffects, *, plain: bool) -> MatchResult:
+    hidden = any(one.kind is UncertaintyKind.LIMIT for one in effects.uncertainties)
+    return MatchResult.NO if plain and not hidden else MatchResult.UNSURE

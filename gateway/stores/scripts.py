@@ -173,7 +173,6 @@ def submission(
         "named": origin.since,
         "generation": generation,
         "grant": _grant_of(record),
-        "spends+": _spends_of(record),
         "decided": None if record.decision is None else record.decision.decided_at,
         "signed": None if record.decision is None else record.decision.expires_at,
         "most_waiting": budget.waiting,
@@ -192,8 +191,9 @@ def submission(
     values |= {f"set.{name}": text for name, text in fields.items() if name not in told_by_name}
     if decision:
         values["set.decision"] = decision
-    call = ScriptCall([], [])
-    call.add(record.id, _keys_at_birth(keys, record, origin), values)
+    call, named = ScriptCall([], []), _keys_at_birth(keys, record, origin)
+    _spend(keys, record, values, named)
+    call.add(record.id, named, values)
     return call
 
 
@@ -222,12 +222,12 @@ def changes(
             "generation": guards.generation,
             "stoppable": "1" if guards.stoppable else None,
             "nonce": after.nonces[-1] if after.nonces != before.nonces else None,
-            "spends+": [] if before.final else _spends_of(after),
         }
         values |= _fields_of_change(transition, decision)
         values |= _seldom(keys, transition, origin, named)
         named += (("dirty+", keys.dirty(queue)) for queue in after.queues)
-        named += [] if before.final else _counters_of(keys, after)
+        if not before.final:
+            _spend(keys, after, values, named)
         call.add(after.id, named, values)
     return call
 
@@ -293,7 +293,6 @@ def _keys_at_birth(
     ]
     if (grant := _grant_of(record)) is not None:
         named.append(("grant", keys.grant(grant)))
-    named += _counters_of(keys, record)
     if record.status is Status.PENDING:
         named += (("dirty+", keys.dirty(name)) for name in record.queues)
     if not record.request.questions:
@@ -339,13 +338,10 @@ def _likeness_at_birth(record: StoredRequest) -> str | None:
     return None if cardless or record.risk.level is RiskLevel.HIGH else duplicate_key(record)
 
 
-def _spends_of(record: StoredRequest) -> list[str]:
-    """Return what is counted against the limits of the rule that approved, for each counter."""
-    return [f"{one.amount} {one.most} {one.window_ms}" for one in record.spends]
-
-
-def _counters_of(keys: Keys, record: StoredRequest) -> list[tuple[str, str]]:
-    return [("counters+", keys.counter(one.key)) for one in record.spends]
+def _spend(keys: Keys, record: StoredRequest, values: Values, named: list[tuple[str, str]]) -> None:
+    """Add what is counted against the limits of the rule that approved."""
+    values["spends+"] = [f"{one.amount} {one.most} {one.window_ms}" for one in record.spends]
+    named += (("counters+", keys.counter(one.key)) for one in record.spends)
 
 
 def _grant_of(record: StoredRequest) -> str | None:

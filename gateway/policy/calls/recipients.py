@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from urllib.parse import unquote
 
 from gateway.domain.risk import is_named
+from gateway.domain.safe_text import fold
 from gateway.policy.calls.argument_roles import RoleSource, words_in
 from gateway.policy.calls.call_effects import CallEffects, Leaf, texts_of
 from gateway.wire.roles import Role
@@ -24,6 +25,7 @@ _AMOUNTS = frozenset(
      "value", "values"}
 )  # fmt: skip
 _CURRENCY = re.compile(r"[A-Z]{3}")
+TAG = re.compile(r"\+[^@]*@")  # `ana+x@example.com` reaches `ana@example.com`
 _SEPARATORS = re.compile(r"[\s,;<>()\[\]\"']+")
 _ADDRESS = re.compile(r"[A-Za-z0-9._+-]+@((?:[A-Za-z0-9-]+\.)+[A-Za-z0-9-]+)")
 # What passes for an address where no name says that one stands there.
@@ -51,6 +53,13 @@ def names_amount(leaf: Leaf) -> bool:
 def is_address(text: str) -> bool:
     """Whether a text is one plain address, such as `ana@example.com`, and nothing else."""
     return _ADDRESS.fullmatch(text) is not None
+
+
+def spell(text: str) -> Iterator[str]:
+    """Yield how else a text may be read: in small letters, word by word, an address without tag."""
+    whole = fold(text)
+    for one in (whole, *_SEPARATORS.split(whole)):
+        yield from (one, TAG.sub("@", one))
 
 
 def find_outside(effects: CallEffects, own: tuple[str, ...]) -> Iterator[tuple[Leaf, str]]:
