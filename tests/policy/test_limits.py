@@ -153,6 +153,31 @@ async def test_a_retry_counts_once(world: World) -> None:
     assert (await refund(world, 1)).status is Status.PENDING
 
 
+@pytest.mark.parametrize("step", ["submit_request:before", "submit_request:after"])
+async def test_a_gateway_that_dies_counts_all_or_nothing(
+    server_url: str, namespace: str, step: str
+) -> None:
+    """The agent sends the same request to another one: it is approved, and counted once."""
+
+    class Died(Exception):
+        pass
+
+    def die(passed: str) -> None:
+        if passed == step:
+            raise Died
+
+    same = request(tool="refund", arguments={"amount": 60, "currency": "EUR"})
+    async with assembled(server_url, namespace) as world:
+        await world.put(rules=(replace(REFUNDS, limits=(replace(DAILY, most=100),)),))
+        async with assembled(server_url, namespace, at=die) as dying:
+            with pytest.raises(Died):
+                await dying.approvals.submit(same, over_http())
+        done, _ = await world.approvals.submit(same, over_http())
+        assert done.status is Status.APPROVED
+        assert (await refund(world, 41)).status is Status.PENDING
+        assert (await refund(world, 40)).status is Status.APPROVED
+
+
 async def test_each_agent_and_each_recipient_has_its_own(world: World) -> None:
     """Small and capital letters and tags are one recipient, whichever argument names it."""
     limits = (RuleLimit(most=2, per=Window.HOUR, for_each="to"),
