@@ -18,7 +18,7 @@ from gateway.domain.policy_document import PolicyRule, RuleEffect, RuleLimit, Wi
 from gateway.domain.records import Spend
 from gateway.policy.calls.argument_roles import plain_name
 from gateway.policy.calls.call_effects import CallEffects, values_named
-from gateway.policy.calls.recipients import TAG
+from gateway.policy.calls.recipients import untag
 from gateway.wire.canonical_json import canonical, sha256_hex
 
 _HOUR_MS = 3_600_000
@@ -160,7 +160,7 @@ def _spell(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ""
     text = str(value).lower()
-    return TAG.sub("@", text) if _ONE.fullmatch(text) else ""
+    return untag(text) if _ONE.fullmatch(text) else ""
 
 
 def each_named(effects: CallEffects, name: str) -> Iterator[Any]:

@@ -130,3 +130,21 @@ def test_what_is_remembered_for_one_recipient_outside_goes_on() -> None:
     assert not names_each(whole, free, OWN)
     assert names_each(whole, free, ())
     assert names_each(remembered(free, effect=Effect.DENY, shape=Shape.TOOL), free, OWN)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a@" + "a." * 30_000 + "1", " " * 60_000, "+" * 60_000, "<" * 60_000, "a" * 60_000 + "<",
+        "@" * 60_000, "a@a.a," * 10_000, "&amp;" * 12_000, "%40" * 20_000, "mailto:" * 8_000,
+        "a+" * 30_000 + "@",
+    ],
+    ids=lambda one: one[:9],
+)  # fmt: skip
+def test_a_long_text_is_read_once(text: str) -> None:
+    """No spelling has it take for ever, in a recipient or elsewhere."""
+    deny = PolicyRule(name="d", effect=RuleEffect.DENY, arguments={"to": ["*@evil.org"]})
+    for arguments in ({"to": text}, {"whom": text}):
+        find_dangers(mail(**arguments), OWN)
+        fits(deny, mail(**arguments), OWN)
+        fits(replace(ANY_MAIL, arguments={"to": ["*@evil.org"]}), mail(**arguments), OWN)

@@ -25,13 +25,10 @@ _AMOUNTS = frozenset(
      "value", "values"}
 )  # fmt: skip
 _CURRENCY = re.compile(r"[A-Z]{3}")
-TAG = re.compile(r"\+[^@]*@")  # `ana+x@example.com` reaches `ana@example.com`
 _SEPARATORS = re.compile(r"[\s,;<>()\[\]\"']+")
 _ADDRESS = re.compile(r"[A-Za-z0-9._+-]+@((?:[A-Za-z0-9-]+\.)+[A-Za-z0-9-]+)")
 # What passes for an address where no name says that one stands there.
-_LONE = re.compile(
-    r"\s*(?:[^@<>]*<)?(?:mailto:)?[^\s@/:<>]+@(?:[^\s@/:<>]+\.)+[^\W\d_]{2,}\.?>?\s*", re.IGNORECASE
-)
+_LONE = re.compile(r"(?:[^@<>]*<)?(?:mailto:)?[^\s@/:<>]+@(?:[^\s@/:<>.]+\.)+[^\W\d_]{2,}\.?>?")
 
 
 def names_recipient(leaf: Leaf) -> bool:
@@ -44,10 +41,9 @@ def names_amount(leaf: Leaf) -> bool:
     """Whether a value is an amount, a quantity or a currency by its name, or looks like one."""
     if not _AMOUNTS.isdisjoint(words_in(leaf.name)):
         return True
-    if leaf.free or not isinstance(leaf.value, str):
-        return False
-    signs = any(unicodedata.category(char) == "Sc" for char in leaf.value)
-    return signs or _CURRENCY.fullmatch(leaf.value) is not None
+    text = leaf.value if isinstance(leaf.value, str) and not leaf.free else ""
+    signs = any(unicodedata.category(char) == "Sc" for char in text)
+    return signs or _CURRENCY.fullmatch(text) is not None
 
 
 def is_address(text: str) -> bool:
@@ -55,19 +51,22 @@ def is_address(text: str) -> bool:
     return _ADDRESS.fullmatch(text) is not None
 
 
+def untag(text: str) -> str:
+    """Return an address without its tag: `ana+x@example.com` reaches `ana@example.com`."""
+    local, at, domain = text.partition("@")
+    return f"{local.partition('+')[0]}@{domain}" if at else text
+
+
 def spell(text: str) -> Iterator[str]:
     """Yield how else a text may be read: in small letters, word by word, an address without tag."""
     whole = fold(text)
     for one in (whole, *_SEPARATORS.split(whole)):
-        yield from (one, TAG.sub("@", one))
+        yield from (one, untag(one))
 
 
 def find_outside(effects: CallEffects, own: tuple[str, ...]) -> Iterator[tuple[Leaf, str]]:
-    """Yield each value of a call that names a recipient outside the own domains, and whom.
-
-    An address that is not plain counts as outside. Data and remarks name nobody, unless their name
-    says so. Without own domains nothing is outside.
-    """
+    """Yield each value of a call that names a recipient outside the own domains, and whom: also an
+    address that is not plain. Data names nobody, unless its name says so."""
     for leaf in effects.leaves if own else ():
         sure = names_recipient(leaf)
         if leaf.free and not sure:
@@ -75,7 +74,8 @@ def find_outside(effects: CallEffects, own: tuple[str, ...]) -> Iterator[tuple[L
         for text in texts_of(leaf.value):
             read = unicodedata.normalize("NFKC", html.unescape(unquote(text)))
             words = [one for one in _SEPARATORS.split(read) if "@" in one]
-            if sure or all(map(_LONE.fullmatch, re.split("[,;]", read))):
+            parts = (one.strip() for one in re.split("[,;]", read))
+            if words and (sure or all(map(_LONE.fullmatch, parts))):
                 yield from ((leaf, one) for one in words if not _lies_inside(one, text, own))
 
 
