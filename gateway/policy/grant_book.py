@@ -17,7 +17,7 @@ from gateway.domain.time_and_tasks import Clock
 from gateway.models import DecidedBy, DeciderKind, Kind, Reason
 from gateway.policy.authorization import holds_at_risk, is_backed, lets_through
 from gateway.policy.chain import ALLOW, ASK, DENY
-from gateway.policy.grants.coverage import covers, why_asked
+from gateway.policy.grants.coverage import covers, names_each, why_asked
 from gateway.policy.grants.grant import OF_ALL_TOOLS, PASSES, Effect, Grant, MatchResult, Outdated
 from gateway.policy.grants.sequences import Part, part_is_covered, split, way_is_covered
 from gateway.policy.guardrails import find_dangers
@@ -181,9 +181,10 @@ class GrantBook:
         sees, one like this."""
         if not holds_at_risk(self.policy, grant, record, route):
             return False
+        own = self.policy.own_domains
         if grant.match.shape not in OF_ALL_TOOLS:
-            return True
-        return lets_through(self.policy, grant, record, route) and not find_dangers(record)
+            return names_each(grant, record, own)
+        return lets_through(self.policy, grant, record, route) and not find_dangers(record, own)
 
     async def is_empty(self) -> bool:
         """Tell whether nothing is remembered: then nothing need be looked up for each request."""
@@ -314,8 +315,8 @@ class _Sequences:
 
 
 def _lets(rule: PolicyRule, part: Part) -> bool:
-    """Whether a rule in force allows a part of a line."""
-    allows = rule.effect is RuleEffect.ALLOW and not rule.shadow
+    """Whether a rule in force allows a part of a line; one that counts does not."""
+    allows = rule.effect is RuleEffect.ALLOW and not (rule.shadow or rule.limits)
     return allows and any(
         all(fits(rule, call) is MatchResult.YES for call in way) for way in part.ways
     )

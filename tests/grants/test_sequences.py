@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.policy_document import PolicyDocument, PolicyRule, Route, RuleEffect
+from gateway.domain.policy_document import (
+    PolicyDocument,
+    PolicyRule,
+    Route,
+    RuleEffect,
+    RuleLimit,
+)
 from gateway.domain.records import Person, StoredRequest
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import Context, Kind
@@ -290,3 +296,11 @@ def test_everyday_calls_need_fewer_questions() -> None:
     assert len(found) == 500
     assert not [one.call for one in found if one.allowed and one.call["asks"]]
     assert sum(one.allowed for one in found) >= 320
+
+
+def test_a_rule_that_counts_covers_no_part() -> None:
+    """What a rule counts is counted for a call of its own."""
+    limit = RuleLimit(most=5)
+    rule = PolicyRule(name="tests", effect=RuleEffect.ALLOW, tools=("Bash",),
+                      commands=("npm test",), limits=(limit,))  # fmt: skip
+    assert not allows("npm test 2>&1 | tail -5", [], rule)
