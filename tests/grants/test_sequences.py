@@ -51,7 +51,7 @@ COVERED = (
     "timeout 60 npm test",
     "time npm test",
     "nice -n 5 npm test",
-    "env -u DEBUG npm test",
+    "env -u NODE_OPTIONS npm test",
     "CI=1 NODE_ENV=test npm test",
     "FORCE_COLOR=0 npx tsc --noEmit | head -5",
     "git --no-pager log -3 --oneline",
@@ -60,15 +60,11 @@ COVERED = (
     "set -o pipefail; npm test | tail -3; echo \"exit $?\"",
     "git add a.py b.py && git commit -m 'Mend it'",
     "git commit -m \"$(cat <<'EOF'\nMend it\n\nIn two paragraphs.\nEOF\n)\"",
-    "for f in a.py b.py; do git log --oneline \"$f\"; done",
-    "if git diff --quiet; then echo same; else npm test; fi",
     "curl -s localhost:8000/api/orders | jq '.items | length'",
     "docker compose ps && docker compose logs --tail=30 api",
     "cd . && npm test",
-    "cd src && ruff check app && git add app/a.py",
+    "cd src && ruff check app && mkdir -p x",
     "mkdir -p build/x && npm run build",
-    "bash -c 'npm test && npm run lint'",
-    "npm test & wait",
 )  # fmt: skip
 # What each does that no approval says.
 ASKS = {
@@ -121,6 +117,12 @@ ASKS = {
     "npx evil && npm test": "another program",
     "uv run python x.py; git status": "another program",
     "echo a; echo b": "nothing that is remembered",
+    "bash -c 'npm test && npm run lint'": "a script within",
+    "npm test & npm run lint": "at the same time",
+    "for f in a.py b.py; do git log --oneline $f; done": "a loop",
+    "if git diff --quiet; then npm test; fi": "a branch",
+    "env -u DRY_RUN npm test": "without what holds it back",
+    "cd src && git add app/a.py": "another repository's settings",
 }  # fmt: skip
 
 
@@ -262,8 +264,7 @@ def test_looking_is_remembered_below_a_folder() -> None:
     look = next(one for one in passes_for(made("cat a.py")) if one.match.shape is Shape.LOOKS)
     grant = granted(look.match, backers=(ANN,))
     assert look.words.startswith("looking at anything below /ws, by any tool")
-    for text in ("grep -rn x src | head", "cd src && git log --oneline -3", "rg x; ls -la",
-                 "for f in a.py b.py; do head -5 $f; done"):  # fmt: skip
+    for text in ("grep -rn x src | head", "cd src && git log --oneline -3", "rg x; ls -la"):
         assert allows(text, [grant]), text
         assert allows(text, [grant], context=Context(cwd="/ws/app"))
     for text in ("cat .env", "cat ../x", "cat /etc/passwd", "npm test", "git add a.py",
@@ -295,7 +296,7 @@ def test_everyday_calls_need_fewer_questions() -> None:
     found = asyncio.run(answer(read_calls("everyday"), remember(read_calls("remembered"))))
     assert len(found) == 500
     assert not [one.call for one in found if one.allowed and one.call["asks"]]
-    assert sum(one.allowed for one in found) >= 320
+    assert sum(one.allowed for one in found) >= 310
 
 
 def test_a_rule_that_counts_covers_no_part() -> None:

@@ -32,9 +32,6 @@ HARMLESS_VARIABLES = frozenset(
      "TERM", "TZ"}
 )  # fmt: skip
 """Variables that change how a program prints or which of its own settings it takes."""
-# Which of its settings a program takes: those of production reach further than those of a test.
-_MODES = re.compile(r"(?:NODE|RAILS)_ENV")
-_MODEST = re.compile(r"(?:NODE|RAILS)_ENV=(?:test|development)(?![^\s;&|)])")
 
 
 class Extent(IntEnum):
@@ -48,7 +45,7 @@ class Extent(IntEnum):
 _WRAPPERS = frozenset({"bash", "builtin", "command", "env", "nice", "sh", "stdbuf", "time",
                        "timeout"})  # fmt: skip
 _STARTERS = frozenset({"bundle", "hatch", "pdm", "pipenv", "poetry", "rye", "uv"})  # `… run`
-_IDLE = frozenset({":", "[", "break", "continue", "echo", "exit", "false", "printf", "pwd",
+_IDLE = frozenset({":", "[", "echo", "exit", "false", "printf", "pwd",
                    "seq", "sleep", "test", "true", "wait"})  # fmt: skip
 # With these options they take the name of a variable, by which code runs or any of them is set.
 _NAMING = {"[": ("-v", "-R"), "test": ("-v", "-R"), "printf": ("-v",), "wait": ("-p",)}
@@ -126,9 +123,8 @@ _TARGET = re.compile(r"[A-Za-z0-9_.%/:-]+")
 _PATTERN = re.compile(r"(?:[\w.-]*[._-])?\*{1,2}(?:[._-][\w.-]*)?")
 _OPTION_OF_FILES = re.compile(r"--(?:include|exclude|exclude-dir|glob)=")
 _UNCERTAIN = re.compile(r"[*?\[{(]")
-_ENDED = re.compile(r"\$(?:\?|\{PIPESTATUS\[[0-9@*]\]\})")
-_LETTER = re.compile("[a-z]")  # the variable of a loop
-_WRAPPER_OPTION = re.compile(r"--?|-[elxu]*c|-[exuinskp]|-n?[0-9]+|-[oei][L0]")
+_ENDED = re.compile(r"\$\?")
+_WRAPPER_OPTION = re.compile(r"--?|-[elxu]*c|-[exuinsp]|-n?[0-9]+")
 _NAMED_TARGETS = frozenset({"invoke", "just", "make", "ninja", "rake", "task"})
 _SUBSTITUTION = (
     r"([0-9]+(?:,[0-9$]+)?)?s([/|#,])(?:\\.|(?!\2)[^\\\n])*\2(?:\\.|(?!\2)[^\\\n])*\2[gI0-9]*"
@@ -146,8 +142,8 @@ _EDITORS: dict[str, tuple[frozenset[str], re.Pattern[str]]] = {
 # What tells of the machine or the line itself, and of no file of the project.
 _SPEAKING = frozenset({"basename", "date", "dirname", "nproc", "pwd", "uname", "which", "whoami"})
 # With their options alone, these only print what they are piped.
-_FILTERS = frozenset({"awk", "cat", "column", "cut", "fold", "grep", "head", "jq", "nl", "paste",
-                      "rev", "sed", "sort", "tac", "tail", "tr", "uniq", "wc"})  # fmt: skip
+_FILTERS = frozenset({"awk", "cat", "column", "cut", "fold", "grep", "head", "jq", "nl", "rev",
+                      "sed", "sort", "tac", "tail", "tr", "uniq", "wc"})  # fmt: skip
 _FOLDERS_READ = frozenset({"-r", "-R", "--recursive"})
 # What puts other files into the project: chosen ones, those of another branch, of a package.
 _MENDING = frozenset({"mkdir", "git add", *_FORMATTING})
@@ -166,57 +162,37 @@ def reach_of(text: str, base: str | None) -> Extent | None:
     script = read_script(text)
     if not script.whole or not script.steps or script.run - _spoken(script.steps):
         return None
-    if not is_modest(text):
-        return None
-    if any(_names_delicate(script, at, base) for at in range(len(script.steps))):
+    if any(names_delicate_place(script, at, base) for at in range(len(script.steps))):
         return None
     found = [reach_of_step(step, base) for step in script.steps]
     known = [one for one in found if one is not None]
     return max(known) if len(known) == len(found) else None
 
 
-def is_modest(text: str) -> bool:
-    """Whether a script takes no settings but those of tests and development."""
-    return len(_MODES.findall(text)) == len(_MODEST.findall(text))
-
-
-def is_certain(script: ShellScript, at: int, base: str | None, started: frozenset[str]) -> bool:
-    """Whether each word of a step is what its program gets, none of them names a delicate place,
-    and nothing starts it but wrappers that change nothing, or those of `started`."""
-    step = script.steps[at]
-    return (
-        set(step.wrappers) <= _WRAPPERS | started
-        and _is_certain(step)
-        and not _names_delicate(script, at, base)
-    )
-
-
 def is_idle(step: Step, base: str | None) -> bool:
-    """Whether a step only says something, goes to another folder, or passes on what it is piped."""
-    if step.reads or "/" in step.words[0]:
-        return False
-    if step.name == "cd":
-        return len(step.words) == 2 and step.words[1][:1] not in ("-", "~", "$")  # noqa: PLR2004
-    words = step.words[1:]
+    """Whether a step of a line only says something, goes to another folder, or passes on what it is
+    piped."""
+    name, words = step.words[0], step.words[1:]
     says = (
-        (step.name in _IDLE and _only_says(step.name, words))
-        or (step.name == "set" and bool(words) and all(map(_SET.fullmatch, words)))
-        or (step.name == "command" and words[:1] in (("-v",), ("-V",)))
-        or (step.name in _VERSIONED and words == ("--version",))
-        or (step.name in _SPEAKING and _read_table(step) is not None)
+        name == "cd"
+        or (name in ("true", "false", ":", "pwd", "wait") and not words)
+        or (name == "echo" and Certainty.GLOB not in step.marks)
+        or (name in ("exit", "sleep") and len(words) == 1 and words[0].isdecimal())
+        or (name == "set" and bool(words) and all(map(_SET.fullmatch, words)))
+        or (name in _VERSIONED and words == ("--version",))
+        or (name in _SPEAKING and _read_table(step) is not None)
     )
     return says or _is_filter(step, base)
 
 
 def _is_filter(step: Step, base: str | None) -> bool:
     """Whether a step prints what it is piped or given, and opens no file."""
-    if step.name not in _FILTERS or not (step.piped or step.given is not None):
+    if step.words[0] not in _FILTERS or not step.fed_by or Certainty.GLOB in step.marks:
         return False
-    if step.name == "paste" or _FOLDERS_READ & set(step.words):
-        return step.words == ("paste", "-") if step.name == "paste" else False
     reading = _read_table(step)
     if reading is not None:
-        return not paths_of(reading) and _reach_by_table(step, base) is Extent.LOOK
+        looks = _reach_by_table(step, base) is Extent.LOOK
+        return looks and not (paths_of(reading) or _FOLDERS_READ & reading.flags)
     if step.name in _EDITORS:
         return _reach_of_editor(step, base) is Extent.LOOK and _names_no_file(step)
     plain = all(one[:1] == "-" and one != "-" for one in step.words[1:]) or step.name == "tr"
@@ -260,7 +236,7 @@ def _called(step: Step) -> str:
     return " ".join((reading.known.program, *reading.known.verbs)) if reading is not None else ""
 
 
-def _names_delicate(script: ShellScript, at: int, base: str | None) -> bool:
+def names_delicate_place(script: ShellScript, at: int, base: str | None) -> bool:
     """Whether a step names a delicate place in any word that may do something."""
     step = script.steps[at]
     globs = Certainty.GLOB in step.marks
@@ -292,14 +268,14 @@ def _is_certain(step: Step) -> bool:
     options = (word for word in step.wrapping if word.startswith("-"))
     return (
         step.exact
-        and (not step.is_open or _says_how_it_ended(step))
-        and all(one in HARMLESS_VARIABLES or _LETTER.fullmatch(one) for one in step.sets)
+        and (not step.is_open or says_how_it_ended(step))
+        and set(step.sets) <= HARMLESS_VARIABLES
         and all(map(_is_clear, step.words, step.marks))
         and all(map(_WRAPPER_OPTION.fullmatch, options))
     )
 
 
-def _says_how_it_ended(step: Step) -> bool:
+def says_how_it_ended(step: Step) -> bool:
     """Whether all that is open in what a step says is how the command before it ended."""
     said = (_ENDED.sub("", one) for one in step.words)
     return step.name == "echo" and not step.writes and not any("$" in one for one in said)
@@ -320,7 +296,12 @@ def _is_clear(word: str, mark: Certainty) -> bool:
     """Whether a word is what it is, or a pattern of files that hides no name and no option."""
     if word[:1] == "=" or word == "%self":  # zsh and fish make another word of it
         return False
-    if mark is not Certainty.GLOB or _OPTION_OF_FILES.match(word):
+    return mark is not Certainty.GLOB or is_clear_pattern(word)
+
+
+def is_clear_pattern(word: str) -> bool:
+    """Whether a pattern of files hides no name, and begins like no option but one for files."""
+    if _OPTION_OF_FILES.match(word):
         return True
     return word[:1] not in ("*", "?", "[", "-") and hides_no_name(word)
 
@@ -348,7 +329,7 @@ def _reach_by_name(step: Step, base: str | None) -> Extent | None:
     name, words = step.name, step.words[1:]
     operands = [word for word in words if word[:1] != "-"]
     looks = (
-        (name in _IDLE and _only_says(name, words))
+        (name in _IDLE and _only_says(name, words) and _lists_below(step, base))
         or (name == "set" and bool(words) and all(map(_SET.fullmatch, words)))
         or (name == "command" and words[:1] in (("-v",), ("-V",)))
         or (name in _VERSIONED and words == ("--version",))
@@ -362,10 +343,26 @@ def _reach_by_name(step: Step, base: str | None) -> Extent | None:
     return Extent.LOOK if looks else None
 
 
+_FORMS = re.compile(r"%[^%A-Za-z]*([A-Za-z])")
+_SAYING_FORM = re.compile(r"(?:[^%]|%%|%[-0-9.]*[sbqc])*", re.DOTALL)
+
+
+def _lists_below(step: Step, base: str | None) -> bool:
+    """Whether each pattern of files that a builtin gets is one below the folder."""
+    globs = (one for one, mark in zip(step.words, step.marks, strict=True)
+             if mark is Certainty.GLOB)  # fmt: skip
+    return all(_lies_at(step, one, base) for one in globs)
+
+
 def _only_says(name: str, words: tuple[str, ...]) -> bool:
     """Whether a builtin gets no name of a variable and no sum: some shells run what is in them."""
     named = any(word.startswith(_NAMING.get(name, ())) for word in words)
     sums = reckons(("[", *words, "]")) if name in ("[", "test") else False
+    if name in ("[", "test"):
+        sums = sums or any(one == "-t" and not two.isdecimal() for one, two in pairwise(words))
+    elif name == "printf" and words:
+        sums = not _SAYING_FORM.fullmatch(words[0]) and not all(map(str.isdecimal, words[1:]))
+        sums = sums or "n" in _FORMS.findall(words[0])
     return (
         not named and not sums and not (name == "exit" and not "".join(words).isdecimal() and words)
     )

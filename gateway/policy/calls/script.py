@@ -32,7 +32,6 @@ _MOST_STEPS = 256
 _MOST_FOLDERS = 8
 _MOST_NESTED = 4
 _MOST_BRACES = 64
-_MOST_ROUNDS = 16  # of a loop, that are read one by one
 
 _GLOB = re.compile(r"[*?]|\[[^\]]*\]")
 _BRACES = re.compile(r"(.*?)\{([^{}\s]*,[^{}\s]*)\}(.*)", re.DOTALL)
@@ -54,8 +53,20 @@ _COPYING = (">&", "<&")  # what stands behind these may be a number, or `-`, and
 _JOINS = re.compile(r"(?<=[^\s;&|()])\\\n|(?<=\s)\\[ \t]")
 _PROTECTED = re.compile(rb"\\[\\$`]")
 _CUTS = re.compile(
-    r"\\(?:c|0|x0|u0|U0)"
+    r"\\(?:c|0|x0|x\{|u0|U0|[4-7][0-7]{2})"
 )  # what ends a word of `$'…'`, or stands for a sign of control
+_ODD_ESCAPES = re.compile(r"\\(?:c|0|x\{|u|U|[4-7][0-7]{2})")
+_LETTER_ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*\\[A-Za-z0-9]")
+_PLAIN_SUM = re.compile(r"\$\(\([\s0-9+*/%()-]*\)\)")
+_RECKONED = re.compile(
+    r"\(\(|\$\[|\$\{!|@[A-Za-z]\}|\$\{\w+:(?![-+=?])|\{\w+\}[<>]|>\||(?<![^\s;&|(])\w+\[[^\]]*\]\+?="
+    r"|[(\s]\[[^\]\s]+\]\+?="
+)
+# What stands before these as a setting stays set in some shells.
+_KEEPING_SETTINGS = frozenset(
+    {":", ".", "break", "continue", "eval", "exec", "exit", "export", "readonly", "return", "set",
+     "shift", "times", "trap", "unset"}
+)  # fmt: skip
 _OF_TESTS = re.compile(r"([()!]|&&|\|\|)")
 _SPLITS = re.compile(r"[\s*?\[\]]")
 _SYSTEMS = ("/bin/", "/usr/bin/", "/usr/local/bin/")
@@ -97,8 +108,8 @@ class Step:
     `folders` are all in which it may run, as `cd` names them, relative to the script's own or
     absolute; None where nobody can tell. `sets` names the variables that are set for it. `writes`
     and `reads` are the files of its redirections. `fed_by` are the positions of the steps whose
-    output it reads or has among its words; `piped` says that it reads one's; `given` is what it
-    reads, where the script says it. `exact`: no option of a wrapper was guessed.
+    output it reads or has among its words; `given` is what it reads, where the script says it.
+    `exact`: no option of a wrapper was guessed.
     """
 
     words: tuple[str, ...]
@@ -110,7 +121,6 @@ class Step:
     writes: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     fed_by: tuple[int, ...] = ()
-    piped: bool = False
     given: str | None = None
     exact: bool = True
 
@@ -141,13 +151,11 @@ class ShellScript:
     """The steps of a script in the order in which they stand there; see `Step`.
 
     `run` are the positions of the steps whose output is run: a shell or an interpreter reads it.
-    `unordered`: a loop or `&` lets a step run before one that stands in front of it.
     """
 
     steps: tuple[Step, ...]
     whole: bool
     run: frozenset[int] = frozenset()
-    unordered: bool = False
 
     def sources(self, positions: Iterable[int]) -> Iterator[Step]:
         """Yield the steps at these positions, and those whose output they get."""
@@ -174,9 +182,7 @@ def read_script(text: str) -> ShellScript:
     """Return what a shell would run for this text. It never raises."""
     reader = _ScriptReader()
     reader.read(text, _Start())
-    return ShellScript(
-        tuple(reader.steps), reader.whole, frozenset(reader.output_run), reader.unordered
-    )
+    return ShellScript(tuple(reader.steps), reader.whole, frozenset(reader.output_run))
 
 
 _BEGINS_ESCAPED = re.compile(rb"\n\\")
@@ -199,7 +205,6 @@ class _Start:
     writes: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     fed_by: tuple[int, ...] = ()
-    piped: bool = False
     given: str | None = None
     exact: bool = True
     depth: int = 0
@@ -222,11 +227,9 @@ class _ScriptReader:
         self.steps: list[Step] = []
         self.whole = True
         self.output_run: set[int] = set()
-        self.unordered = False
         self._source = b""
         self._folders: _Folders = ("",)
         self._variables: dict[str, str | None] = {}
-        self._patterns: set[str] = set()  # the variables whose value is a file of a pattern
         self._sets: tuple[str, ...] = ()
         self._started = _Start()  # with what the script that is being read was started
         self._fed: list[int] = []  # by the substitutions in the words that are being read
@@ -237,7 +240,7 @@ class _ScriptReader:
         if len(text) > MOST_TEXT or start.depth > _MOST_NESTED:
             self.whole = False
             text = text[:MOST_TEXT]
-        self.whole = self.whole and not _JOINS.search(text)
+        self.whole = self.whole and not (_JOINS.search(text) or _reckons_or_differs(text))
         before, self._source = self._source, spell_out(text).encode(errors="replace")
         root = self._parse()
         self.whole = self.whole and not root.has_error
@@ -283,21 +286,27 @@ class _ScriptReader:
         self._branches += branches
         ends: _Ends = (self._folders, self._folders)
         for child in node.children if node.type != "comment" else ():
-            self.unordered = self.unordered or child.type == "&"
             if child.is_named and child.type not in _SILENT:
+                kept = dict(self._variables)
                 ends = self._run(child, start)
                 self._folders = _either(*ends)
+                if child.next_sibling is not None and child.next_sibling.type == "&":
+                    self._variables = kept  # it was set in a shell of its own
         self._branches -= branches
         if node.type in ("while_statement", "do_group", "if_statement", "case_statement"):
             # It may have run never, or begun again from where it ended.
+            self.whole = self.whole and not (repeats and self._folders != before)
             self._folders = before if self._folders == before else None
             return self._folders, self._folders
         return ends
 
     def _begin_loop(self, node: ShellNode) -> None:
         """Forget what a loop may have changed when it begins again."""
-        self.unordered = True
         for one in _descend(node):
+            if one.type in ("for_statement", "select_statement"):
+                for name in one.named_children:
+                    if name.type == "variable_name":
+                        self._variables[self._text(name)] = None
             if one.type == "variable_assignment":
                 named = one.child_by_field_name("name")
                 self._variables[self._text(named) if named is not None else ""] = None
@@ -339,11 +348,9 @@ class _ScriptReader:
             begin = len(self.steps)
             begun = last if last is not None and part is parts[-1] else start
             told = begun.given if begun is last and begun.given is not None else given
-            ends = self._run(
-                part,
-                replace(begun, fed_by=(*fed, *begun.fed_by), piped=begun.piped or bool(fed),
-                        given=told),
-            )  # fmt: skip
+            ends = self._run(part, replace(begun, fed_by=(*fed, *begun.fed_by), given=told))
+            if _is_redirected_list(part) and len(self.steps) > begin:
+                before = self.steps[-1].folders  # only the last one of the list is in the pipe
             fed = tuple(range(begin, len(self.steps)))
             given = _read_each(self._said_since(begin))
         self._branches -= 1
@@ -383,10 +390,12 @@ class _ScriptReader:
             ends = self._run_pipeline(statement, outer, start)
         else:
             ends = self._run(statement, start)
+        if len(self.steps) == begin and (start.writes, start.reads) != (outer.writes, outer.reads):
+            self._emit([_Word(":")], start)  # nothing runs, and files are opened all the same
         for one in piped:  # what stands behind `<<EOF` in its line
             fed, self._folders = tuple(range(begin, len(self.steps))), _either(*ends)
             given = _read_each(self._said_since(begin))
-            ends = self._run(one, replace(outer, fed_by=fed, piped=True, given=given))
+            ends = self._run(one, replace(outer, fed_by=fed, given=given))
         return ends
 
     def _run_for(self, node: ShellNode, start: _Start) -> _Ends:
@@ -395,31 +404,16 @@ class _ScriptReader:
         for child in node.named_children:
             if child.type not in ("variable_name", "do_group"):
                 values += self._expand(child)
-        known = 0 < len(values) <= _MOST_ROUNDS and all(
-            one.mark is not Certainty.OPEN for one in values
-        )
-        variable = self._text(name) if name is not None else ""
-        self._set(variable, None)
-        start = replace(start, fed_by=(*start.fed_by, *self._take_fed()))
-        for one in node.named_children:
-            if one.type != "do_group":
-                continue
-            for value in values if known else [None]:
-                self._begin_loop(one)
-                if value is not None and variable not in self._assigned_in(one):
-                    self._variables[variable] = value.text
-                    self._patterns |= {variable} if value.mark is Certainty.GLOB else set()
-                self._run(one, start)
-                self._variables[variable] = None
-                self._patterns.discard(variable)
+        if name is not None:
+            plain = len(values) == 1 and values[0].mark is Certainty.PLAIN
+            self._set(self._text(name), values[0].text if plain else None)
+        loop = [one for one in node.named_children if one.type == "do_group"]
+        before = self._folders
+        for one in loop:
+            self._begin_loop(one)
+            self._run(one, replace(start, fed_by=(*start.fed_by, *self._take_fed())))
+        self.whole = self.whole and self._folders == before
         return self._folders, self._folders
-
-    def _assigned_in(self, node: ShellNode) -> set[str]:
-        """Return the names of the variables that a part of a script may set by itself."""
-        found = {one.parent for one in _descend(node) if one.type == "variable_name"}
-        setting = (one for one in found if one is not None and one.type not in _UNQUOTED)
-        return {self._text(name) for one in setting for name in one.named_children
-                if name.type == "variable_name"}  # fmt: skip
 
     def _run_function(self, node: ShellNode, start: _Start) -> _Ends:
         self.whole = False  # it runs later, somewhere, with words of its own
@@ -486,8 +480,7 @@ class _ScriptReader:
     def _run_value(self, name: str, value: str | None, start: _Start) -> None:
         """Read the command that a variable holds by which programs start others: `GIT_PAGER`."""
         if value and is_run(name):
-            held = replace(start, wrappers=(*start.wrappers, name), fed_by=(), piped=False,
-                           given=None)  # fmt: skip
+            held = replace(start, wrappers=(*start.wrappers, name), fed_by=(), given=None)
             outer, self._fed = self._fed, []
             self._read_within(value, replace(held, writes=(), reads=()), sure=True)
             self._fed = outer
@@ -506,8 +499,7 @@ class _ScriptReader:
             if words and self._begins_line(child):  # the grammar took two commands for one
                 self.whole = False
                 self._start(words, replace(start, sets=(*self._sets, *start.sets, *sets)))
-                words, sets = [], []
-                start = replace(start, fed_by=(), piped=False, given=None)
+                words, sets, start = [], [], replace(start, fed_by=(), given=None)
             if child.type == "variable_assignment":
                 name, value = self._read_assignment(child)
                 sets.append(name)
@@ -519,6 +511,8 @@ class _ScriptReader:
                     words += self._expand(one)
             elif child.type != "comment":
                 words += self._expand(child)
+        if words and words[0].text in _KEEPING_SETTINGS:
+            self._variables |= dict.fromkeys(sets)  # some shells keep what stands before these
         fed = tuple(dict.fromkeys((*start.fed_by, *self._take_fed())))
         sets_now = tuple(dict.fromkeys((*self._sets, *start.sets, *sets)))
         start = replace(start, sets=sets_now, fed_by=fed)
@@ -552,7 +546,7 @@ class _ScriptReader:
                 sets=(*start.sets, *found.sets),
                 exact=start.exact
                 and found.exact
-                and ("/" not in words[0].text or words[0].text.startswith(_SYSTEMS))
+                and words[0].text[: -len(base_name(words[0].text))] in ("", *_SYSTEMS)
                 and all(one.mark is Certainty.PLAIN for one in taken),
             )
             for one in taken[1:]:
@@ -586,7 +580,7 @@ class _ScriptReader:
         begin = len(self.steps)
         self.whole = self.whole and sure
         self._sets = start.sets
-        outer, self._started = self._started, replace(inner, fed_by=(), piped=False, sets=())
+        outer, self._started = self._started, replace(inner, fed_by=(), sets=())
         self.read(script, inner)
         self._started = outer
         if len(self.steps) == begin:
@@ -605,6 +599,8 @@ class _ScriptReader:
         if not operands:
             return ("~",) if base_name(words[0].text) != "pushd" else None
         to = operands[0].text
+        if to.startswith("+"):
+            return None
         if to.startswith(("/", "~", "$")):
             return (to,)
         if len(operands) > 1 or to == "-" or self._folders is None:
@@ -628,7 +624,6 @@ class _ScriptReader:
                 writes=start.writes,
                 reads=start.reads,
                 fed_by=start.fed_by,
-                piped=start.piped,
                 given=start.given,
                 exact=start.exact,
             )
@@ -685,10 +680,13 @@ class _ScriptReader:
     def _expand(self, node: ShellNode) -> list[_Word]:
         """Return the words that one word of the script becomes."""
         said = self._value(node)
-        if node.type in _UNQUOTED and said.mark is Certainty.GLOB:
-            return [replace(said, mark=Certainty.OPEN)]  # a name of a file may be several words
+        before = node.prev_sibling
+        if before is not None and before.is_named and before.end_byte == node.start_byte:
+            self.whole = False  # the grammar took one word for two
         if node.type in _UNQUOTED and said.mark is not Certainty.OPEN:
             words = said.text.split()
+            if len(words) > 1:  # zsh leaves it one word
+                return [replace(said, mark=Certainty.OPEN)]
             globs = (Certainty.GLOB if _GLOB.search(one) else Certainty.PLAIN for one in words)
             return [_Word(one, mark) for one, mark in zip(words, globs, strict=True)]
         if node.type in ("word", "concatenation") and "{" in self._text(node):
@@ -707,6 +705,10 @@ class _ScriptReader:
         """Return a part of a word; one whose value becomes several words is not certain."""
         said = self._value(node)
         splits = node.type in _UNQUOTED and _SPLITS.search(said.text)
+        after = node.next_sibling
+        if node.type == "simple_expansion" and after is not None:
+            if self._text(after)[:1] in (":", "["):  # zsh changes the value by it
+                return replace(said, mark=Certainty.OPEN)
         return replace(said, mark=Certainty.OPEN) if splits else said
 
     def _value(self, node: ShellNode) -> _Word:
@@ -715,6 +717,8 @@ class _ScriptReader:
         if read is not None:
             return read(self, node)
         text = self._text(node)
+        if node.type == "word" and _LETTER_ESCAPED.search(text):
+            self.whole = False  # fish knows more escapes
         if not node.is_named or node.type in _LITERAL:
             return _plain(text) if node.is_named else _Word(text)
         self._read_rest(node)
@@ -752,8 +756,7 @@ class _ScriptReader:
         known = self._variables.get(self._text(name)) if name is not None else None
         bare = node.type == "simple_expansion" or node.child_count == 3  # noqa: PLR2004 `${NAME}`
         if known is not None and bare:
-            pattern = name is not None and self._text(name) in self._patterns
-            return _Word(known, Certainty.GLOB if pattern else Certainty.PLAIN)
+            return _Word(known)
         default = [one for one in node.named_children if one is not name]
         if not bare:
             self._read_rest(node, default[-1] if default and known is None else None)
@@ -809,7 +812,7 @@ _STATEMENTS: dict[str, Callable[[_ScriptReader, ShellNode, _Start], _Ends]] = {
 
 _LITERAL = frozenset({"word", "number", "test_operator", "variable_name", "heredoc_content"})
 _VALUES: dict[str, Callable[[_ScriptReader, ShellNode], _Word]] = {
-    "raw_string": lambda reader, node: _Word(reader._text(node)[1:-1]),
+    "raw_string": lambda reader, node: _raw(reader._text(node)[1:-1]),
     "ansi_c_string": lambda reader, node: _undo_ansi_string(reader._text(node)[2:-1]),
     "string": lambda reader, node: reader._fill(node, node.start_byte + 1, node.end_byte - 1),
     "translated_string": lambda reader, node: _join(
@@ -833,10 +836,11 @@ def said_by(step: Step) -> tuple[str, ...]:
     if step.name not in _SAYING:
         return ()
     words = list(step.words[1:])
+    if any(map(_ODD_ESCAPES.search, words)) or (step.name == "echo" and step.words[1:2][:1] and
+                                               words[0][:1] == "-"):  # fmt: skip
+        return ()  # shells differ
     if step.name == "printf":
         return _said_by_printf(words)
-    while words and re.fullmatch("-[neE]+", words[0]):
-        words.pop(0)
     plain = " ".join(words) + "\n"
     undone = _ANSI.sub(_undo_said, plain)
     return tuple(dict.fromkeys((undone, plain)))
@@ -881,6 +885,23 @@ def _plain(text: str) -> _Word:
     unquoted = _ESCAPED.sub(lambda one: one[1].replace("\n", ""), text)
     is_glob = _GLOB.search(_ESCAPED.sub("", text)) is not None
     return _Word(unquoted, Certainty.GLOB if is_glob else Certainty.PLAIN)
+
+
+def _raw(text: str) -> _Word:
+    """Return a text in single quotes: fish undoes a backslash before a quote or another one."""
+    odd = text.endswith("\\") or "\\\\" in text
+    return _Word(text, Certainty.OPEN if odd else Certainty.PLAIN)
+
+
+def _is_redirected_list(node: ShellNode) -> bool:
+    body = node.child_by_field_name("body") if node.type == "redirected_statement" else None
+    return body is not None and body.type == "list"
+
+
+def _reckons_or_differs(text: str) -> bool:
+    """Whether a sum, an indirect or a changed variable stands in a script, which may run what the
+    variable holds, or a redirection that shells read differently."""
+    return _RECKONED.search(_PLAIN_SUM.sub("", text)) is not None
 
 
 def _join(parts: list[_Word]) -> _Word:

@@ -234,9 +234,9 @@ WRAPPER = ("bash", "-lc")
 _PLAIN = "[A-Za-z0-9_@%+=:,./-]"
 _BARE = rf"(?!=){_PLAIN}+(?:(?<=[A-Za-z0-9])~{_PLAIN}*)*"
 # A lone backslash is itself in single quotes; before a quote or another one it is not in fish.
-_SINGLE = r"'(?:[^'\\\x00-\x1f\x7f]|\\(?=[^'\\\x00-\x1f\x7f]))*'"
-_DOUBLE = r'"[^"\\$`!\x00-\x1f\x7f]*"'
-_QUOTED = rf"(?:{_SINGLE}|{_DOUBLE})"
+SINGLE_QUOTED = r"'(?:[^'\\\x00-\x1f\x7f]|\\(?=[^'\\\x00-\x1f\x7f]))*'"
+DOUBLE_QUOTED = r'"[^"\\$`!\x00-\x1f\x7f]*"'
+_QUOTED = rf"(?:{SINGLE_QUOTED}|{DOUBLE_QUOTED})"
 # A quoted word stands alone, or as the value of a flag: --format='%h %s'.
 _WORD = re.compile(
     rf"(?P<head>{_BARE}=)(?P<value>{_QUOTED})|(?P<bare>{_BARE})"
@@ -265,7 +265,7 @@ class Word:
 @lru_cache(maxsize=1024)  # a request is read by several grants, rules and offers
 def simple_command(text: str) -> tuple[Word, ...] | None:
     """Return the words of one plain simple command, or None for everything else."""
-    if not text or len(text) > MAX_COMMAND or ENTITY.search(text) or not _readable(text):
+    if not text or len(text) > MAX_COMMAND or ENTITY.search(text) or not is_readable(text):
         return None
     found = _scan(text)
     if found is None or len(found) > MAX_WORDS or not _grammar_agrees(text, found):
@@ -288,7 +288,8 @@ def unwrap(parts: list[str]) -> str | None:
     return parts[-1] if tuple(parts[:-1]) == WRAPPER else None
 
 
-def _readable(text: str) -> bool:
+def is_readable(text: str) -> bool:
+    """Whether nothing in a text hides, reorders or passes for other text."""
     if text.isascii():
         return True
     odd = [char for char in text if not char.isascii()]

@@ -1,8 +1,8 @@
-"""A command line taken apart: which calls of their own its steps would be.
+"""A command line taken apart: which calls of their own its parts would be.
 
-A line needs nobody when each of its parts would need nobody alone, and together they do no more.
-A step that only says something, goes to another folder or filters what it is piped is no part. A
-line that is not read completely is never taken apart.
+A line needs nobody when each of its parts would need nobody alone, and together they do no more. A
+part that only says something, goes to another folder or filters what it is piped is none. Lines
+are read by `policy.calls.command_lines`; what that does not know is never taken apart.
 """
 
 from __future__ import annotations
@@ -15,28 +15,32 @@ from typing import NamedTuple
 
 from gateway.domain.records import StoredRequest
 from gateway.models import Kind, digest_of
-from gateway.policy.calls.argument_roles import COMMANDS
+from gateway.policy.calls.argument_roles import COMMANDS, words_of
 from gateway.policy.calls.call_effects import CallEffects, Leaf, effects_of
-from gateway.policy.calls.known_commands import LAUNCHERS, paths_of, read
+from gateway.policy.calls.command_lines import read_line, spell
+from gateway.policy.calls.known_commands import paths_of, read
 from gateway.policy.calls.known_steps import (
     Extent,
-    is_certain,
+    is_clear_pattern,
     is_idle,
-    is_modest,
     may_put_files,
     may_run,
+    names_delicate_place,
     reach_of_step,
 )
 from gateway.policy.calls.paths import components, delicate, is_executed, within
-from gateway.policy.calls.script import Certainty, ShellScript, Step, read_script
-from gateway.policy.calls.shell_words import ENTITY, WRAPPER, Word, simple_command, unwrap
+from gateway.policy.calls.script import Certainty, ShellScript, Step
+from gateway.policy.calls.shell_words import WRAPPER, Word, unwrap
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Answer, Grant, Match, MatchResult, RuleKind
 from gateway.policy.grants.variations import command_leaf, legible, why_fixed
 from gateway.policy.guardrails import find_dangers
 from gateway.wire.roles import Role
 
-_STARTERS = frozenset(word for launcher in LAUNCHERS for word in launcher)
+_KEPT = "parts of a line"
+_STEERING = re.compile(r"\.git\b|config", re.IGNORECASE)
+_LINE_ENDS = re.compile(r"\s*\n\s*")
+_BY_PATHS = frozenset({"black", "isort", "mkdir", "ruff check", "ruff format"})
 # What changes the shell itself, or has it run something else: never a call of its own.
 _OF_SHELL = frozenset(
     {"-", ".", "alias", "autoload", "bind", "break", "builtin", "command", "continue", "coproc",
@@ -46,13 +50,6 @@ _OF_SHELL = frozenset(
      "suspend", "trap", "typeset", "ulimit", "umask", "unalias", "unfunction", "unset", "unsetopt",
      "vared", "zle", "zmodload"}
 )  # fmt: skip
-_STEERING = re.compile(r"\.git\b|config", re.IGNORECASE)
-_BARE = re.compile(r"[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+=:,./-]*")
-_OPTION = re.compile(r"(--?[A-Za-z][A-Za-z-]*=)(.+)", re.DOTALL)
-_BY_PATHS = frozenset({"black", "git add", "isort", "mkdir", "ruff check", "ruff format"})
-_KEPT = "parts of a line"
-_COMMENT = re.compile(r"(?<![^\s;&|()])#")
-_LINE_ENDS = re.compile(r"\s*\n\s*")
 
 
 class Part(NamedTuple):
@@ -87,13 +84,14 @@ def _split(record: StoredRequest) -> tuple[Part, ...]:
     text = _text_of(leaf)
     if effects is None or leaf is None or text is None or effects.programs[0].reading is not None:
         return ()  # what is read as one command is none
-    script = read_script(text)
-    script = replace(script, steps=tuple(map(_without_tee, script.steps)))
-    if not _is_clear(text, script, effects.base):
+    steps = tuple(map(_without_tee, read_line(text)))
+    if not _only_looks_at_input(steps, effects.base):
         return ()
-    steps = [one for one in script.steps if not is_idle(one, effects.base)]
-    parts = [part for step in steps for part in _parts(step, record, effects, leaf)]
-    parts += [part for step in script.steps for part in _writing(step, effects.base)]
+    unsafe = _find_putting(steps, effects.base)
+    parts: list[Part] = []
+    for at, step in enumerate(steps):
+        found = [*_parts(step, record, effects, leaf), *_writing(step, effects.base)]
+        parts += [Part(text=one.text) for one in found] if at in unsafe else found
     if [one.digest for part in parts for way in part.ways for one in way] == [record.digest]:
         return ()  # it is one command, and no more than that
     return tuple({(one.text, one.written): one for one in parts}.values())
@@ -102,29 +100,45 @@ def _split(record: StoredRequest) -> tuple[Part, ...]:
 def _without_tee(step: Step) -> Step:
     """Return `tee FILE` as what it is: its input passed on, and written to files."""
     files = tuple(one for one in step.words[1:] if one != "-a")
-    plain = all(one is Certainty.PLAIN for one in step.marks)
+    plain = all(one is Certainty.PLAIN for one in step.marks) and not step.wrapping
     if step.words[0] != "tee" or not (plain and files) or any(one[:1] == "-" for one in files):
         return step
     return replace(step, words=("cat",), marks=step.marks[:1], writes=(*step.writes, *files))
 
 
-def _is_clear(text: str, script: ShellScript, base: str | None) -> bool:
-    """Whether a script is read completely, each of its words is certain, and its steps do no more
-    together than each alone."""
-    # What is a comment to a shell is a word to who splits a line into words.
-    if not script.whole or script.run or _COMMENT.search(text) or not is_modest(text):
-        return False
-    for at, step in enumerate(script.steps):
-        if not is_certain(script, at, base, _STARTERS):
+def _only_looks_at_input(steps: tuple[Step, ...], base: str | None) -> bool:
+    """Whether no step names a delicate place, and what gets another's output only looks."""
+    script = ShellScript(steps, whole=True)
+    for at, step in enumerate(steps):
+        fed = bool(step.fed_by) and not is_idle(step, base)
+        if names_delicate_place(script, at, base):
             return False
-        fed = step.reads or step.piped or step.given is not None
-        if (
-            not is_idle(step, base)
-            and fed
-            and (step.reads or reach_of_step(step, base) is not Extent.LOOK)
-        ):
+        if fed and reach_of_step(step, base) is not Extent.LOOK:
             return False
-    return _are_independent(script, base)
+    return True
+
+
+def _find_putting(steps: tuple[Step, ...], base: str | None) -> frozenset[int]:
+    """Return the steps that put files where another step may run them or take its settings from
+    them. What writes its own output, or passes it on to a file, is no other."""
+    putting = [at for at, one in enumerate(steps) if one.writes or not is_idle(one, base)]
+    putting = [at for at in putting if may_put_files(steps[at], base)]
+    running = [at for at, one in enumerate(steps) if not is_idle(one, base) and may_run(one, base)]
+    return frozenset(
+        one
+        for one in putting
+        if (_steers(steps[one]) and len(steps) > 1)
+        or any(one != two and not _passes_on(steps[one], two) for two in running)
+    )
+
+
+def _passes_on(step: Step, at: int) -> bool:
+    return step.words == ("cat",) and at in step.fed_by
+
+
+def _steers(step: Step) -> bool:
+    """Whether a step may change what programs take their settings from."""
+    return any(map(_STEERING.search, (*step.words, *step.writes)))
 
 
 def part_is_covered(grant: Grant, part: Part) -> bool:
@@ -143,9 +157,16 @@ def _may_write(match: Match, path: str) -> bool:
     """Whether an approval of changing files lets the shell write one: below its folder, and nothing
     that runs later or is delicate."""
     folders = [str(rule.value) for rule in match.rules if rule.kind is RuleKind.FOLDER]
-    changes = match.answer is Answer.FOLDER and match.kind is Kind.FILE_CHANGE
+    changes = match.answer is Answer.FOLDER and writes_whole_files(match)
     named = changes and any(within(path, folder) for folder in folders)
     return named and delicate(path) is None and not is_executed(path)
+
+
+def writes_whole_files(match: Match) -> bool:
+    """Whether an approval is for a tool that writes files anew, as a shell does: not for one that
+    edits them, appends to them or makes folders."""
+    words = words_of(match.tool)
+    return match.kind is Kind.FILE_CHANGE and "write" in words and not words & {"append", "insert"}
 
 
 def _readable(record: StoredRequest) -> CallEffects | None:
@@ -158,7 +179,9 @@ def _readable(record: StoredRequest) -> CallEffects | None:
         return None
     if not legible([request.tool, record.arguments]):
         return None
-    programs = found[0].programs
+    programs, base = found[0].programs, found[0].base
+    if base is None or not base.startswith("/"):
+        return None  # it may be another system's shell
     return found[0] if programs and all(one.proven for one in programs) else None
 
 
@@ -166,31 +189,15 @@ def _text_of(leaf: Leaf | None) -> str | None:
     if leaf is None or leaf.place != leaf.name or leaf.role not in COMMANDS:
         return None
     text = unwrap(leaf.value) if isinstance(leaf.value, list) else leaf.value
-    return text if isinstance(text, str) and not ENTITY.search(text) else None
-
-
-def _are_independent(script: ShellScript, base: str | None) -> bool:
-    """Whether no step puts files where a later one may run them or take its settings from them."""
-    steps = script.steps
-    putting = [at for at, one in enumerate(steps) if not is_idle(one, base) or one.writes]
-    putting = [at for at in putting if may_put_files(steps[at], base)]
-    running = [at for at, one in enumerate(steps) if not is_idle(one, base) and may_run(one, base)]
-    if script.unordered:
-        return not (putting and running)
-    if any(_steers(steps[at]) for at in putting):
-        return len(steps) == 1
-    return not any(one < two for one in putting for two in running)
-
-
-def _steers(step: Step) -> bool:
-    """Whether a step may change what programs take their settings from."""
-    return any(map(_STEERING.search, (*step.words, *step.writes)))
+    return text if isinstance(text, str) else None
 
 
 def _parts(step: Step, record: StoredRequest, effects: CallEffects, leaf: Leaf) -> Iterator[Part]:
     """Yield a step as calls of its own."""
+    if is_idle(step, effects.base):
+        return
     words, folders = _without_folder(step)
-    text = _spell(step, words) if step.name not in _OF_SHELL else None
+    text = _spell(step, words) if words[0] not in _OF_SHELL else None
     if text is None or folders is None:
         yield Part(text=step.text)
         return
@@ -211,10 +218,25 @@ def _without_folder(step: Step) -> tuple[tuple[str, ...], tuple[str, ...] | None
     if words[0] == "git" and words[1:2] == ("--no-pager",):
         words = (words[0], *words[2:])
     if words[0] == "git" and words[1:2] == ("-C",) and len(words) > 3:  # noqa: PLR2004
-        moved = words[2][:1] not in ("-", "~", "$") and folders is not None
+        moved = words[2][:1] not in ("-", "~") and ".." not in words[2] and folders is not None
         folders = tuple(posixpath.join(one, words[2]) for one in folders or ()) if moved else None
         words = (words[0], *words[3:])
     return words, folders
+
+
+def _spell(step: Step, words: tuple[str, ...]) -> str | None:
+    """Return a step as one plain command; None where it has no such form. A pattern of files stands
+    only for files. A message of several lines is one of one line: only that it is a text counts."""
+    if Certainty.GLOB in step.marks:
+        reading = read(tuple(Word(one, one) for one in words))
+        files = paths_of(reading) if reading is not None else ()
+        globs = [one for one, mark in zip(step.words, step.marks, strict=True)
+                 if mark is Certainty.GLOB]  # fmt: skip
+        if not all(is_clear_pattern(one) and (one in files or one[:2] == "--") for one in globs):
+            return None
+    if words[:2] == ("git", "commit"):
+        words = tuple(_LINE_ENDS.sub(" ", one) for one in words)
+    return spell(words)
 
 
 def _at(base: str | None, folder: str) -> str | None:
@@ -225,33 +247,10 @@ def _at(base: str | None, folder: str) -> str | None:
     return place if components(place) is not None else None
 
 
-def _spell(step: Step, words: tuple[str, ...]) -> str | None:
-    """Return a step as one plain command; None where it has no such form. A message of several
-    lines is one of one line: only that it is a text counts."""
-    begins = len(step.wrapping)
-    if _STARTERS & set(step.wrappers):
-        launcher = next((one for one in LAUNCHERS if step.wrapping[-len(one) :] == one), None)
-        if launcher is None or not set(step.wrappers[-len(launcher) :]) <= set(launcher):
-            return None
-        begins -= len(launcher)
-        if _STARTERS & set(step.wrappers[: -len(launcher)]):
-            return None
-    words = (*step.wrapping[begins:], *words)
-    if words[:2] == ("git", "commit"):
-        words = tuple(_LINE_ENDS.sub(" ", one) for one in words)
-    quoted = [_quote(one) for one in words]
-    text = " ".join(one for one in quoted if one is not None)
-    if None in quoted:
-        return None
-    plain = simple_command(text)
-    same = plain is not None and tuple(one.text for one in plain) == words
-    return text if same else None
-
-
 def _spell_from_base(step: Step, words: tuple[str, ...], folder: str) -> str | None:
     """Return a command that acts on the paths it names, as it would be in the line's own folder:
     `ruff check .` in `app` is `ruff check app` there. None for any other."""
-    reading = read(tuple(Word(one, one) for one in words)) if folder and not step.wrapping else None
+    reading = read(tuple(Word(one, one) for one in words)) if folder else None
     if reading is None or " ".join((reading.known.program, *reading.known.verbs)) not in _BY_PATHS:
         return None
     paths = paths_of(reading)
@@ -259,18 +258,7 @@ def _spell_from_base(step: Step, words: tuple[str, ...], folder: str) -> str | N
     if not paths or not own or folder[:1] in ("/", "~", "$"):
         return None
     moved = {one: posixpath.normpath(posixpath.join(folder, one)) for one in paths}
-    return _spell(step, tuple(moved.get(one, one) for one in words))
-
-
-def _quote(word: str) -> str | None:
-    """Return a word as every shell reads it; None where there is no such form."""
-    if _BARE.fullmatch(word):
-        return word
-    if (option := _OPTION.fullmatch(word)) and (value := _quote(option[2])) is not None:
-        return option[1] + value
-    if "'" not in word:
-        return f"'{word}'"
-    return f'"{word}"' if not set('"\\$`!') & set(word) else None
+    return spell(tuple(moved.get(one, one) for one in words))
 
 
 def _as_call(
@@ -297,7 +285,5 @@ def _writing(step: Step, base: str | None) -> Iterator[Part]:
     for path in step.writes:
         places = [_at(base, one) for one in step.places(path)]
         for place in places:
-            known = (
-                place is not None and path[:1] not in ("~", "$") and not set(path) & set("*?[{($`")
-            )
+            known = place is not None and path[:1] != "~" and ".." not in path.split("/")
             yield Part(text=f"> {path}", written=place if known and place else "")

@@ -397,6 +397,7 @@ def _why_no_source(record: StoredRequest, effects: CallEffects) -> str | None:
     if urls:
         use = next((one for one in effects.urls if one.place == urls[0].place), None)
         known = len(fixed) == 1 and use is not None and use.scheme == "https"
+        known = known and not holds_secrets(urls[0].value)
         return (
             None if known and use is not None and use.uncertainty is None else "its URL is unclear"
         )
