@@ -13,12 +13,21 @@ from typing import Protocol
 from gateway.domain.policy_document import PolicyDocument, PolicyRule, Route, RuleEffect
 from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import quote_start
+from gateway.domain.risk import is_named
 from gateway.domain.time_and_tasks import Clock
 from gateway.models import DecidedBy, DeciderKind, Kind, Reason
 from gateway.policy.authorization import holds_at_risk, is_backed, lets_through
 from gateway.policy.chain import ALLOW, ASK, DENY
 from gateway.policy.grants.coverage import covers, names_each, why_asked
-from gateway.policy.grants.grant import OF_ALL_TOOLS, PASSES, Effect, Grant, MatchResult, Outdated
+from gateway.policy.grants.grant import (
+    ANY_TOOL,
+    OF_ALL_TOOLS,
+    PASSES,
+    Effect,
+    Grant,
+    MatchResult,
+    Outdated,
+)
 from gateway.policy.grants.sequences import Part, part_is_covered, split, way_is_covered
 from gateway.policy.guardrails import find_dangers
 from gateway.policy.rules import fits
@@ -143,13 +152,12 @@ class GrantBook:
         return await self._recall(key, lambda: self.store.about(*key))
 
     async def changing_files(self, agent: str) -> tuple[Grant, ...]:
-        """Return the approvals of an agent's changes of files, by any tool."""
+        """Return what is remembered of an agent's changes of files, by any tool, denials too."""
 
         async def look() -> tuple[int, list[Grant]]:
             generation = self._generation
-            return generation, [one for one in await every(self.store) if one.agent == agent
-                                and one.effect is Effect.ALLOW and one.outdated is None
-                                and one.match.kind is Kind.FILE_CHANGE]  # fmt: skip
+            mine = [one for one in await every(self.store) if one.agent == agent]
+            return generation, [one for one in mine if _is_about_files(one)]
 
         return await self._recall((agent, "", ""), look)
 
@@ -249,7 +257,7 @@ class _Sequences:
             return None
         by_rules = [one.name for _, one in covered if isinstance(one, PolicyRule)]
         grants = list({one.id: one for _, one in covered if isinstance(one, Grant)}.values())
-        limited = [one for one in grants if one.max_uses is not None]
+        limited = [one for _, one in covered if isinstance(one, Grant) and one.max_uses is not None]
         if len(limited) > 1:
             return None
         if not grants:
@@ -291,6 +299,8 @@ class _Sequences:
             grants = await self._list_writing(record, route)
             found += [one for one in grants if part_is_covered(one, part)]
         for way in part.ways:
+            if any([await self._is_refused(call) for call in way]):
+                return None
             for one in await book.about(way[0]):
                 fits_all = all(book.fit(one, call, route) for call in way)
                 if one.effect is Effect.ALLOW and fits_all and way_is_covered(one, way):
@@ -302,16 +312,43 @@ class _Sequences:
             )
         return next((one for one in book.policy.rules if _lets(one, part)), None)
 
+    async def _is_refused(self, call: StoredRequest) -> bool:
+        """Whether a denial, or a rule that denies or asks, may be for a part as a call of its
+        own."""
+        denials = [one for one in await self._book.about(call) if one.effect is Effect.DENY]
+        rules = [one for one in self._book.policy.rules if _refuses(one)]
+        return any(covers(one, call) is not MatchResult.NO for one in denials) or any(
+            fits(one, call) is not MatchResult.NO for one in rules
+        )
+
     async def _list_writing(self, record: StoredRequest, route: Route) -> tuple[Grant, ...]:
         """Return the approvals of changing files that hold where a line runs, on its route."""
-        request = record.request
+        request, policy = record.request, self._book.policy
+        known = await self._book.changing_files(request.agent)
+        refused = {one.match.tool for one in known if one.effect is Effect.DENY}
         return tuple(
             one
-            for one in await self._book.changing_files(request.agent)
-            if one.session in (None, request.session)
+            for one in known
+            if one.effect is Effect.ALLOW
+            and one.session in (None, request.session)
             and one.match.host == request.context.host
-            and self._book.policy.route_for(request.agent, one.match.tool) == route
+            and policy.route_for(request.agent, one.match.tool) == route
+            and not {one.match.tool, ANY_TOOL} & refused
+            and not any(
+                is_named(rule.tools, one.match.tool)
+                for rule in policy.rules
+                if _refuses(rule) and not rule.commands
+            )
         )
+
+
+def _is_about_files(grant: Grant) -> bool:
+    denies_all = grant.effect is Effect.DENY and grant.match.tool == ANY_TOOL
+    return grant.outdated is None and (denies_all or grant.match.kind is Kind.FILE_CHANGE)
+
+
+def _refuses(rule: PolicyRule) -> bool:
+    return rule.effect is not RuleEffect.ALLOW and not rule.shadow
 
 
 def _lets(rule: PolicyRule, part: Part) -> bool:

@@ -22,7 +22,7 @@ from gateway.models import Context, Kind
 from gateway.policy.authorization import ADMIN, is_backed
 from gateway.policy.chain import ALLOW, Chain
 from gateway.policy.grant_book import GrantBook
-from gateway.policy.grants.grant import Grant, GrantVoter, Shape
+from gateway.policy.grants.grant import Effect, Grant, GrantVoter, Shape
 from gateway.policy.grants.offers import offers, passes_for
 from gateway.policy.grants.sequences import split
 from gateway.policy.verdict import Verdict
@@ -210,6 +210,50 @@ def test_one_decision_takes_one_use() -> None:
     found = decide("npm test && git diff", [limited, free])
     assert found is not None and (found.by.name, free.id in found.message) == (limited.id, True)
     assert not allows("npm test && git status", [limited, other])
+
+
+def test_one_use_is_for_one_part() -> None:
+    """A limited approval covers one part of a line, not several for one use."""
+    once = granted(offers(made("cat a.py"))[-1].match, backers=(ANN,), max_uses=1)
+    assert allows("cat a.py | head", [once])
+    assert not allows("cat a.py; cat b.py", [once])
+
+
+def test_what_is_denied_alone_is_denied_in_a_line() -> None:
+    """A denial, and a rule that denies or asks, is asked about each part as a call of its own."""
+    allow, status = widest(made("npm run deploy")), widest(made("git status"))
+    exact = granted(offers(made("npm run deploy"), Effect.DENY)[0].match, Effect.DENY)
+    assert allows("git status; npm run deploy", [allow, status])
+    assert not allows("git status; npm run deploy", [allow, status, exact])
+    for effect in (RuleEffect.DENY, RuleEffect.ASK):
+        rule = PolicyRule(name="no", effect=effect, contains=("deploy",))
+        assert not allows("git status; npm run dep''loy", [allow, status], rule)
+    write = "git status > build/a.txt"
+    assert allows(write, grants())
+    none = asked("Write", kind=Kind.FILE_CHANGE, arguments=EDIT)
+    every = [one.match for one in offers(none, Effect.DENY) if one.match.shape is not Shape.EXACT]
+    assert every
+    assert not allows(write, [*grants(), *(granted(one, Effect.DENY) for one in every)])
+    rule = PolicyRule(name="no", effect=RuleEffect.DENY, tools=("Write",))
+    assert not allows(write, grants(), rule)
+
+
+def test_a_tool_that_writes_no_whole_files_lets_the_shell_write_none() -> None:
+    """To edit, to append and to make a folder is less than to write."""
+    for tool, arguments in (
+        ("create_directory", {"path": "/ws/build/x"}),
+        ("append_file", {"path": "/ws/build/x", "content": "a"}),
+        ("Edit", {"file_path": "/ws/build/a.py", "old_string": "a", "new_string": "b"}),
+    ):
+        change = asked(tool, kind=Kind.FILE_CHANGE, arguments=arguments)
+        mine = [granted(one.match, backers=(ANN,)) for one in offers(change)]
+        assert not allows("git status > build/a.txt", [*mine, widest(made("git status"))]), tool
+
+
+def test_a_line_is_read_where_a_folder_is_known() -> None:
+    """Elsewhere another system's shell may read it."""
+    assert not split(made("npm test | tail", context=Context()))
+    assert not split(made("npm test | tail", context=Context(cwd="C:\\ws")))
 
 
 def test_the_approval_that_ends_first_is_cited() -> None:

@@ -277,8 +277,10 @@ def _is_certain(step: Step) -> bool:
 
 def says_how_it_ended(step: Step) -> bool:
     """Whether all that is open in what a step says is how the command before it ended."""
-    said = (_ENDED.sub("", one) for one in step.words)
-    return step.name == "echo" and not step.writes and not any("$" in one for one in said)
+    told = [one for one, mark in zip(step.words, step.marks, strict=True)
+            if mark is Certainty.OPEN]  # fmt: skip
+    known = all("$?" in one and "$" not in _ENDED.sub("", one) for one in told)
+    return step.words[0] == "echo" and not step.writes and known
 
 
 def _stays(step: Step, base: str | None) -> bool:
@@ -509,7 +511,7 @@ def _may_read(step: Step, path: str, base: str | None) -> bool:
 
 
 def _may_write(step: Step, path: str, base: str | None) -> bool:
-    certain = _UNCERTAIN.search(path) is None
+    certain = _UNCERTAIN.search(path) is None and path[:1] != "="
     return (
         certain
         and _lies_at(step, path, base)

@@ -67,6 +67,7 @@ _KEEPING_SETTINGS = frozenset(
     {":", ".", "break", "continue", "eval", "exec", "exit", "export", "readonly", "return", "set",
      "shift", "times", "trap", "unset"}
 )  # fmt: skip
+_OF_TERMINAL = re.compile(r"\s-t\s+(?![0-9])")  # zsh reckons what stands there
 _OF_TESTS = re.compile(r"([()!]|&&|\|\|)")
 _SPLITS = re.compile(r"[\s*?\[\]]")
 _SYSTEMS = ("/bin/", "/usr/bin/", "/usr/local/bin/")
@@ -349,6 +350,9 @@ class _ScriptReader:
             begun = last if last is not None and part is parts[-1] else start
             told = begun.given if begun is last and begun.given is not None else given
             ends = self._run(part, replace(begun, fed_by=(*fed, *begun.fed_by), given=told))
+            went = any(base_name(one.words[0]) in _MOVING for one in self.steps[begin:])
+            if went and len(parts) > 1 and part.type == "command":
+                self.whole = False  # where it stays then is the shell's choice
             if _is_redirected_list(part) and len(self.steps) > begin:
                 before = self.steps[-1].folders  # only the last one of the list is in the pipe
             fed = tuple(range(begin, len(self.steps)))
@@ -423,6 +427,7 @@ class _ScriptReader:
     def _run_test(self, node: ShellNode, start: _Start) -> _Ends:
         """Read `[[ … ]]`, which starts nothing but what is substituted in it, unless it reckons."""
         text = self._text(node)
+        self.whole = self.whole and not _OF_TERMINAL.search(text)
         if reckons(_OF_TESTS.sub(r" \1 ", text).split()):
             self.whole = False  # with a variable whose value may hold a command
         bare = (one for one in _descend(node) if one.type in _UNQUOTED and not _is_quoted(one))
@@ -445,6 +450,8 @@ class _ScriptReader:
             self._set(name, value)
             self._run_value(name, value, start)
         self._fed.clear()  # what was substituted stands there as steps already
+        if start.writes or start.reads:
+            self._emit([_Word(":")], start)
         return self._folders, self._folders
 
     def _run_declaration(self, node: ShellNode, start: _Start) -> _Ends:
@@ -706,9 +713,9 @@ class _ScriptReader:
         said = self._value(node)
         splits = node.type in _UNQUOTED and _SPLITS.search(said.text)
         after = node.next_sibling
-        if node.type == "simple_expansion" and after is not None:
-            if self._text(after)[:1] in (":", "["):  # zsh changes the value by it
-                return replace(said, mark=Certainty.OPEN)
+        behind = self._text(after)[:1] if after is not None else ""
+        if node.type == "simple_expansion" and behind in (":", "["):  # zsh changes the value by it
+            return replace(said, mark=Certainty.OPEN)
         return replace(said, mark=Certainty.OPEN) if splits else said
 
     def _value(self, node: ShellNode) -> _Word:

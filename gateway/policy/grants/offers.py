@@ -36,7 +36,7 @@ from gateway.policy.grants.grant import (
     RuleKind,
     Shape,
 )
-from gateway.policy.grants.sequences import part_is_covered, split
+from gateway.policy.grants.sequences import part_is_covered, split, writes_whole_files
 from gateway.policy.grants.variations import (
     command_leaf,
     fixed_words,
@@ -274,7 +274,7 @@ def _folders(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Sai
         rule = Rule(name=_name(leaf.address), kind=RuleKind.FOLDER, value=effects.base,
                     type=leaf.type.value)  # fmt: skip
         text = f"{record.request.tool}: creating, changing and moving files below {effects.base}"
-        behind = f"{_on_host(record)}, not deleting{_OUTPUT}"
+        behind = f"{_on_host(record)}, not deleting"
         yield _pattern(record, effects, Answer.FOLDER, text, rule, behind=behind)
     if leaf is None or use is None:
         return
@@ -283,7 +283,7 @@ def _folders(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Sai
     varying = _varying_names(Answer.FOLDER, effects, leaf)
     given = f", with any {varying}" if varying else ""
     behind = f"{_on_host(record)}, by its name; links are not followed here"
-    behind += _OUTPUT if record.request.kind is Kind.FILE_CHANGE else ""
+    behind += _OUTPUT if writes_whole_files(record.request.tool, record.request.kind) else ""
     inner = use.parts if use.effect is PathEffect.LIST else use.parts[:-1]
     for folder in _outer_folders("/" + "/".join(inner), effects.base):
         rule = Rule(

@@ -157,16 +157,16 @@ def _may_write(match: Match, path: str) -> bool:
     """Whether an approval of changing files lets the shell write one: below its folder, and nothing
     that runs later or is delicate."""
     folders = [str(rule.value) for rule in match.rules if rule.kind is RuleKind.FOLDER]
-    changes = match.answer is Answer.FOLDER and writes_whole_files(match)
+    changes = match.answer is Answer.FOLDER and writes_whole_files(match.tool, match.kind)
     named = changes and any(within(path, folder) for folder in folders)
     return named and delicate(path) is None and not is_executed(path)
 
 
-def writes_whole_files(match: Match) -> bool:
-    """Whether an approval is for a tool that writes files anew, as a shell does: not for one that
-    edits them, appends to them or makes folders."""
-    words = words_of(match.tool)
-    return match.kind is Kind.FILE_CHANGE and "write" in words and not words & {"append", "insert"}
+def writes_whole_files(tool: str, kind: Kind) -> bool:
+    """Whether a tool writes files anew, as a shell does: not one that edits them, appends to them
+    or makes folders."""
+    words = words_of(tool)
+    return kind is Kind.FILE_CHANGE and "write" in words and not words & {"append", "insert"}
 
 
 def _readable(record: StoredRequest) -> CallEffects | None:

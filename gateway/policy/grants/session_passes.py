@@ -208,7 +208,7 @@ def _changes_nothing(leaf: Leaf) -> bool:
     switch = plain_name(leaf.name) in _BESIDE and isinstance(leaf.value, bool)
     switch = switch or (plain_name(leaf.name) == "isinput" and leaf.value in (False, "false"))
     refused = leaf.role is Role.RIGHTS and leaf.value is False
-    nothing = leaf.value == {} and leaf.role is not Role.USER
+    nothing = leaf.value == {} and leaf.role is Role.ENVIRONMENT
     return said or known or switch or refused or leaf.value is None or nothing
 
 

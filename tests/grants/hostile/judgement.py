@@ -243,7 +243,11 @@ def _pages(claim: Claim, effect: Effect, before: list[Effect], cwd: str) -> str 
     name, said = value
     if name != "url":
         asked = isinstance(said, str) and folded(name) == "prompt"
-        how = isinstance(said, bool | int) and folded(name) in ("maxlength", "startindex", "raw")
+        how = isinstance(said, bool | int | float) and folded(name) in (
+            "maxlength",
+            "startindex",
+            "raw",
+        )
         return None if asked or how else f"{name} is no page"
     begins = f"https://{claim.site}/"
     return None if isinstance(said, str) and f"{said}/".startswith(begins) else f"not of {begins}"

@@ -57,7 +57,7 @@ _THERE = re.compile(
 )
 _PATCHES = re.compile(
     r"(?P<tool>\S+): creating, changing and moving files below (?P<folder>/\S+?)"
-    r"(?: on (?P<host>[^\s;,]+))?, not deleting; also the output of remembered commands"
+    r"(?: on (?P<host>[^\s;,]+))?, not deleting"
 )
 _LOOKS = re.compile(
     r"looking at anything below (?P<folder>/\S+?)(?: on (?P<host>[^\s;,]+))?, by any tool or "
