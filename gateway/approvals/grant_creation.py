@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -176,10 +177,14 @@ class GrantCreation:
             raise Conflict(f"{TOO_LATE[WriteResult.STOPPED]}: nothing is remembered meanwhile")
         if grant.match.shape in PASSES and outcome == WriteResult.OK:
             await self._replace_passes(grant)
-        self._writer.forget_policy()
-        if outcome == WriteResult.OK:
-            await self._settle(grant)
+        await self.settle((grant,) if outcome == WriteResult.OK else ())
         return grant
+
+    async def settle(self, grants: Sequence[Grant]) -> None:
+        """Let grants that were just written decide what waits."""
+        self._writer.forget_policy()
+        for grant in grants:
+            await self._settle(grant)
 
     async def _replace_passes(self, grant: Grant) -> None:
         """End the passes of this shape in the session but the newest, which each giver finds."""

@@ -15,7 +15,7 @@ from gateway.domain.time_and_tasks import Clock
 from gateway.models import DecidedBy, DeciderKind, Reason
 from gateway.policy.authorization import holds_at_risk, is_backed, lets_through
 from gateway.policy.chain import ALLOW, ASK, DENY
-from gateway.policy.grants.coverage import covers, why_asked
+from gateway.policy.grants.coverage import covers, why_asked, why_unplanned
 from gateway.policy.grants.grant import PASSES, Effect, Grant, MatchResult, Outdated
 from gateway.policy.guardrails import find_dangers
 from gateway.policy.verdict import Decider, Verdict
@@ -148,16 +148,24 @@ class GrantBook:
         now = self._clock.now_ms()
         return tuple(one for one in found[1] if one.live(now) and one.id not in self._spent)
 
+    async def planned(self, record: StoredRequest) -> list[Grant]:
+        """Return what is left of the plans of a record's session."""
+        if await self._empty():
+            return []
+        request, now = record.request, self._clock.now_ms()
+        known = await self.store.of_session(request.agent, request.session)
+        return [one for one in known if one.line is not None and one.live(now)]
+
     def redeclare(self, record: StoredRequest) -> StoredRequest:
         """Return the record as this policy declares its tool, whatever was declared before."""
         return self._policy.declare(record)
 
     def fit(self, grant: Grant, record: StoredRequest, route: Route) -> bool:
-        """Whether a grant may decide a request of this risk, and a pass, whose requests nobody
-        sees, one like this."""
+        """Whether a grant may decide a request of this risk, and a pass or a plan, whose requests
+        nobody sees, one like this."""
         if not holds_at_risk(self._policy, grant, record, route):
             return False
-        if grant.match.shape not in PASSES:
+        if grant.match.shape not in PASSES and grant.line is None:
             return True
         return lets_through(self._policy, grant, record, route) and not find_dangers(record)
 
@@ -187,7 +195,7 @@ class _Link:
         for cover, grant in covered:
             if cover is MatchResult.YES:
                 effect = DENY if self._effect is Effect.DENY else ALLOW
-                return _cite(effect, grant, grant.told or grant.match.scope.value)
+                return _cite(effect, grant, grant.told or _name_scope(grant))
         for cover, grant in covered:
             if cover is MatchResult.UNSURE:
                 return _cite(ASK, grant, "may be what a remembered denial covers")
@@ -201,7 +209,8 @@ class _Allows(_Link):
         """Return what kept the nearest remembered approval of the tool from covering it."""
         record = self._book.redeclare(record)
         near = [one for one in await self._book.about(record) if one.effect is Effect.ALLOW]
-        return why_asked(near, record)
+        planned = await self._book.planned(record)
+        return why_unplanned(planned, record) if planned else why_asked(near, record)
 
 
 def _cite(effect: str, grant: Grant, message: str) -> Verdict:
@@ -211,5 +220,11 @@ def _cite(effect: str, grant: Grant, message: str) -> Verdict:
     return Verdict(effect=effect, by=by, reason=Reason.GRANT, message=message)
 
 
-def _narrow_first(grant: Grant) -> tuple[bool, bool, int]:
-    return grant.match.shape in PASSES, grant.session is None, grant.made_at
+def _name_scope(grant: Grant) -> str:
+    scope = grant.match.scope.value
+    return scope if grant.line is None else f"line {grant.line} of a plan"
+
+
+def _narrow_first(grant: Grant) -> tuple[bool, bool, int, bool]:
+    is_pass, everywhere = grant.match.shape in PASSES, grant.session is None
+    return is_pass, everywhere, grant.made_at, grant.match.digest is None

@@ -41,6 +41,7 @@ from gateway.policy.grants.variations import (
     legible,
     may_come,
     may_write,
+    path_leaf,
     path_of,
     why_fixed,
 )
@@ -102,11 +103,12 @@ def differences(match: Match, record: StoredRequest) -> Iterator[Difference]:
     request, context = record.request, record.request.context
     if record.risk.level is RiskLevel.HIGH:
         yield Difference("", "its risk is high")
-    if request.human:
+    if record.demands_person:
         yield Difference("", "the agent demands a person")
     if request.kind is not match.kind:
         yield Difference("", _DIFFERS, request.kind.value, match.kind.value, "its kind")
     if match.answer is None:
+        yield from _exactly(match, record)
         return
     if context.host != match.host:
         yield Difference("", _DIFFERS, context.host, match.host, "the host")
@@ -121,6 +123,11 @@ def differences(match: Match, record: StoredRequest) -> Iterator[Difference]:
     yield from _by_leaf(match, match.answer, record, effects)
 
 
+def _exactly(match: Match, record: StoredRequest) -> Iterator[Difference]:
+    if match.digest not in (None, record.digest):
+        yield Difference("", "it is not exactly the same")
+
+
 def _by_leaf(
     match: Match, answer: Answer, record: StoredRequest, effects: CallEffects
 ) -> Iterator[Difference]:
@@ -130,7 +137,7 @@ def _by_leaf(
         rule = rules.get(address)
         if rule is not None:
             yield from _compare(answer, rule, leaves, record, effects)
-        elif not all(
+        elif match.whole or not all(
             may_come(answer, one)
             or is_where_it_works(one, effects)
             or _is_empty_list(answer, one, rules)
@@ -142,6 +149,17 @@ def _by_leaf(
             yield Difference(address, "is missing")
     if (why := why_fixed(answer, record, effects)) is not None:
         yield Difference("", why)
+    if match.whole and not _reaches_the_same(answer, record, effects):
+        yield Difference("", "it leads elsewhere, or to what is asked about each time")
+
+
+def _reaches_the_same(answer: Answer, record: StoredRequest, effects: CallEffects) -> bool:
+    """Whether a planned call works on the very file that it names, and binds no other."""
+    leaf = path_leaf(effects)
+    if answer is not Answer.FOLDER or leaf is None:
+        return not record.request.context.files
+    use = path_of(effects, leaf)
+    return use is not None and _lies_in(str(use.absolute), leaf, record, effects)
 
 
 def _is_empty_list(answer: Answer, leaf: Leaf, rules: Iterable[str]) -> bool:
@@ -251,12 +269,22 @@ def why_asked(grants: Iterable[Grant], record: StoredRequest) -> str:
     """Return what kept the nearest remembered approval of the tool from covering a call."""
     near: tuple[int, str] | None = None
     for grant in grants:
-        if grant.match.shape is not Shape.PATTERN or grant.match.tool != record.request.tool:
+        planned = grant.line is not None
+        if grant.match.shape is not Shape.PATTERN and not planned:
+            continue
+        if grant.match.tool != record.request.tool:
             continue
         found = list(islice(differences(grant.match, record), _MOST_NEAR))
         if found and (near is None or len(found) < near[0]):
-            near = len(found), _say(found[0], record)
+            said = _say(found[0], record)
+            near = len(found), f"line {grant.line}: {said}" if planned else said
     return near[1] if near is not None else ""
+
+
+def why_unplanned(lines: Iterable[Grant], record: StoredRequest) -> str:
+    """Return how a call deviates from the plan of its session, of which these lines are left."""
+    why = why_asked(lines, record) or "it names no such call, or none any more"
+    return f"deviates from the plan: {why}"
 
 
 def _say(found: Difference, record: StoredRequest) -> str:

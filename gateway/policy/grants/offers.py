@@ -13,6 +13,7 @@ from typing import Any
 
 from gateway.domain.records import ScopeQuorum, StoredRequest
 from gateway.domain.redaction import mask_of, names_secret, render_safe, start_of
+from gateway.errors import InvalidRequest
 from gateway.models import HostRule, Kind
 from gateway.policy.calls.argument_roles import JsonType
 from gateway.policy.calls.call_effects import CallEffects, Leaf, effects_of
@@ -93,6 +94,8 @@ def _offers(record: StoredRequest, effect: Effect) -> Iterator[Offer]:
     request = record.request
     if request.questions or not legible([request.tool, *record.parts]):
         return
+    if effect is Effect.ALLOW and request.kind is Kind.CALLS:
+        return  # its approval is for its calls
     for words, match in _matches(record, effect):
         offer = _offer(words, match)
         if _covers(offer, record, effect):
@@ -108,7 +111,7 @@ def _matches(record: StoredRequest, effect: Effect) -> Iterator[tuple[str, Match
     request = record.request
     effects = effects_of(record)[0]
     yield _exact_words(record, effects), _exact(record)
-    if request.kind is Kind.PLAN:
+    if request.kind in (Kind.PLAN, Kind.CALLS):
         return
     if effect is Effect.DENY:
         yield from denial_matches(record)
@@ -305,8 +308,12 @@ def _pattern(
     text: str,
     *rules: Rule,
     behind: str = "",
+    only: frozenset[str] | None = None,
 ) -> tuple[_Said, Match]:
-    """Return a pattern of these rules; other values may vary where they are open, or are fixed."""
+    """Return a pattern of these rules; other values may vary where they are open, or are fixed.
+
+    With `only` no other addresses than these vary, and no argument may come or go.
+    """
     read = {rule.address for rule in rules}
     made: list[Rule] = list(rules)
     fixed: list[tuple[str, Any]] = []
@@ -316,13 +323,14 @@ def _pattern(
         name, first = _name(address), leaves[0]
         same = len({one.type for one in leaves}) == 1
         kept = first.type.value if same and len(leaves) == 1 else ""
-        if _all_vary(answer, leaves):
+        if _all_vary(answer, leaves) if only is None else address in only:
             optional = all(one.optional for one in leaves) or answer is Answer.TOOL
+            optional = optional and only is None
             known = "" if first.type is JsonType.NULL or answer is Answer.TOOL else kept
             made.append(Rule(name=name, kind=RuleKind.ANY, type=known, optional=optional))
         else:
             value = value_at(address, leaves)
-            same_place = all(is_where_it_works(one, effects) for one in leaves)
+            same_place = only is None and all(is_where_it_works(one, effects) for one in leaves)
             made.append(
                 Rule(name=name, kind=RuleKind.EQUALS, value=value, type=kept, optional=same_place)
             )
@@ -338,6 +346,7 @@ def _pattern(
         answer=answer,
         base=effects.base,
         fingerprint=effects.fingerprint,
+        whole=only is not None,
     )
     if len(made) > MAX_RULES:
         return _Said("?" * (_LONGEST_OPEN + 1)), match
@@ -390,6 +399,39 @@ def _cut(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     return f"{start_of(text, most)}… ({len(text)} characters)"
+
+
+# ---------------------------------------------------------------- a line of a plan
+
+
+def plan_line(record: StoredRequest, any_text: tuple[str, ...]) -> tuple[str, Match]:
+    """Return what a planned call covers, in words and as a match: exactly this, or any text in the
+    arguments that are named. Raises InvalidRequest where such an argument is no data."""
+    request, effects = record.request, effects_of(record)[0]
+    if not legible([request.tool, *record.parts]):
+        raise InvalidRequest("its text hides something")
+    if not any_text:
+        return _exact_words(record, effects), _exact(record)
+    answer = Answer.COMMAND if command_leaf(effects) else Answer.TEXT
+    answer = Answer.FOLDER if answer is Answer.TEXT and path_leaf(effects) else answer
+    leaves = group_by_address(effects)
+    for name in any_text:
+        found = leaves.get(name, [])
+        if len(found) != 1 or not found[0].free or not is_open(answer, found[0]):
+            what = (
+                f"is {found[0].role}: {found[0].why}" if found else "has a name that is not plain"
+            )
+            raise InvalidRequest(f"{json.dumps(name)} cannot be any text, as it {what}")
+    if (why := why_fixed(answer, record, effects)) is not None:
+        raise InvalidRequest(f"{json.dumps(any_text[0])} cannot be any text: {why}")
+    text = f"{request.tool} with any text in {', '.join(any_text)}"
+    behind = _behind(record, effects)
+    said, match = _pattern(record, effects, answer, text, behind=behind, only=frozenset(any_text))
+    if len(said.open) > _LONGEST_OPEN or not _covers(
+        _offer(said.words, match), record, Effect.ALLOW
+    ):
+        raise InvalidRequest("it is not understood well enough to leave anything open")
+    return said.words, match
 
 
 # ---------------------------------------------------------------- offers of matches

@@ -1,0 +1,60 @@
+"""A plan: the list of intended calls that a request of kind `calls` asks approval of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import ValidationError
+
+from gateway.domain.parsing import adapter_of, sentence
+from gateway.domain.records import StoredRequest
+from gateway.errors import InvalidRequest
+from gateway.models import PlannedCall
+from gateway.wire.canonical_json import canonical
+from gateway.wire.codec import JsonObject, Wire
+from gateway.wire.schema import Says
+
+MOST_LINES = 50
+MOST_MINUTES = 480  # as long as a session pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Wire):
+    """What the arguments of a plan say: its lines, and for how many minutes they hold."""
+
+    calls: Annotated[tuple[PlannedCall, ...], Says(minItems=1, maxItems=MOST_LINES)]
+    minutes: int = 60
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.calls) <= MOST_LINES:
+            raise InvalidRequest(f"a plan has 1 to {MOST_LINES} lines")
+        if not 1 <= self.minutes <= MOST_MINUTES:
+            raise InvalidRequest(f"a plan holds for 1 to {MOST_MINUTES} minutes")
+
+
+def plan_of(record: StoredRequest) -> Plan:
+    """Return the plan as it stands, with the lines that nobody struck.
+
+    Raises InvalidRequest for arguments that are no plan, and where an edit did more than strike.
+    """
+    plan = _read(record.arguments)
+    if record.edited is not None and not _strikes(record.request.arguments, record.edited):
+        raise InvalidRequest("strike whole lines of a plan, and leave all else as it is")
+    return plan
+
+
+def _read(arguments: JsonObject) -> Plan:
+    adapter: Any = adapter_of(Plan)
+    try:
+        plan: Plan = adapter.validate_json(canonical(arguments), strict=True)
+    except ValidationError as error:
+        raise InvalidRequest(f"this is no plan: {sentence(error)}") from None
+    return plan
+
+
+def _strikes(before: JsonObject, after: JsonObject) -> bool:
+    """Whether arguments are those of before, without some of the lines."""
+    rest = [canonical({**one, "calls": []}) for one in (before, after)]
+    left = iter(list(map(canonical, before["calls"])))
+    return rest[0] == rest[1] and all(line in left for line in map(canonical, after["calls"]))

@@ -1,0 +1,89 @@
+"""The lines of a plan, each as the call that it names would be asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from gateway.domain.plans import plan_of
+from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.records import StoredRequest
+from gateway.domain.risk import RaisedRisk
+from gateway.errors import InvalidRequest
+from gateway.models import ApprovalRequest, PlannedCall, digest_of
+from gateway.policy.authorization import count_needed
+from gateway.policy.grants.grant import Match
+from gateway.policy.grants.offers import plan_line
+
+_ANY_TEXT = "text"  # stands for any text while a line is read
+_NO_DIGEST = "0" * 64
+
+
+class PlanLine(NamedTuple):
+    """A line of a plan: its number from 1, its call, that as a request, and what it covers."""
+
+    number: int
+    call: PlannedCall
+    record: StoredRequest
+    words: str
+    match: Match
+
+    @property
+    def name(self) -> str:
+        """How people are told which line it is."""
+        return _name_line(self.number, self.call)
+
+
+def lines_of(policy: PolicyDocument, record: StoredRequest) -> Iterator[PlanLine]:
+    """Yield the lines of a plan as a policy declares their tools.
+
+    Raises InvalidRequest for what is no plan, and for a line that cannot be planned.
+    """
+    for number, call in enumerate(plan_of(record).calls, 1):
+        line = _record_of(policy, record, call)
+        try:
+            words, match = plan_line(line, call.any_text)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{_name_line(number, call)}: {error}") from None
+        yield PlanLine(number, call, line, words, match)
+
+
+def risks_of(lines: list[PlanLine], policy: PolicyDocument) -> list[RaisedRisk]:
+    """Return what the calls of a plan raise its risk to, by the risk rules."""
+    found = []
+    for line in lines:
+        risk = policy.risk_of(line.record.request, line.record.arguments)
+        made = RaisedRisk(decider="plan", by=line.name, level=risk.level, reasons=risk.reasons)
+        found.append(made)
+    return found
+
+
+def quorum_of(lines: list[PlanLine], policy: PolicyDocument) -> int:
+    """Return how many people must vote for a plan: as many as its calls take, each remembered."""
+    needed = [1]
+    for line in lines:
+        route = policy.ruling_on(line.record.request).route_at(line.record)
+        needed.append(count_needed(route.quorum, route.scope_quorum, line.match, everywhere=False))
+    return max(needed)
+
+
+def _record_of(policy: PolicyDocument, record: StoredRequest, call: PlannedCall) -> StoredRequest:
+    asked = record.request
+    request = ApprovalRequest(
+        id=asked.id, agent=asked.agent, session=asked.session, tool=call.tool, kind=call.kind,
+        arguments={**call.arguments, **dict.fromkeys(call.any_text, _ANY_TEXT)},
+        digest=_NO_DIGEST, context=asked.context, origin=asked.origin, roles=call.roles,
+    )  # fmt: skip
+    request = replace(request, digest=digest_of(request))
+    line = StoredRequest(
+        request=request, status=record.status, revision=record.revision, digest=request.digest,
+        created=record.created, deadline=record.deadline, owner=record.owner,
+    )  # fmt: skip
+    risk = policy.risk_of(request, request.arguments)
+    return policy.declare(line.copy_with(risk=risk))
+
+
+def _name_line(number: int, call: PlannedCall) -> str:
+    return f"line {number}, {json.dumps(call.tool, ensure_ascii=False)}"
