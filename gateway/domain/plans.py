@@ -38,6 +38,8 @@ def plan_of(record: StoredRequest) -> Plan:
 
     Raises InvalidRequest for arguments that are no plan, and where an edit did more than strike.
     """
+    if record.request.payload is not None:
+        raise InvalidRequest("a plan has no payload")
     plan = _read(record.arguments)
     if record.edited is not None and not _strikes(record.request.arguments, record.edited):
         raise InvalidRequest("strike whole lines of a plan, and leave all else as it is")

@@ -106,7 +106,7 @@ def _find_in_lines(record: StoredRequest, policy: PolicyDocument) -> tuple[Guard
     found: dict[str, GuardrailFinding] = {}
     for line in _lines(record, policy):
         for sign in find_dangers(line.record):
-            found.setdefault(sign.words, replace(sign, place=line.name))
+            found.setdefault(sign.words, replace(sign, place=f"line {line.number}"))
     return tuple(found.values())[:_MOST_FOUND]
 
 

@@ -276,7 +276,7 @@ def why_asked(grants: Iterable[Grant], record: StoredRequest) -> str:
             continue
         found = list(islice(differences(grant.match, record), _MOST_NEAR))
         if found and (near is None or len(found) < near[0]):
-            said = _say(found[0], record)
+            said = _say(found[0], record, "planned" if planned else "remembered")
             near = len(found), f"line {grant.line}: {said}" if planned else said
     return near[1] if near is not None else ""
 
@@ -287,7 +287,7 @@ def why_unplanned(lines: Iterable[Grant], record: StoredRequest) -> str:
     return f"deviates from the plan: {why}"
 
 
-def _say(found: Difference, record: StoredRequest) -> str:
+def _say(found: Difference, record: StoredRequest, known: str = "remembered") -> str:
     why = str(mask(found.why))  # it may name arguments
     named = quote_start(found.place, _LONGEST_SAID) if found.place else found.called
     if found.why is not _DIFFERS or names_secret(found.place):
@@ -297,7 +297,7 @@ def _say(found: Difference, record: StoredRequest) -> str:
     return (
         f"{named} {why}"
         if record.find_secrets(now, named=True)
-        else (f"{named} is {now}, remembered {before}")
+        else (f"{named} is {now}, {known} {before}")
     )
 
 

@@ -14,12 +14,18 @@ from typing import Any
 from gateway.domain.records import ScopeQuorum, StoredRequest
 from gateway.domain.redaction import mask_of, names_secret, render_safe, start_of
 from gateway.errors import InvalidRequest
-from gateway.models import HostRule, Kind
+from gateway.models import HostRule, Kind, Risk, RiskLevel
 from gateway.policy.calls.argument_roles import JsonType
 from gateway.policy.calls.call_effects import CallEffects, Leaf, effects_of
 from gateway.policy.calls.known_commands import CommandSpec, Operands, ParsedCommand
 from gateway.policy.calls.paths import is_root
-from gateway.policy.grants.coverage import covers, group_by_address, is_where_it_works, value_at
+from gateway.policy.grants.coverage import (
+    covers,
+    group_by_address,
+    is_where_it_works,
+    value_at,
+    what_differs,
+)
 from gateway.policy.grants.denials import denial_matches
 from gateway.policy.grants.grant import (
     ANY_TOOL,
@@ -427,10 +433,14 @@ def plan_line(record: StoredRequest, any_text: tuple[str, ...]) -> tuple[str, Ma
     text = f"{request.tool} with any text in {', '.join(any_text)}"
     behind = _behind(record, effects)
     said, match = _pattern(record, effects, answer, text, behind=behind, only=frozenset(any_text))
-    if len(said.open) > _LONGEST_OPEN or not _covers(
-        _offer(said.words, match), record, Effect.ALLOW
-    ):
-        raise InvalidRequest("it is not understood well enough to leave anything open")
+    if len(said.open) > _LONGEST_OPEN:
+        raise InvalidRequest("it has too many arguments to leave one open")
+    calm = record.copy_with(
+        risk=Risk(level=RiskLevel.MEDIUM)
+    )  # the plan's card says how risky it is
+    why = what_differs(_draft_grant(match, calm, Effect.ALLOW), calm)
+    if why is not None:
+        raise InvalidRequest(f"{json.dumps(any_text[0])} cannot be any text: {why}")
     return said.words, match
 
 
@@ -443,15 +453,12 @@ def _offer(words: str, match: Match) -> Offer:
 
 
 def _covers(offer: Offer, record: StoredRequest, effect: Effect) -> bool:
-    grant = Grant(
-        id="0" * 32,
-        effect=effect,
-        agent=record.request.agent,
-        match=offer.match,
-        made_by="",
-        made_at=0,
-    )
-    return covers(grant, record) is MatchResult.YES
+    return covers(_draft_grant(offer.match, record, effect), record) is MatchResult.YES
+
+
+def _draft_grant(match: Match, record: StoredRequest, effect: Effect) -> Grant:
+    agent = record.request.agent
+    return Grant(id="0" * 32, effect=effect, agent=agent, match=match, made_by="", made_at=0)
 
 
 # What an agent's host offers to keep itself: when a person may choose it, and in which words.
