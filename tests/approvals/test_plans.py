@@ -71,7 +71,7 @@ async def test_a_line_covers_its_call_so_often_and_says_which_it_was(world: Worl
         == f'line 1 of plan {record.id[:8]}: exactly this: "make test" in /srv/app on build-1'
     )
     assert "send_email with any text in body, always with" in made[2].words
-    assert [one.max_uses for one in made.values()] == [1, 2]
+    assert (made[1].max_uses, made[2].max_uses) == (1, 2)
     ran = await call(world, TEST)
     assert ran.decision is not None
     assert (ran.status, ran.decision.reason) == (Status.APPROVED, Reason.GRANT)
