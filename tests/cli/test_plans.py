@@ -66,7 +66,7 @@ def test_a_plan_is_approved_and_each_call_runs_so_often(
     assert f"line 2 of plan {asked[:8]}: send_email with any text in body" in listed
     assert "used 1 of 2 " in listed
     agent = waiting["request"]["agent"]
-    call = ("--tool", "send_email", "--arguments", '{"to": "ben@example.com", "body": "x"}')
+    call = ("send_email", "--arguments", '{"to": "ben@example.com", "body": "x"}')
     told = up.run("explain", agent, *call)
     assert f"line 2 of plan {asked[:8]}" in told
 
