@@ -10,12 +10,7 @@ from gateway.domain.policy_document import Ruling
 from gateway.domain.records import Click, StoredRequest
 from gateway.errors import InvalidRequest, Unauthorized
 from gateway.models import Action, Kind, RiskLevel
-from gateway.policy.authorization import (
-    approver,
-    holds_at_risk,
-    is_backed,
-    matching_approver,
-)
+from gateway.policy.authorization import approver, holds_at_risk, is_backed, matching_approver
 from gateway.policy.grants.grant import Effect, Grant, GrantVoter
 from gateway.policy.plans import PlanLine, lines_of
 

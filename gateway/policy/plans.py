@@ -22,18 +22,15 @@ _NO_DIGEST = "0" * 64
 
 
 class PlanLine(NamedTuple):
-    """A line of a plan: its number from 1, its call, that as a request, and what it covers."""
+    """A line of a plan: its number from 1, how people are told which it is, its call, that as a
+    request, and what it covers."""
 
     number: int
+    name: str
     call: PlannedCall
     record: StoredRequest
     words: str
     match: Match
-
-    @property
-    def name(self) -> str:
-        """How people are told which line it is."""
-        return _name_line(self.number, self.call)
 
 
 def lines_of(policy: PolicyDocument, record: StoredRequest) -> Iterator[PlanLine]:
@@ -42,31 +39,34 @@ def lines_of(policy: PolicyDocument, record: StoredRequest) -> Iterator[PlanLine
     Raises InvalidRequest for what is no plan, and for a line that cannot be planned.
     """
     for number, call in enumerate(plan_of(record).calls, 1):
+        name = f"line {number}, {json.dumps(call.tool, ensure_ascii=False)}"
         line = _record_of(policy, record, call)
         try:
             words, match = plan_line(line, call.any_text)
         except InvalidRequest as error:
-            raise InvalidRequest(f"{_name_line(number, call)}: {error}") from None
-        yield PlanLine(number, call, line, words, match)
+            raise InvalidRequest(f"{name}: {error}") from None
+        yield PlanLine(number, name, call, line, words, match)
 
 
 def risks_of(lines: list[PlanLine], policy: PolicyDocument) -> list[RaisedRisk]:
     """Return what the calls of a plan raise its risk to, by the risk rules."""
-    found = []
-    for line in lines:
-        risk = policy.risk_of(line.record.request, line.record.arguments)
-        made = RaisedRisk(decider="plan", by=line.name, level=risk.level, reasons=risk.reasons)
-        found.append(made)
-    return found
+    found = [(one, policy.risk_of(one.record.request, one.record.arguments)) for one in lines]
+    return [
+        RaisedRisk(decider="plan", by=line.name, level=risk.level, reasons=risk.reasons)
+        for line, risk in found
+    ]
 
 
 def quorum_of(lines: list[PlanLine], policy: PolicyDocument) -> int:
     """Return how many people must vote for a plan: as many as its calls take, each remembered."""
-    needed = [1]
-    for line in lines:
-        route = policy.ruling_on(line.record.request).route_at(line.record)
-        needed.append(count_needed(route.quorum, route.scope_quorum, line.match, everywhere=False))
-    return max(needed)
+    found = [(one, policy.ruling_on(one.record.request).route_at(one.record)) for one in lines]
+    return max(
+        (
+            count_needed(route.quorum, route.scope_quorum, line.match, everywhere=False)
+            for line, route in found
+        ),
+        default=1,
+    )
 
 
 def _record_of(policy: PolicyDocument, record: StoredRequest, call: PlannedCall) -> StoredRequest:
@@ -83,7 +83,3 @@ def _record_of(policy: PolicyDocument, record: StoredRequest, call: PlannedCall)
     )  # fmt: skip
     risk = policy.risk_of(request, request.arguments)
     return policy.declare(line.copy_with(risk=risk))
-
-
-def _name_line(number: int, call: PlannedCall) -> str:
-    return f"line {number}, {json.dumps(call.tool, ensure_ascii=False)}"

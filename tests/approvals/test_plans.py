@@ -35,6 +35,7 @@ from gateway.models import (
 from gateway.policy.chain import MODIFY
 from gateway.policy.grants.offers import offers
 from gateway.policy.verdict import Verdict
+from gateway.stores import scripts
 from gateway.wire.codec import plain
 from tests.approvals.planning import (
     HERE,
@@ -326,6 +327,30 @@ async def test_every_vote_is_of_somebody_who_may(world: World) -> None:
     with pytest.raises(Conflict, match="You approved"):
         await agree(world, first)
     assert await grants(world) == {}
+
+
+async def test_a_route_that_came_to_ask_for_more_votes_refuses(world: World) -> None:
+    """Since the plan was asked: one vote is not enough for that line any more."""
+    shell = Route(name="shell", tools=("shell",), approvers=("ann", "bob"))
+    await world.route(shell, Route(approvers=("ann", "bob")))
+    record = await plan(world, TEST, NOTES)
+    await world.route(replace(shell, quorum=2), Route(approvers=("ann", "bob")))
+    with pytest.raises(Unauthorized, match="line 1.*more people"):
+        await agree(world, record)
+    assert (await strike(world, record, NOTES)).status is Status.APPROVED
+
+
+async def test_too_many_grants_of_a_tool_refuse_a_plan(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is decided, and no grant of its other lines is made."""
+    await planned(world, NOTES)
+    record = await plan(world, TEST, NOTES)
+    monkeypatch.setattr(scripts, "MOST_PATTERNS", 1)
+    with pytest.raises(Conflict, match="too many grants"):
+        await agree(world, record)
+    assert (await world.core.requests.get(record.id)).status is Status.PENDING
+    assert sorted(await grants(world)) == [1]
 
 
 async def test_a_line_with_a_step_up_cannot_be_planned(world: World) -> None:

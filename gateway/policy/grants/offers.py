@@ -424,21 +424,16 @@ def plan_line(record: StoredRequest, any_text: tuple[str, ...]) -> tuple[str, Ma
     for name in any_text:
         found = leaves.get(name, [])
         if len(found) != 1 or not found[0].free or not is_open(answer, found[0]):
-            what = (
-                f"is {found[0].role}: {found[0].why}" if found else "has a name that is not plain"
-            )
+            what = f"is {found[0].role}: {found[0].why}" if found else "is no plain name"
             raise InvalidRequest(f"{json.dumps(name)} cannot be any text, as it {what}")
-    if (why := why_fixed(answer, record, effects)) is not None:
-        raise InvalidRequest(f"{json.dumps(any_text[0])} cannot be any text: {why}")
     text = f"{request.tool} with any text in {', '.join(any_text)}"
-    behind = _behind(record, effects)
-    said, match = _pattern(record, effects, answer, text, behind=behind, only=frozenset(any_text))
-    if len(said.open) > _LONGEST_OPEN:
-        raise InvalidRequest("it has too many arguments to leave one open")
-    calm = record.copy_with(
-        risk=Risk(level=RiskLevel.MEDIUM)
-    )  # the plan's card says how risky it is
+    behind, only = _behind(record, effects), frozenset(any_text)
+    said, match = _pattern(record, effects, answer, text, behind=behind, only=only)
+    # How risky it is stands on the card of the plan.
+    calm = record.copy_with(risk=Risk(level=RiskLevel.MEDIUM))
     why = what_differs(_draft_grant(match, calm, Effect.ALLOW), calm)
+    if len(said.open) > _LONGEST_OPEN:
+        why = "it has too many arguments"
     if why is not None:
         raise InvalidRequest(f"{json.dumps(any_text[0])} cannot be any text: {why}")
     return said.words, match
