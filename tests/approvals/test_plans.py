@@ -335,7 +335,7 @@ async def test_a_route_that_came_to_ask_for_more_votes_refuses(world: World) -> 
     await world.route(shell, Route(approvers=("ann", "bob")))
     record = await plan(world, TEST, NOTES)
     await world.route(replace(shell, quorum=2), Route(approvers=("ann", "bob")))
-    with pytest.raises(Unauthorized, match="line 1.*more people"):
+    with pytest.raises(Unauthorized, match=r"line 1.*more people"):
         await agree(world, record)
     assert (await strike(world, record, NOTES)).status is Status.APPROVED
 
@@ -590,18 +590,22 @@ MAIL: dict[str, Any] = {"to": "ana@example.com"}
 KEYS, HOOK = "/home/ana/.ssh/authorized_keys", "/srv/app/.git/hooks/pre-commit"
 
 
+TO = f'line 1, "send_email": "to" {DATA}, as it is recipient: its name says so'
+
+
 def line(tool: str, arguments: dict[str, Any], *any_text: str) -> dict[str, Any]:
     """Return a line with any text in these arguments."""
     return {"tool": tool, "arguments": arguments, "any_text": list(any_text)}
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "a recipient": (line("send_email", {"body": "x"}, "to"), f'line 1, "send_email": "to" {DATA}'),
+    "a recipient": (line("send_email", {"body": "x"}, "to"), TO),
     "a command": (line("shell", {}, "command"), f'"command" {DATA}'),
     "a path": (line("write_file", {"content": "x"}, "path"), f'"path" {DATA}'),
     "what nobody knows": (line("frob", {}, "what"), f'"what" {DATA}'),
     "an address": (line("http_post", {"body": "x"}, "url"), f'"url" {DATA}'),
     "code": (line("run_python", {}, "code"), f'"code" {DATA}'),
+    "a patch": (line("edit_file", {"path": "/srv/app/x.txt"}, "patch"), f'"patch" {DATA}'),
     "a text of an unknown call": (line("deploy", {"to": "prod"}, "body"), DATA),
     "what runs later": (line("write_file", {"path": HOOK}, "content"), DATA),
     "what opens doors": (line("write_file", {"path": KEYS}, "content"), DATA),

@@ -100,8 +100,6 @@ def _offers(record: StoredRequest, effect: Effect) -> Iterator[Offer]:
     request = record.request
     if request.questions or not legible([request.tool, *record.parts]):
         return
-    if effect is Effect.ALLOW and request.kind is Kind.CALLS:
-        return  # its approval is for its calls
     for words, match in _matches(record, effect):
         offer = _offer(words, match)
         if _covers(offer, record, effect):
