@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -13,24 +13,29 @@ from gateway.errors import InvalidRequest
 from gateway.models import PlannedCall
 from gateway.wire.canonical_json import canonical
 from gateway.wire.codec import JsonObject, Wire
-from gateway.wire.schema import Says
 
+T = TypeVar("T")
 MOST_LINES = 50
 MOST_MINUTES = 480  # as long as a session pass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(Wire):
+class Plan(NamedTuple):
     """What the arguments of a plan say: its lines, and for how many minutes they hold."""
 
-    calls: Annotated[tuple[PlannedCall, ...], Says(minItems=1, maxItems=MOST_LINES)]
+    calls: tuple[PlannedCall, ...]
+    minutes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Arguments(Wire):
+    calls: tuple[JsonObject, ...]
     minutes: int = 60
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.calls) <= MOST_LINES:
-            raise InvalidRequest(f"a plan has 1 to {MOST_LINES} lines")
+            raise InvalidRequest(f"it has 1 to {MOST_LINES} lines")
         if not 1 <= self.minutes <= MOST_MINUTES:
-            raise InvalidRequest(f"a plan holds for 1 to {MOST_MINUTES} minutes")
+            raise InvalidRequest(f"it holds for 1 to {MOST_MINUTES} minutes")
 
 
 def plan_of(record: StoredRequest) -> Plan:
@@ -40,19 +45,23 @@ def plan_of(record: StoredRequest) -> Plan:
     """
     if record.request.payload is not None:
         raise InvalidRequest("a plan has no payload")
-    plan = _read(record.arguments)
+    said = _parse(_Arguments, record.arguments, "this is no plan")
+    lines = enumerate(said.calls, 1)
+    calls = tuple(_parse(PlannedCall, line, f"line {number}") for number, line in lines)
     if record.edited is not None and not _strikes(record.request.arguments, record.edited):
         raise InvalidRequest("strike whole lines of a plan, and leave all else as it is")
-    return plan
+    return Plan(calls, said.minutes)
 
 
-def _read(arguments: JsonObject) -> Plan:
-    adapter: Any = adapter_of(Plan)
+def _parse(cls: type[T], values: JsonObject, what: str) -> T:
+    kind: Any = cls  # to the type checker a class is not hashable
     try:
-        plan: Plan = adapter.validate_json(canonical(arguments), strict=True)
+        found: T = adapter_of(kind).validate_json(canonical(values), strict=True)
     except ValidationError as error:
-        raise InvalidRequest(f"this is no plan: {sentence(error)}") from None
-    return plan
+        raise InvalidRequest(f"{what}: {sentence(error)}") from None
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{what}: {error}") from None
+    return found
 
 
 def _strikes(before: JsonObject, after: JsonObject) -> bool:

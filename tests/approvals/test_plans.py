@@ -590,7 +590,7 @@ MAIL: dict[str, Any] = {"to": "ana@example.com"}
 KEYS, HOOK = "/home/ana/.ssh/authorized_keys", "/srv/app/.git/hooks/pre-commit"
 
 
-TO = f'line 1, "send_email": "to" {DATA}, as it is recipient: its name says so'
+TO = f'line 1, "send_email": "to" {DATA}, as it is recipient: the table of known'
 
 
 def line(tool: str, arguments: dict[str, Any], *any_text: str) -> dict[str, Any]:
@@ -609,19 +609,25 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a text of an unknown call": (line("deploy", {"to": "prod"}, "body"), DATA),
     "what runs later": (line("write_file", {"path": HOOK}, "content"), DATA),
     "what opens doors": (line("write_file", {"path": KEYS}, "content"), DATA),
-    "an argument with a value": (line("send_email", {**MAIL, "body": "x"}, "body"), "named once"),
-    "an argument twice": (line("send_email", MAIL, "body", "body"), "named once"),
+    "an argument with a value": (
+        line("send_email", {**MAIL, "body": "x"}, "body"),
+        "line 1: an argument is any text, or",
+    ),
+    "an argument twice": (
+        line("send_email", MAIL, "body", "body"),
+        "line 1: an argument is any text, or",
+    ),
     "an address within": (line("edit", {"path": "/srv/app/x"}, "edits[].new"), DATA),
     "hidden text": (line("shell", {"command": "ls \u202e txt"}), "hides something"),
-    "a form": ({**line("ask", {}), "kind": "question"}, "is no question"),
+    "a form": ({**line("ask", {}), "kind": "question"}, "line 1: a planned call is no question"),
     "a plan": ({**line("plan", {}), "kind": "calls"}, "is no calls"),
     "a plan in words": ({**line("plan", {}), "kind": "plan"}, "is no plan"),
     "no uses": ({**TEST, "times": 0}, "1 to 100 times"),
     "too many uses": ({**TEST, "times": 101}, "1 to 100 times"),
     "uses as text": ({**TEST, "times": "3"}, "times"),
     "uses as a truth value": ({**TEST, "times": True}, "times"),
-    "an unknown member": ({**TEST, "unless": "x"}, "unless is not a known member"),
-    "no arguments": ({"tool": "shell"}, "arguments is missing"),
+    "an unknown member": ({**TEST, "unless": "x"}, "line 1: unless is not a known member"),
+    "no arguments": ({"tool": "shell"}, "line 1: arguments is missing"),
     "arguments in a list": ({"tool": "shell", "arguments": []}, "arguments"),
     "an unknown role": ({**TEST, "roles": {"command": "anything"}}, "roles"),
     "a tool of two lines": (line("a\nb", {}), "tool"),
