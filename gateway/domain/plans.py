@@ -19,7 +19,7 @@ MOST_LINES = 50
 MOST_MINUTES = 480  # as long as a session pass
 
 
-class Plan(NamedTuple):
+class CallPlan(NamedTuple):
     """What the arguments of a plan say: its lines, and for how many minutes they hold."""
 
     calls: tuple[PlannedCall, ...]
@@ -38,7 +38,7 @@ class _Arguments(Wire):
             raise InvalidRequest(f"it holds for 1 to {MOST_MINUTES} minutes")
 
 
-def plan_of(record: StoredRequest) -> Plan:
+def plan_of(record: StoredRequest) -> CallPlan:
     """Return the plan as it stands, with the lines that nobody struck.
 
     Raises InvalidRequest for arguments that are no plan, and where an edit did more than strike.
@@ -50,7 +50,7 @@ def plan_of(record: StoredRequest) -> Plan:
     calls = tuple(_parse(PlannedCall, line, f"line {number}") for number, line in lines)
     if record.edited is not None and not _strikes(record.request.arguments, record.edited):
         raise InvalidRequest("strike whole lines of a plan, and leave all else as it is")
-    return Plan(calls, said.minutes)
+    return CallPlan(calls, said.minutes)
 
 
 def _parse(cls: type[T], values: JsonObject, what: str) -> T:
