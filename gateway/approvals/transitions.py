@@ -44,7 +44,6 @@ _ABORTS = ("turn", "agent")
 _NONCES_KEPT = 20
 _NONCE_LENGTH = 32
 _NOTHING_MORE = (None,) * 5
-_EMPTIED = (Kind.QUESTION, Kind.CALLS)  # without its content it is none
 
 
 def close_record(
@@ -129,7 +128,9 @@ def erase_content(record: StoredRequest) -> StoredRequest:
         preview=None,
         context=replace(record.request.context, cwd=None, env={}, files={}),
         questions=(),
-        kind=Kind.TOOL if record.request.kind in _EMPTIED else record.request.kind,
+        kind=Kind.TOOL
+        if record.request.kind in (Kind.QUESTION, Kind.CALLS)
+        else record.request.kind,
         schema=None,
         roles={},
         host_rules=(),

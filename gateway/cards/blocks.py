@@ -314,7 +314,7 @@ def _beside(record: StoredRequest) -> list[tuple[str, str, str]]:
 def say_plan(record: StoredRequest) -> str:
     """Return all that a plan says, a paragraph a line; no value of a call can look like one."""
     plan = plan_of(record)
-    unit = "minute" if plan.minutes == 1 else "minutes"
+    unit = f"minute{'' if plan.minutes == 1 else 's'}"
     said = [f"In this session, for {plan.minutes} {unit}, at most so often:"]
     for number, one in enumerate(plan.calls, 1):
         times = "once" if one.times == 1 else f"{one.times} times"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from gateway.domain.parsing import adapter_of, sentence
+from gateway.domain.parsing import LARGE_BYTES, adapter_of, sentence
 from gateway.domain.records import StoredRequest
 from gateway.errors import InvalidRequest
 from gateway.models import PlannedCall
@@ -45,9 +45,10 @@ def plan_of(record: StoredRequest) -> CallPlan:
     """
     if record.request.payload is not None:
         raise InvalidRequest("a plan has no payload")
+    if len(canonical(record.arguments)) > LARGE_BYTES:
+        raise InvalidRequest(f"a plan has at most {LARGE_BYTES} bytes")
     said = _parse(_Arguments, record.arguments, "this is no plan")
-    lines = enumerate(said.calls, 1)
-    calls = tuple(_parse(PlannedCall, line, f"line {number}") for number, line in lines)
+    calls = tuple(_parse(PlannedCall, one, f"line {n}") for n, one in enumerate(said.calls, 1))
     if record.edited is not None and not _strikes(record.request.arguments, record.edited):
         raise InvalidRequest("strike whole lines of a plan, and leave all else as it is")
     return CallPlan(calls, said.minutes)

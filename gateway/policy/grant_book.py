@@ -195,7 +195,8 @@ class _Link:
         for cover, grant in covered:
             if cover is MatchResult.YES:
                 effect = DENY if self._effect is Effect.DENY else ALLOW
-                return _cite(effect, grant, grant.told or _name_scope(grant))
+                planned = f"line {grant.line} of a plan" if grant.line else ""
+                return _cite(effect, grant, grant.told or planned or grant.match.scope.value)
         for cover, grant in covered:
             if cover is MatchResult.UNSURE:
                 return _cite(ASK, grant, "may be what a remembered denial covers")
@@ -218,11 +219,6 @@ def _cite(effect: str, grant: Grant, message: str) -> Verdict:
     # what they were told when it was denied.
     by = DecidedBy(kind=DeciderKind.GRANT, name=grant.id)
     return Verdict(effect=effect, by=by, reason=Reason.GRANT, message=message)
-
-
-def _name_scope(grant: Grant) -> str:
-    scope = grant.match.scope.value
-    return scope if grant.line is None else f"line {grant.line} of a plan"
 
 
 def _narrow_first(grant: Grant) -> tuple[bool, bool, int, bool]:

@@ -35,7 +35,7 @@ from gateway.policy.calls.paths import (
 )
 from gateway.policy.calls.script import read_script
 from gateway.policy.calls.shell_words import steers
-from gateway.policy.plans import PlanLine, lines_of, quorum_of, risks_of
+from gateway.policy.plans import lines_of, quorum_of, risks_of
 
 _MOST_TEXT = 20_000
 _MOST_FOUND = 8
@@ -63,7 +63,7 @@ def assess(record: StoredRequest, ruling: Ruling) -> StoredRequest:
     """
     policy = ruling.policy
     watched = policy.guardrails is not Guardrails.OFF
-    found = _find_in_lines(record, policy) or find_dangers(record) if watched else ()
+    found = _find_all(record, policy) if watched else ()
     in_force = policy.guardrails in (Guardrails.ASK, Guardrails.DENY)
     others = tuple(one for one in record.raised if one.decider != GUARDRAILS)
     assessed = record.copy_with(
@@ -80,16 +80,11 @@ def calculate_risk(record: StoredRequest, ruling: Ruling) -> StoredRequest:
     edited = record.edited
     request = record.request if edited is None else replace(record.request, arguments=edited)
     base = ruling.policy.risk_of(request, record.arguments)
-    lines = _lines(record, ruling.policy)
+    lines = lines_of(ruling.policy, record)
     raised = (*record.raised, *risks_of(lines, ruling.policy))
     weighed = record.copy_with(risk=lift(base, raised))
     quorum = max(ruling.quorum(weighed), quorum_of(lines, ruling.policy))
     return weighed if quorum <= record.quorum else weighed.copy_with(quorum=quorum)
-
-
-def _lines(record: StoredRequest, policy: PolicyDocument) -> list[PlanLine]:
-    """Return the lines of a plan, none of any other request."""
-    return list(lines_of(policy, record)) if record.request.kind is Kind.CALLS else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +96,12 @@ class GuardrailFinding:
     destroys: bool = True  # or reaches for secrets; else it is only worth a look
 
 
-def _find_in_lines(record: StoredRequest, policy: PolicyDocument) -> tuple[GuardrailFinding, ...]:
-    """Return each sign that a line of a plan shows, with the line as its place."""
+def _find_all(record: StoredRequest, policy: PolicyDocument) -> tuple[GuardrailFinding, ...]:
+    """Return each sign that a request shows; of a plan what its lines show, as their places."""
+    if record.request.kind is not Kind.CALLS:
+        return find_dangers(record)
     found: dict[str, GuardrailFinding] = {}
-    for line in _lines(record, policy):
+    for line in lines_of(policy, record):
         for sign in find_dangers(line.record):
             found.setdefault(sign.words, replace(sign, place=f"line {line.number}"))
     return tuple(found.values())[:_MOST_FOUND]

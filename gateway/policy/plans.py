@@ -12,13 +12,13 @@ from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import StoredRequest
 from gateway.domain.risk import RaisedRisk
 from gateway.errors import InvalidRequest
-from gateway.models import ApprovalRequest, PlannedCall, digest_of
+from gateway.models import ApprovalRequest, Kind, PlannedCall, digest_of
 from gateway.policy.authorization import count_needed
 from gateway.policy.grants.grant import Match
 from gateway.policy.grants.offers import plan_line
 
 _ANY_TEXT = "text"  # stands for any text while a line is read
-_NO_DIGEST = "0" * 64
+_KEPT = "_lines"
 
 
 class PlanLine(NamedTuple):
@@ -33,11 +33,23 @@ class PlanLine(NamedTuple):
     match: Match
 
 
-def lines_of(policy: PolicyDocument, record: StoredRequest) -> Iterator[PlanLine]:
-    """Yield the lines of a plan as a policy declares their tools.
+def lines_of(policy: PolicyDocument, record: StoredRequest) -> tuple[PlanLine, ...]:
+    """Return the lines of a plan as a policy declares their tools, none of any other request.
 
-    Raises InvalidRequest for what is no plan, and for a line that cannot be planned.
+    They stay beside the record, with what they rest on. Raises InvalidRequest for what is no plan,
+    and for a line that cannot be planned.
     """
+    if record.request.kind is not Kind.CALLS:
+        return ()
+    rests_on = (policy, record.request, record.edited)
+    known, found = record.__dict__.get(_KEPT, ((), ()))
+    if not known or any(one is not two for one, two in zip(known, rests_on, strict=True)):
+        found = tuple(_lines_of(policy, record))
+        record.__dict__[_KEPT] = rests_on, found
+    return found  # type: ignore[no-any-return]
+
+
+def _lines_of(policy: PolicyDocument, record: StoredRequest) -> Iterator[PlanLine]:
     for number, call in enumerate(plan_of(record).calls, 1):
         name = f"line {number}, {json.dumps(call.tool, ensure_ascii=False)}"
         line = _record_of(policy, record, call)
@@ -48,7 +60,7 @@ def lines_of(policy: PolicyDocument, record: StoredRequest) -> Iterator[PlanLine
         yield PlanLine(number, name, call, line, words, match)
 
 
-def risks_of(lines: list[PlanLine], policy: PolicyDocument) -> list[RaisedRisk]:
+def risks_of(lines: tuple[PlanLine, ...], policy: PolicyDocument) -> list[RaisedRisk]:
     """Return what the calls of a plan raise its risk to, by the risk rules."""
     found = [(one, policy.risk_of(one.record.request, one.record.arguments)) for one in lines]
     return [
@@ -57,7 +69,7 @@ def risks_of(lines: list[PlanLine], policy: PolicyDocument) -> list[RaisedRisk]:
     ]
 
 
-def quorum_of(lines: list[PlanLine], policy: PolicyDocument) -> int:
+def quorum_of(lines: tuple[PlanLine, ...], policy: PolicyDocument) -> int:
     """Return how many people must vote for a plan: as many as its calls take, each remembered."""
     found = [(one, policy.ruling_on(one.record.request).route_at(one.record)) for one in lines]
     return max(
@@ -74,7 +86,7 @@ def _record_of(policy: PolicyDocument, record: StoredRequest, call: PlannedCall)
     request = ApprovalRequest(
         id=asked.id, agent=asked.agent, session=asked.session, tool=call.tool, kind=call.kind,
         arguments={**call.arguments, **dict.fromkeys(call.any_text, _ANY_TEXT)},
-        digest=_NO_DIGEST, context=asked.context, origin=asked.origin, roles=call.roles,
+        digest="0" * 64, context=asked.context, origin=asked.origin, roles=call.roles,
     )  # fmt: skip
     request = replace(request, digest=digest_of(request))
     line = StoredRequest(

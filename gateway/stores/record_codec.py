@@ -279,6 +279,5 @@ def event_of_grant(grant: Grant) -> str:
     """Return what the audit says of a new grant: nothing of the arguments that it covers."""
     values = plain(grant)
     kept = {name: value for name, value in values.items() if name not in ("match", "words")}
-    return dumps(
-        mask({"grant": {**kept, "tool": grant.match.tool, "scope": grant.match.scope.value}})
-    )
+    told = {**kept, "tool": grant.match.tool, "scope": grant.match.scope.value}
+    return dumps(mask({"grant": told}))

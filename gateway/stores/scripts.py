@@ -292,10 +292,8 @@ def _make_grants(keys: Keys, grants: Sequence[Grant], named: list[tuple[str, str
         digest, tool = one.match.digest, one.match.tool
         index = keys.grants_exact(digest) if digest else keys.grants_on(one.agent, tool)
         named += (("new_grant+", keys.grant(one.id)), ("found+", index))
-    named += (
-        ("grants", keys.grants),
-        ("in_session", keys.grants_in(first.agent, first.session or "")),
-    )
+    session = keys.grants_in(first.agent, first.session or "")
+    named += (("grants", keys.grants), ("in_session", session))
     named += (("grants_due", keys.grants_due), ("grants_ending", keys.grants_ending))
     return {
         "made+": [one.id for one in grants],

@@ -654,6 +654,7 @@ async def test_what_cannot_be_planned_is_refused_with_its_line(
         {"calls": [TEST], "minutes": 481},
         {"calls": [TEST], "forever": True},
         {"calls": [TEST] * 51},
+        {"calls": [{"tool": "shell", "arguments": {"command": "x" * 65_500}}]},
         {"calls": [[TEST]]},
         {"plan": "run the tests"},
     ],
