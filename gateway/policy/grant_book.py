@@ -79,8 +79,8 @@ class GrantStore(Protocol):
     async def list_ended(self, limit: int) -> list[Grant]:
         """Return the grants that ended last, the last one first."""
 
-    async def of_session(self, agent: str, session: str) -> list[Grant]:
-        """Return the grants that end with a session."""
+    async def of_session(self, agent: str, session: str, *, denials: bool = True) -> list[Grant]:
+        """Return the grants that end with a session, with the plain `denials` or without."""
 
     async def due(self, now: int, limit: int) -> tuple[list[Grant], list[Grant]]:
         """Return grants whose time is over at `now`, and those whose end is to be announced."""
@@ -153,7 +153,7 @@ class GrantBook:
         if await self._empty():
             return []
         request, now = record.request, self._clock.now_ms()
-        known = await self.store.of_session(request.agent, request.session)
+        known = await self.store.of_session(request.agent, request.session, denials=False)
         return [one for one in known if one.line is not None and one.live(now)]
 
     def redeclare(self, record: StoredRequest) -> StoredRequest:

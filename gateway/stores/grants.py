@@ -205,11 +205,11 @@ class RedisGrants:
         last = await self._redis.zrange(self._keys.grants_ended, 0, limit - 1, desc=True)
         return await self._load(last)
 
-    async def of_session(self, agent: str, session: str) -> list[Grant]:
-        """Return the grants that end with a session."""
+    async def of_session(self, agent: str, session: str, *, denials: bool = True) -> list[Grant]:
+        """Return the grants that end with a session, with the plain `denials` or without."""
         kept = await self._load(await self._redis.smembers(self._keys.grants_in(agent, session)))
-        denials = await self._list_denials()
-        return [*kept, *(one for one in denials if (one.agent, one.session) == (agent, session))]
+        plain = await self._list_denials() if denials else []
+        return [*kept, *(one for one in plain if (one.agent, one.session) == (agent, session))]
 
     async def due(self, now: int, limit: int) -> tuple[list[Grant], list[Grant]]:
         """Return grants whose time is over at `now`, and those whose end is to be announced."""
