@@ -166,6 +166,11 @@ class Keys:
         """The denied requests that answer this call just now (hash by id)."""
         return f"{self._tag}same:{agent}:{session}:{digest}"
 
+    def counter(self, key: str) -> str:
+        """What a rule approved within the window of one of its limits: a sixtieth of the window to
+        an amount (hash)."""
+        return f"{self._tag}counter:{key}"
+
     def grants_exact(self, digest: str) -> str:
         """Remembered decisions about one digest: id to body (hash)."""
         return f"{self._tag}grants:exact:{digest}"

@@ -6,7 +6,8 @@
 --   event and data; consumer?, the process that may act on an approval; untaken?, when it was handed to
 --   none and nothing was reported; attached+?, the processes to tell; set.<field>? and delete+?, what changes of the record
 -- what it depends on: clock? (before or after its deadline), generation? (of the policy), stoppable?
---   (the kill switch refuses it), nonce? (of the click), number? (that was typed), grant? (that decided)
+--   (the kill switch refuses it), nonce? (of the click), number? (that was typed), grant? (that decided),
+--   spends+? (`amount most window` for each of the counters of the rule that decided)
 -- what most do without: secrets?, or keep? for earlier ones that may be kept; warn? when it may have
 --   run; the grants that an approval makes: made+ (their ids), body+, max+, told+ (what their events say),
 --   until?, ending? and most?, as many as one index of them may hold; minutes?, for how many this denial answers the same call; when a person ended it denials?, the most in a row, and pause?, for how many ms more of them
@@ -14,11 +15,13 @@
 -- keys: record, pending, agent_pending, deadlines, done, events, meta, load (the agent's), then without
 --   their last part outboxes, records and behind (who waits behind whom); for each process that is
 --   attached waiting+ (its set) and replies+ (its stream); dirty+ (cards); with what they belong to
---   ingress, reply, secret, grant, breakers; with minutes grant, same and denials; with made+ for each of
---   them new_grant+ and found+, then grants, in_session, grants_due and grants_ending
+--   ingress, reply, secret, grant, counters+, breakers; with minutes grant, same and denials; with made+
+--   for each of them new_grant+ and found+, then grants, in_session, grants_due and grants_ending
 -- Returns {result, revision, which transition was refused, from 1}.
 
 local now = now_ms()
+-- What the counters of rules come to with the transitions that were checked.
+local claimed = {}
 
 local FIELDS = {'rev', 'status', 'deadline', 'created', 'nonces', 'digest', 'behind', 'alike', 'queues',
   'leads', 'size', 'number'}
@@ -48,6 +51,7 @@ local function refusal(step, found)
   for _, found_by in ipairs(step.keys.found or {}) do
     if redis.call('HLEN', found_by) >= tonumber(step.most) then return 'full' end
   end
+  if not has_room(step, now, claimed) then return 'over limit' end
 end
 
 -- Takes what ends, or is not any more what it was, away from those it waits behind, and from the lead.
@@ -172,6 +176,7 @@ local function apply(step, found)
   if step.status ~= 'pending' and not step.untaken then redis.call('ZREM', keys.deadlines, step.id) end
   local revision = write(step, found, ends)
   if step.grant then used(keys.grant, now) end
+  spend(step, now)
   if step.minutes then repeat_denial(step) end
   if ends then redis.call('ZADD', keys.done, now, step.id) end
   local secrets = secrets_of(step, found)
