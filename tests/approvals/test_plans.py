@@ -536,6 +536,15 @@ async def test_findings_ask_each_time(world: World, guardrails: Guardrails) -> N
     assert (await call(world, danger)).status is Status.PENDING
 
 
+async def test_a_recipient_outside_the_own_domains_asks_each_time(world: World) -> None:
+    """It is a finding, on the card of the plan and of the call."""
+    await world.put(own_domains=("corp.example",))
+    record = await plan(world, REPORT)
+    assert any('(in "line 1")' in one for one in record.located_findings)
+    await agree(world, record)
+    assert (await report(world)).status is Status.PENDING
+
+
 async def test_deny_rules_still_deny(world: World) -> None:
     """They come before every grant."""
     await planned(world, {**TEST, "times": 5})
