@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from gateway.wire.canonical_json import action_digest, call_request_id, canonical
 from gateway.wire.codec import JsonObject, Wire, plain
 from gateway.wire.outcome_text import sentence
-from gateway.wire.roles import DECLARED_ROLES
+from gateway.wire.roles import DECLARED_ROLES, check_roles
 from gateway.wire.schema import (
     AGENT_NAME,
     CALL_ID,
@@ -34,6 +34,7 @@ from gateway.wire.schema import (
 MAX_LIFE_SECONDS = 30 * 24 * 3600
 MAX_SYNC_IDS = 1000
 MAX_HOST_RULES = 8
+MAX_TIMES = 100
 _LONGEST_RULE = 300
 _QUESTION = {"properties": {"kind": {"const": "question"}}, "required": ["kind"]}
 _PART_OF_NO_CALL = {
@@ -56,12 +57,14 @@ ENDINGS = frozenset(Status) - {Status.PENDING}
 
 
 class Kind(StrEnum):
-    """What is asked for: approval of an action, or an answer."""
+    """What is asked for: approval of an action, or an answer. `plan` is a plan in words, `calls` a
+    list of calls that are intended (see `PlannedCall`)."""
 
     TOOL = "tool"
     COMMAND = "command"
     FILE_CHANGE = "file_change"
     PLAN = "plan"
+    CALLS = "calls"
     QUESTION = "question"
 
 
@@ -135,7 +138,12 @@ class DeciderKind(StrEnum):
     SYSTEM = "system"
 
 
-KIND_WORDS = {Kind.COMMAND: "command", Kind.FILE_CHANGE: "file change", Kind.PLAN: "plan"}
+KIND_WORDS = {
+    Kind.COMMAND: "command",
+    Kind.FILE_CHANGE: "file change",
+    Kind.PLAN: "plan",
+    Kind.CALLS: "plan of calls",
+}
 """What people read of it. A call of a tool is what most are, and a question says so itself."""
 
 
@@ -235,6 +243,33 @@ class HostRule(Wire):
         for name, words in (("rule", self.rule), ("scope", self.scope)):
             if not 0 < len(words) <= _LONGEST_RULE:
                 raise InvalidRequest(f"a host rule's {name} has 1 to {_LONGEST_RULE} characters")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCall(Wire):
+    """One line of a plan: a call that is intended, and how many `times` at most.
+
+    `any_text` names the arguments that may be any text: they are data, and stand in no `arguments`.
+    `kind` and `roles` are those of the request that the call becomes, which runs where the plan
+    was made. Raises InvalidRequest when a member breaks the wire's rules.
+    """
+
+    tool: Annotated[str, matching(TOOL_NAME)]
+    arguments: JsonObject
+    any_text: tuple[str, ...] = ()
+    times: Annotated[int, Says(minimum=1, maximum=MAX_TIMES)] = 1
+    kind: Kind = Kind.TOOL
+    roles: Annotated[dict[str, str], DECLARED_ROLES] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _match(TOOL_NAME, "tool", self.tool)
+        check_roles(self.roles)
+        if not 1 <= self.times <= MAX_TIMES:
+            raise InvalidRequest(f"a planned call runs 1 to {MAX_TIMES} times")
+        if self.kind not in (Kind.TOOL, Kind.COMMAND, Kind.FILE_CHANGE):
+            raise InvalidRequest(f"a planned call is no {self.kind}")
+        if len({*self.any_text, *self.arguments}) < len(self.any_text) + len(self.arguments):
+            raise InvalidRequest("an argument is any text, or has a value, and is named once")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from gateway.approvals.agent_service import end_siblings
 from gateway.approvals.grant_creation import GrantCreation
+from gateway.approvals.plan_grants import list_grants
 from gateway.approvals.request_writer import Overtaken, Writer
 from gateway.approvals.transitions import (
     Clicker,
@@ -42,7 +43,7 @@ from gateway.errors import (
     Unreachable,
     WrongNumber,
 )
-from gateway.models import Action, Reason, RiskLevel, Status
+from gateway.models import Action, Kind, Reason, RiskLevel, Status
 from gateway.policy.authorization import (
     NO_STEP_UP,
     Approver,
@@ -108,18 +109,21 @@ class ClickJudge:
         except GatewayError as refusal:
             await self.note(refusal, attempt.click)
             raise
-        return await self._remember(record, attempt.judged.grant)
+        return await self._remember(record, attempt.judged)
 
-    async def _remember(self, record: StoredRequest, grant: Grant | None) -> StoredRequest:
-        """Write down what is to be remembered, now that it is decided, and end what was stopped
-        with it; return the record.
+    async def _remember(self, record: StoredRequest, judged: JudgedClick) -> StoredRequest:
+        """Write down what is to be remembered, now that it is decided, let what was planned settle
+        what waits, and end what was stopped with it; return the record.
 
         Whatever becomes of that, the answer is recorded: raises NotRemembered, which says so. A
         click that is sent again does only this part.
         """
+        grant, lines = judged.grant, judged.transition.grants if judged.transition else ()
         try:
             if grant is not None:
                 await self._remembering.keep(grant)
+            if lines:
+                await self._remembering.settle(lines)
             await end_siblings(self._store, self._writer, record)
         except Exception as error:
             log.exception("what follows an answer failed", extra={"event": "not_remembered"})
@@ -158,6 +162,7 @@ class ClickJudge:
             who = _check_edited(edited, click, ruling)
         done = await self._step_up(ruling, edited or counted, click, prove)
         effect, grant = self._apply(ruling, counted, click, who, by._replace(stepped=done), edited)
+        lines = list_grants(ruling, effect.after, click, self._writer.now())
         number = ""
         if done is not None and done.way is StepUp.NUMBER:
             # Only now, when the right one would count: who can confirm nothing uses up no try.
@@ -168,7 +173,7 @@ class ClickJudge:
                 return JudgedClick(self._count_guess(record, counted, by, ruling), refusal=wrong)
         step = _step(record, effect, ruling, number)
         minutes = self._remembering.minutes_of(effect.after, click)
-        return JudgedClick(step._replace(minutes=minutes), grant)
+        return JudgedClick(step._replace(minutes=minutes, grants=lines), grant)
 
     def _apply(
         self,
@@ -502,6 +507,8 @@ class Batches:
             raise InvalidRequest("it takes a step-up, which is done alone")
         if approves and record.risk.level is RiskLevel.HIGH:
             raise InvalidRequest("it is high risk, which is decided alone")
+        if approves and record.request.kind is Kind.CALLS:
+            raise InvalidRequest("it is a plan, which is decided alone")
         return (await self._clicks.judge(record, ruling, click)).transition
 
 

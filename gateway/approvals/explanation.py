@@ -137,7 +137,8 @@ def _is_about(grant: Grant, record: StoredRequest) -> bool:
     """Whether a remembered approval of the same tool might cover a call, but for what it runs."""
     request = record.request
     near = (grant.agent, grant.match.tool) == (request.agent, request.tool)
-    allows = grant.effect is Effect.ALLOW and grant.match.shape is Shape.PATTERN
+    understood = grant.match.shape is Shape.PATTERN or grant.line is not None
+    allows = grant.effect is Effect.ALLOW and understood
     return near and allows and grant.session in (None, request.session)
 
 

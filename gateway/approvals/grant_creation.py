@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -54,6 +55,7 @@ from gateway.policy.grants.offers import (
     offers,
     pass_words,
 )
+from gateway.policy.grants.sequences import split
 
 _REMEMBERED = {
     Action.APPROVE: Effect.ALLOW,
@@ -177,10 +179,14 @@ class GrantCreation:
             raise Conflict(f"{TOO_LATE[WriteResult.STOPPED]}: nothing is remembered meanwhile")
         if grant.match.shape in PASSES and outcome == WriteResult.OK:
             await self._replace_passes(grant)
-        self._writer.forget_policy()
-        if outcome == WriteResult.OK:
-            await self._settle(grant)
+        await self.settle((grant,) if outcome == WriteResult.OK else ())
         return grant
+
+    async def settle(self, grants: Sequence[Grant]) -> None:
+        """Let grants that were just written decide what waits."""
+        self._writer.forget_policy()
+        for grant in grants:
+            await self._settle(grant)
 
     async def _replace_passes(self, grant: Grant) -> None:
         """End the passes of this shape in the session but the newest, which each giver finds."""
@@ -198,7 +204,7 @@ class GrantCreation:
                 # Most that waits has nothing to do with it, and need not be judged again.
                 if not record or record.final or record.unreviewed:
                     continue
-                if covers(grant, record) is MatchResult.YES:
+                if covers(grant, record) is MatchResult.YES or split(record):
                     await self._settle_one(record, grant)
         if grant.max_uses is not None:
             await self._granted.retire(grant.id)
@@ -216,7 +222,8 @@ class GrantCreation:
         found, ending = await judge(self._chain, record, ruling)
         if ending is None or found != record:
             return None
-        if (ending.by.kind, ending.by.name) != (DeciderKind.GRANT, grant.id):
+        cited = ending.by.name == grant.id or grant.id in ending.message
+        if ending.by.kind is not DeciderKind.GRANT or not cited:
             return None
         return self._writer.plan_end(record, ending, ruling)
 

@@ -97,6 +97,8 @@ class OutdatedGrants:
         """Tell whether a declaration or a row of the table that a grant rests on was changed."""
         if grant.match.answer is None or grant.outdated is not None or grant.from_request is None:
             return False
+        if grant.line is not None:
+            return False  # it rests on no declaration of its request, covers nothing then, and ends
         record = await self._store.load(grant.from_request)
         if record is None or record.erased:
             return False  # nothing tells; where it was changed, the grant covers nothing

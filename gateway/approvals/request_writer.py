@@ -398,6 +398,8 @@ class Writer:
                 self._spend_grant(refused.after)
             case WriteResult.LATE if refused.before.final:
                 raise Overtaken(_NOT_USED, refused.before.id)
+            case WriteResult.FULL:
+                raise Conflict("there are too many grants for a tool of this plan; revoke some")
             case WriteResult.LATE | WriteResult.STOPPED:
                 raise Overtaken(TOO_LATE[result], refused.before.id)
             case _:

@@ -129,7 +129,9 @@ def erase_content(record: StoredRequest) -> StoredRequest:
         preview=None,
         context=replace(record.request.context, cwd=None, env={}, files={}),
         questions=(),
-        kind=Kind.TOOL if record.request.questions else record.request.kind,
+        kind=Kind.TOOL
+        if record.request.kind in (Kind.QUESTION, Kind.CALLS)
+        else record.request.kind,
         schema=None,
         roles={},
         host_rules=(),
@@ -293,6 +295,9 @@ def check_action(record: StoredRequest, click: Click) -> None:
         and click.action not in (Action.DENY, Action.ABORT)
     ):
         raise Unconfirmed("this is high risk: confirm that you have read all of it")
+    planned = record.request.kind is Kind.CALLS and click.action is Action.APPROVE
+    if planned and not click.confirmed:
+        raise Unconfirmed("this is a plan: confirm that you have read every line of it")
     if click.revision < record.shown_since or click.revision > record.revision:
         raise Conflict("the request has changed since you saw it; look at it again")
     # Saying no is always possible, whatever the agent would like.

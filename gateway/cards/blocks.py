@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from gateway.domain.argument_order import part_long_members, put_short_first, weigh
+from gateway.domain.plans import plan_of
 from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import find_known, list_known, render_safe, start_of
 from gateway.domain.safe_text import Segment, Visible
+from gateway.models import KIND_WORDS, Kind
 from gateway.wire.codec import plain
 
 # A long text in pages. Each holds as much as the platform shows whole, and the platform is asked:
@@ -140,6 +142,7 @@ DIFF_CONTEXT = 3  # unchanged lines around a change
 LABEL_CHARS = 60  # every platform has room for these, whatever it escapes and however it counts
 _NAME_CHARS = 60  # of a name with its quotes, likewise
 _ARGUMENT_CHARS = 50  # of one in a label
+_SHORT_CALL = 80  # characters of the arguments of a planned call that stand in its line
 _BEGINNINGS = (45, 20, 4)  # characters of a longer name; four fit however they are escaped
 FORMATS = {"command": "shell", "cmd": "shell", "script": "shell", "diff": "diff", "patch": "diff"}
 
@@ -259,6 +262,8 @@ def headline(record: StoredRequest, chars: int) -> Visible:
     """Return the start of what would run, in one line."""
     if record.request.questions:
         return record.show(_one_line(record.request.questions[0].text, chars))
+    if record.request.kind is Kind.CALLS:
+        return record.show(_one_line(say_plan(record).replace("\n", " "), chars))
     spoken = (record.arguments.get(name) for name in FORMATS)
     command = next((one for one in spoken if isinstance(one, str) and one), None)
     if command is not None:
@@ -279,6 +284,8 @@ def texts_of(record: StoredRequest) -> list[tuple[str, str, str]]:
     argument's name stands quoted in it, save those few by which a command is known.
     """
     request, rest = record.request, dict(record.arguments)
+    if request.kind is Kind.CALLS:
+        return [("calls", "json", say_plan(record)), *_beside(record)]
     alone = {
         name: rest.pop(name) for name, value in record.arguments.items() if _alone(name, value)
     }
@@ -286,15 +293,45 @@ def texts_of(record: StoredRequest) -> list[tuple[str, str, str]]:
     short, long = part_long_members(rest)
     if short or not (long or alone or request.questions):
         found.append(("arguments", "json", pretty(short)))
+    found += _beside(record)
+    found += [(_call(name), "text", text) for name, text in alone.items() if name not in FORMATS]
+    found += [("argument", "json", pretty({name: value})) for name, value in long.items()]
+    return found
+
+
+def _beside(record: StoredRequest) -> list[tuple[str, str, str]]:
+    """Return (label, format, text) of what runs with the arguments."""
+    request, found = record.request, list[tuple[str, str, str]]()
     if request.payload is not None:
         found.append(("payload", "json", pretty(put_short_first(request.payload))))
     if request.context.env:
         found.append(("changed environment", "json", pretty(put_short_first(request.context.env))))
     if request.context.files:
         found.append(("files and their SHA-256", "json", pretty(request.context.files)))
-    found += [(_call(name), "text", text) for name, text in alone.items() if name not in FORMATS]
-    found += [("argument", "json", pretty({name: value})) for name, value in long.items()]
     return found
+
+
+def say_plan(record: StoredRequest) -> str:
+    """Return all that a plan says, a paragraph a line; no value of a call can look like one."""
+    plan = plan_of(record)
+    unit = f"minute{'' if plan.minutes == 1 else 's'}"
+    said = [f"In this session, for {plan.minutes} {unit}, at most so often:"]
+    for number, one in enumerate(plan.calls, 1):
+        times = "once" if one.times == 1 else f"{one.times} times"
+        kind = f" ({KIND_WORDS[one.kind]})" if one.kind in KIND_WORDS else ""
+        varies = f", any text in {_list_names_of(one.any_text)}" if one.any_text else ""
+        roles = f", with the roles {json.dumps(one.roles, ensure_ascii=False)}" if one.roles else ""
+        arguments = record.arguments["calls"][number - 1]["arguments"]
+        text = json.dumps(arguments, ensure_ascii=False)
+        shown = f" {text}" if len(text) <= _SHORT_CALL else f"\n{pretty(arguments)}"
+        said.append(
+            f"{number}. {_list_names_of((one.tool,))}{kind}, {times}{varies}{roles}:{shown}"
+        )
+    return "\n".join(said)
+
+
+def _list_names_of(names: Iterable[str]) -> str:
+    return ", ".join(json.dumps(one, ensure_ascii=False) for one in names)
 
 
 def _block(record: StoredRequest, label: str, kind: str, text: str, reveal: bool) -> Block:

@@ -67,6 +67,8 @@ from gateway.wire.outcome_text import join_names, say_unverified
 # Who reads it in the inbox is told by the state and the controls there what others are told here.
 
 _NOBODY_WAITS = "Nobody waits for the answer any more. "
+_STRIKE = "A plan of high risk is not approved: edit it, and strike the lines that raise it."
+_EACH_TIME = "A line in which something was found requires approval each time."
 _COMES_BACK = "If the agent comes back, it gets your answer."
 
 
@@ -125,6 +127,8 @@ def list_notices(
         (edited := _say_edited(record)): edited,
         "Escalated: nobody answered in time.": record.tier > 0 and not record.final,
         f"{steps} {tries}".strip(): steps and not here,
+        _STRIKE: _must_strike(record) and not record.final,
+        _EACH_TIME: request.kind is Kind.CALLS and bool(record.findings) and not record.final,
     }
     return (*(text for text, holds in notices.items() if holds), *describe_duplicates(record))
 
@@ -809,11 +813,18 @@ def _controls(
     if record.final:
         return ()
     allowed = dict.fromkeys((*record.request.allowed, Action.DENY))
+    if _must_strike(record):
+        allowed.pop(Action.APPROVE, None)
     return tuple(
         _control(action, record, summary, standing)
         for action in _LABELS
         if action in allowed and (seen or action not in NEEDS_ALL_SEEN) and standing.offers(action)
     )
+
+
+def _must_strike(record: StoredRequest) -> bool:
+    """Whether a waiting plan is of high risk, which is approved only without what raises that."""
+    return record.request.kind is Kind.CALLS and record.risk.level is RiskLevel.HIGH
 
 
 def _control(
@@ -824,7 +835,8 @@ def _control(
         style = Style.PLAIN  # it may still be answered, and nobody is in a hurry for it
     high = record.risk.level is RiskLevel.HIGH
     ways = record.approvers.step_up if record.approvers else ()
-    confirms = (high or bool(ways)) and action not in (Action.DENY, Action.ABORT)
+    planned = record.request.kind is Kind.CALLS and action is Action.APPROVE
+    confirms = (high or planned or bool(ways)) and action not in (Action.DENY, Action.ABORT)
     number, passkey = (confirms and way in ways for way in (StepUp.NUMBER, StepUp.PASSKEY))
     sign = finding_sign(alarms=record.alarms)
     found = "".join(f" {sign} {one.text}." for one in warnings(record))

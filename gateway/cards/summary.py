@@ -32,10 +32,11 @@ from gateway.cards.command_summary import (
     say_ours,
     say_some,
 )
+from gateway.domain.plans import plan_of
 from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import mask
 from gateway.domain.safe_text import Segment, Visible
-from gateway.models import RiskLevel
+from gateway.models import Kind, RiskLevel
 from gateway.policy.calls.argument_roles import (
     FREE,
     PATHS,
@@ -152,7 +153,7 @@ _ROOMS = (
 )
 _VERB = re.compile(
     r"\b(?:Message to|(?i:adds|calls|changes|creates|deletes|downloads|drops|empties|grants|lists"
-    r"|merges|pushes|reads|revokes|runs|sends|sets|touches|updates|writes)\b)"
+    r"|merges|plans|pushes|reads|revokes|runs|sends|sets|touches|updates|writes)\b)"
 )
 _COUNT = re.compile(r" and (\d+)(?: more)?(?: arguments?| calls?| statements?)?")
 _HEADER = re.compile(r"^\s*[A-Za-z-]{1,20}:(?=\s)")  # before addresses: `Bcc:`
@@ -320,6 +321,8 @@ def _draft(record: StoredRequest) -> _Draft:
         return lambda room: _say_question(asked, room)
     if record.erased:
         return lambda room: [say_name(request.tool, room.words)]
+    if request.kind is Kind.CALLS:
+        return lambda room: _say_plan(record)
     call = effects_of(record)[0]
     said, places = _choose(call)
     more = [*_surroundings(call)]
@@ -328,6 +331,15 @@ def _draft(record: StoredRequest) -> _Draft:
     rest = _list_rest(call, places)
     around = [part for one in more for part in one]
     return lambda room: _join_counts([*said(room), *_say_rest(call, rest, room), *around], room)
+
+
+def _say_plan(record: StoredRequest) -> list[SummaryPart]:
+    calls = plan_of(record).calls
+    runs, tools = sum(one.times for one in calls), list(dict.fromkeys(one.tool for one in calls))
+    said = f"Plans {runs} {'use' if runs == 1 else 'uses'} of "
+    if tools[1:]:
+        return [say_ours(f"{said}{len(tools)} tools")]
+    return [say_ours(said), say_name(tools[0], _MOST_VALUE)]
 
 
 def _join_counts(parts: list[SummaryPart], room: SummaryLimits) -> list[SummaryPart]:

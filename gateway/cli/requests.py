@@ -465,9 +465,11 @@ def _decide(options: argparse.Namespace, body: dict[str, Any]) -> int:
         record, revision = _find_for_answer(http, wanted, Action(body["action"]))
         risk = record.get("risk") or {}
         if body.get("confirmed") is False:
-            if risk.get("level") == "high" and "number" not in body:
+            high, planned = risk.get("level") == "high", record["request"].get("kind") == Kind.CALLS
+            if (high or planned) and "number" not in body:
                 shown = f"`gateway show {record['request']['id']}`"
-                raise InvalidRequest(f"this is high risk: read {shown}, then add --yes")
+                what = "high risk" if high else "a plan"
+                raise InvalidRequest(f"this is {what}: read {shown}, then add --yes")
             _check_fits(record)
         click = {**body, "revision": revision, "nonce": new_id()}
         done = http.call("POST", f"/v1/requests/{record['request']['id']}/decide", click)

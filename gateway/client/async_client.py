@@ -66,6 +66,7 @@ from gateway.models import (
     Execution,
     Kind,
     Origin,
+    PlannedCall,
     Preview,
     Question,
     Reason,
@@ -77,7 +78,7 @@ from gateway.models import (
     id_of_call,
     new_id,
 )
-from gateway.wire.codec import JsonObject
+from gateway.wire.codec import JsonObject, plain
 from gateway.wire.roles import check_roles
 from gateway.wire.signatures import Verifier
 
@@ -551,6 +552,20 @@ class AsyncClient(RequestMaker):
 
     async def _skip(self, request: ApprovalRequest) -> None:
         await self.report(request, Execution.SKIPPED, detail="the turn was stopped")
+
+    async def plan(
+        self, /, calls: Sequence[PlannedCall], *, minutes: int = 60, **details: Any
+    ) -> Approval:
+        """Ask a person to approve a list of intended calls, and wait; return the approval.
+
+        Its `arguments` have the `calls` that were approved: a person may strike some. Each then
+        runs without approval as often as it says, in this session, for `minutes`, at most 480.
+        `details` are those of `request`. Raises as `ask` does, and InvalidRequest for a call that
+        cannot be planned.
+        """
+        listed = {"calls": [plain(one) for one in calls], "minutes": minutes}
+        allowed = (Action.APPROVE, Action.EDIT, Action.DENY)
+        return await self.ask("plan", listed, kind=Kind.CALLS, allowed=allowed, **details)
 
     async def question(self, /, text: str, *fields: Question, **details: Any) -> JsonObject:
         """Ask a person to fill in `fields`, or one text; return the answers by field id."""

@@ -19,7 +19,7 @@ from gateway.client.transport import Say, Transport, say_on_stderr
 from gateway.errors import Conflict, GatewayError, Unauthorized
 
 _GOODBYE_SECONDS = 3.0
-_WAIT_FOR_PEOPLE = ("ask", "asks", "outcome", "question", "send", "wait", "wait_id")
+_WAIT_FOR_PEOPLE = ("ask", "asks", "outcome", "plan", "question", "send", "wait", "wait_id")
 _UNUSABLE = "this client is closed, or was made before a fork; make a new one"
 
 P = ParamSpec("P")
@@ -73,6 +73,7 @@ class Client:
     ask = _make_blocking(AsyncClient.ask)
     asks = _make_blocking(AsyncClient.asks)
     outcome = _make_blocking(AsyncClient.outcome)
+    plan = _make_blocking(AsyncClient.plan)
     question = _make_blocking(AsyncClient.question)
     submit = _make_blocking(AsyncClient.submit)
     send = _make_blocking(AsyncClient.send)

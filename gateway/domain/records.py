@@ -29,6 +29,7 @@ from gateway.models import (
     DeciderKind,
     Decision,
     HostRule,
+    Kind,
     ReadBack,
     Reason,
     Report,
@@ -304,7 +305,12 @@ class StoredRequest(Wire):
     @property
     def for_people(self) -> bool:
         """Whether only people may approve it: its risk is high, or the agent demands a person."""
-        return self.request.human or self.risk.level is RiskLevel.HIGH
+        return self.demands_person or self.risk.level is RiskLevel.HIGH
+
+    @property
+    def demands_person(self) -> bool:
+        """Whether nothing but a person approves it: the agent wants that, or it is a plan."""
+        return self.request.human or self.request.kind is Kind.CALLS
 
     @property
     def alarms(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from gateway.domain.policy_document import Budget, PolicyDocument
 from gateway.domain.records import AuditEvent, Page, Query, Session, Spend, StoredRequest
@@ -90,7 +90,8 @@ class Transition(NamedTuple):
     `after` replaces `before` if its revision is still current. A decision names the `generation` of
     the policy that it was made under. What rests on a `number` is refused unless that is the
     request's. With the agent's `budget`, as when a person decided, denials in a row are counted. A
-    denial answers the same call for so many `minutes`. The event says `data`, that of an ending
+    denial answers the same call for so many `minutes`. An approval makes these `grants`, each a
+    `gateway.policy.grants.grant.Grant`, in the same step. The event says `data`, that of an ending
     what the decision says.
     """
 
@@ -104,6 +105,7 @@ class Transition(NamedTuple):
     budget: Budget | None = None
     number: str = ""
     minutes: int = 0
+    grants: tuple[Any, ...] = ()
 
     def guards(self) -> Guards:
         """Return what protects this change. Raises ValueError for a decision without a policy."""
@@ -289,7 +291,7 @@ class WritableStore(Store, Protocol):
     ) -> WriteResult:
         """Apply a transition, answer the message, push terminal ones to every attached process.
 
-        Results: OK, REPLAY, STALE, GONE, AGAIN, STOPPED, LATE, EARLY, SPENT, OVER_LIMIT.
+        Results: OK, REPLAY, STALE, GONE, AGAIN, STOPPED, LATE, EARLY, SPENT, OVER_LIMIT, FULL.
         """
 
     async def change_all(self, transitions: Sequence[Transition]) -> tuple[WriteResult, str]:

@@ -220,7 +220,7 @@ async def _answer(
     record = _raise_risk(record, decider, _raised_by(decider, verdict))
     if verdict.effect == CONTINUE:
         return ChainResult(record, None)
-    if record.request.human and verdict.effect in (ALLOW, RESPOND):
+    if record.demands_person and verdict.effect in (ALLOW, RESPOND):
         return ChainResult(record, replace(verdict, effect=ASK, message=DEMANDED))
     if verdict.effect == ALLOW and record.risk.level is RiskLevel.HIGH:
         return ChainResult(record, replace(verdict, effect=ASK, message=HIGH_RISK))
@@ -303,7 +303,7 @@ async def judge(
     outcome = None if verdict is None else _outcome_of(record, verdict)
     outcome = outcome or _refuse_at_once(record, ruling)
     if outcome is None:
-        asks_because = A_PERSON if record.request.human else await chain.asks_because(record)
+        asks_because = A_PERSON if record.demands_person else await chain.asks_because(record)
         record = record.copy_with(asks_because=asks_because)
     return record, outcome
 

@@ -89,7 +89,7 @@ class ToolWord:
 
 def open_values(record: StoredRequest) -> tuple[OpenValue, ...]:
     """Return what somebody could declare about a record's call, each address once."""
-    if record.erased or record.request.kind in (Kind.PLAN, Kind.QUESTION):
+    if record.erased or record.request.kind in (Kind.PLAN, Kind.CALLS, Kind.QUESTION):
         return ()
     leaves = effects_of(record)[0].leaves
     found: dict[str, OpenValue] = {}

@@ -18,7 +18,7 @@ from gateway.domain.time_and_tasks import Clock
 from gateway.models import DecidedBy, DeciderKind, Kind, Reason
 from gateway.policy.authorization import holds_at_risk, is_backed, lets_through
 from gateway.policy.chain import ALLOW, ASK, DENY
-from gateway.policy.grants.coverage import covers, names_each, why_asked
+from gateway.policy.grants.coverage import covers, names_each, why_asked, why_unplanned
 from gateway.policy.grants.grant import (
     ANY_TOOL,
     OF_ALL_TOOLS,
@@ -93,8 +93,8 @@ class GrantStore(Protocol):
     async def list_ended(self, limit: int) -> list[Grant]:
         """Return the grants that ended last, the last one first."""
 
-    async def of_session(self, agent: str, session: str) -> list[Grant]:
-        """Return the grants that end with a session."""
+    async def of_session(self, agent: str, session: str, *, denials: bool = True) -> list[Grant]:
+        """Return the grants that end with a session, with the plain `denials` or without."""
 
     async def due(self, now: int, limit: int) -> tuple[list[Grant], list[Grant]]:
         """Return grants whose time is over at `now`, and those whose end is to be announced."""
@@ -180,17 +180,25 @@ class GrantBook:
         now = self._clock.now_ms()
         return tuple(one for one in found[1] if one.live(now) and one.id not in self._spent)
 
+    async def planned(self, record: StoredRequest) -> list[Grant]:
+        """Return what is left of the plans of a record's session."""
+        if await self.is_empty():
+            return []
+        request, now = record.request, self._clock.now_ms()
+        known = await self.store.of_session(request.agent, request.session, denials=False)
+        return [one for one in known if one.line is not None and one.live(now)]
+
     def redeclare(self, record: StoredRequest) -> StoredRequest:
         """Return the record as this policy declares its tool, whatever was declared before."""
         return self.policy.declare(record)
 
     def fit(self, grant: Grant, record: StoredRequest, route: Route) -> bool:
-        """Whether a grant may decide a request of this risk, and a pass, whose requests nobody
-        sees, one like this."""
+        """Whether a grant may decide a request of this risk, and a pass or a plan, whose requests
+        nobody sees, one like this."""
         if not holds_at_risk(self.policy, grant, record, route):
             return False
         own = self.policy.own_domains
-        if grant.match.shape not in OF_ALL_TOOLS:
+        if grant.match.shape not in OF_ALL_TOOLS and grant.line is None:
             return names_each(grant, record, own)
         return lets_through(self.policy, grant, record, route) and not find_dangers(record, own)
 
@@ -220,7 +228,8 @@ class _Link:
         for cover, grant in covered:
             if cover is MatchResult.YES:
                 effect = DENY if self._effect is Effect.DENY else ALLOW
-                return _cite(effect, grant, grant.told or grant.match.scope.value)
+                planned = f"line {grant.line} of a plan" if grant.line else ""
+                return _cite(effect, grant, grant.told or planned or grant.match.scope.value)
         for cover, grant in covered:
             if cover is MatchResult.UNSURE:
                 return _cite(ASK, grant, "may be what a remembered denial covers")
@@ -236,7 +245,8 @@ class _Allows(_Link):
             return said
         record = self._book.redeclare(record)
         near = [one for one in await self._book.about(record) if one.effect is Effect.ALLOW]
-        return why_asked(near, record)
+        planned = await self._book.planned(record)
+        return why_unplanned(planned, record) if planned else why_asked(near, record)
 
 
 class _Sequences:
@@ -284,7 +294,7 @@ class _Sequences:
             return []
         record = self._book.redeclare(record)
         parts = split(record)
-        if not parts:
+        if not parts or find_dangers(record, self._book.policy.own_domains):
             return []
         route = self._book.policy.route_for(record.request.agent, record.request.tool)
         return [(part, await self._find(part, record, route)) for part in parts]
@@ -303,7 +313,8 @@ class _Sequences:
                 return None
             for one in await book.about(way[0]):
                 fits_all = all(book.fit(one, call, route) for call in way)
-                if one.effect is Effect.ALLOW and fits_all and way_is_covered(one, way):
+                mine = one.effect is Effect.ALLOW and one.line is None
+                if mine and fits_all and way_is_covered(one, way):
                     found.append(one)
         found = [one for one in found if book.fit(one, record, route)]
         if found:
@@ -370,5 +381,6 @@ def _cite(effect: str, grant: Grant, message: str) -> Verdict:
     return Verdict(effect=effect, by=by, reason=Reason.GRANT, message=message)
 
 
-def _narrow_first(grant: Grant) -> tuple[bool, bool, int]:
-    return grant.match.shape in PASSES, grant.session is None, grant.made_at
+def _narrow_first(grant: Grant) -> tuple[bool, bool, int, bool]:
+    is_pass, everywhere = grant.match.shape in PASSES, grant.session is None
+    return is_pass, everywhere, grant.made_at, grant.match.digest is None

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
-from gateway.domain.policy_document import Guardrails, Ruling
+from gateway.domain.policy_document import Guardrails, PolicyDocument, Ruling
 from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import start_of
 from gateway.domain.risk import GUARDRAILS, RaisedRisk, lift
-from gateway.models import RiskLevel
+from gateway.models import Kind, RiskLevel
 from gateway.policy.calls.argument_roles import destroys, is_on
 from gateway.policy.calls.call_effects import CallEffects, Leaf, PathEffect, effects_of, texts_of
 from gateway.policy.calls.command_effects import find_changed_paths
@@ -36,6 +36,7 @@ from gateway.policy.calls.paths import (
 from gateway.policy.calls.recipients import find_outside
 from gateway.policy.calls.script import read_script
 from gateway.policy.calls.shell_words import steers
+from gateway.policy.plans import lines_of, quorum_of, risks_of
 
 _MOST_TEXT = 20_000
 _MOST_FOUND = 8
@@ -59,11 +60,11 @@ def assess(record: StoredRequest, ruling: Ruling) -> StoredRequest:
 
     Whatever makes a record, or changes what it would run, has it assessed anew. What deciders
     raised is kept: they are asked anew, or it still counts. Guardrails in force raise the risk of
-    what they find something in.
+    what they find something in. Raises InvalidRequest for a plan that cannot be one.
     """
     policy = ruling.policy
     watched = policy.guardrails is not Guardrails.OFF
-    found = find_dangers(record, policy.own_domains) if watched else ()
+    found = _find_all(record, policy) if watched else ()
     in_force = policy.guardrails in (Guardrails.ASK, Guardrails.DENY)
     others = tuple(one for one in record.raised if one.decider != GUARDRAILS)
     assessed = record.copy_with(
@@ -80,8 +81,10 @@ def calculate_risk(record: StoredRequest, ruling: Ruling) -> StoredRequest:
     edited = record.edited
     request = record.request if edited is None else replace(record.request, arguments=edited)
     base = ruling.policy.risk_of(request, record.arguments)
-    weighed = record.copy_with(risk=lift(base, record.raised))
-    quorum = ruling.quorum(weighed)
+    lines = lines_of(ruling.policy, record)
+    raised = (*record.raised, *risks_of(lines, ruling.policy))
+    weighed = record.copy_with(risk=lift(base, raised))
+    quorum = max(ruling.quorum(weighed), quorum_of(lines, ruling.policy))
     return weighed if quorum <= record.quorum else weighed.copy_with(quorum=quorum)
 
 
@@ -92,6 +95,17 @@ class GuardrailFinding:
     words: str
     place: str
     destroys: bool = True  # or reaches for secrets; else it is only worth a look
+
+
+def _find_all(record: StoredRequest, policy: PolicyDocument) -> tuple[GuardrailFinding, ...]:
+    """Return each sign that a request shows; of a plan what its lines show, as their places."""
+    if record.request.kind is not Kind.CALLS:
+        return find_dangers(record, policy.own_domains)
+    found: dict[str, GuardrailFinding] = {}
+    for line in lines_of(policy, record):
+        for sign in find_dangers(line.record, policy.own_domains):
+            found.setdefault(sign.words, replace(sign, place=f"line {line.number}"))
+    return tuple(found.values())[:_MOST_FOUND]
 
 
 def find_dangers(record: StoredRequest, own: tuple[str, ...] = ()) -> tuple[GuardrailFinding, ...]:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
-from gateway.domain.redaction import mask
 from gateway.policy.grants.denials import denial_of
 from gateway.policy.grants.grant import ANY_TOOL, Effect, End, Grant, Outdated, Shape
 from gateway.ports.outgoing import GRANT
-from gateway.stores.record_codec import dumps
+from gateway.stores.record_codec import GRANT_OVERLAY, body_of_grant, dumps, event_of_grant
 from gateway.stores.requests import RedisStore
-from gateway.stores.scripts import Script
-from gateway.wire.codec import JsonObject, build, plain
+from gateway.stores.scripts import MOST_PATTERNS, Script
+from gateway.wire.codec import build
 
 _FIELDS = (
     *("body", "was", "used", "last", "gen", "notices", "suspended", "why", "by", "ended"),
@@ -30,7 +28,7 @@ class RedisGrants:
     most. Exact grants are looked up.
     """
 
-    def __init__(self, store: RedisStore, *, most_patterns: int = 200) -> None:
+    def __init__(self, store: RedisStore, *, most_patterns: int = MOST_PATTERNS) -> None:
         self._most_patterns = most_patterns
         self._redis, self._keys = store.redis, store.keys
         self._store = store
@@ -48,12 +46,12 @@ class RedisGrants:
             [
                 grant.id,
                 grant.agent,
-                _body(grant),
+                body_of_grant(grant),
                 "" if grant.expires_at is None else grant.expires_at,
                 "" if grant.max_uses is None else grant.max_uses,
                 "" if grant.session is None else "1",
                 "" if exact else self._most_patterns,
-                dumps(mask({"grant": _event_data(grant)})),
+                event_of_grant(grant),
                 "" if grant.announced_at is None else grant.announced_at,
                 GRANT + grant.id,
                 "1" if grant.effect is Effect.ALLOW else "",
@@ -120,7 +118,7 @@ class RedisGrants:
     async def mark_outdated(self, grant: Grant, outdated: Outdated) -> bool:
         """Suspend a live grant, unless it has changed since; return whether that was done now."""
         keys, was = self._keys, await self._redis.hget(self._keys.grant(grant.id), "body")
-        if was is None or _grant(was) != replace(grant, **_OVERLAID):
+        if was is None or _grant(was) != replace(grant, **GRANT_OVERLAY):
             return False
         return bool(
             await self._mark_outdated.run(
@@ -137,7 +135,7 @@ class RedisGrants:
                     grant.id,
                     grant.agent,
                     was,
-                    _body(replace(grant, outdated=outdated)),
+                    body_of_grant(replace(grant, outdated=outdated)),
                     dumps({"grant": grant.id, "why": outdated.why, "used": grant.used}),
                     "1" if outdated.announced else "",
                     GRANT + grant.id,
@@ -149,7 +147,7 @@ class RedisGrants:
         """Put a grant that ended in the place of what it covered, and have its cards follow."""
         key = self._keys.grant(grant.id)
         pipeline = self._redis.pipeline(transaction=True)
-        pipeline.hset(key, "was", _body(grant))
+        pipeline.hset(key, "was", body_of_grant(grant))
         pipeline.hincrby(key, "gen", 1)
         for outbox in self._outboxes(grant):
             pipeline.zadd(outbox, {GRANT + grant.id: 0})
@@ -207,11 +205,11 @@ class RedisGrants:
         last = await self._redis.zrange(self._keys.grants_ended, 0, limit - 1, desc=True)
         return await self._load(last)
 
-    async def of_session(self, agent: str, session: str) -> list[Grant]:
-        """Return the grants that end with a session."""
+    async def of_session(self, agent: str, session: str, *, denials: bool = True) -> list[Grant]:
+        """Return the grants that end with a session, with the plain `denials` or without."""
         kept = await self._load(await self._redis.smembers(self._keys.grants_in(agent, session)))
-        denials = await self._list_denials()
-        return [*kept, *(one for one in denials if (one.agent, one.session) == (agent, session))]
+        plain = await self._list_denials() if denials else []
+        return [*kept, *(one for one in plain if (one.agent, one.session) == (agent, session))]
 
     async def due(self, now: int, limit: int) -> tuple[list[Grant], list[Grant]]:
         """Return grants whose time is over at `now`, and those whose end is to be announced."""
@@ -265,21 +263,6 @@ class RedisGrants:
         return [self._keys.dirty(name) for name in grant.queues]
 
 
-# What lies in fields of its own, beside the body that never changes.
-_OVERLAID: dict[str, Any] = {
-    "used": 0,
-    "last_used": None,
-    "generation": 1,
-    "notices": 0,
-    "suspended": False,
-    "end": None,
-}
-
-
-def _body(grant: Grant) -> str:
-    return dumps(plain(replace(grant, **_OVERLAID)))
-
-
 def _grant(body: str) -> Grant:
     return build(Grant, json.loads(body))
 
@@ -297,10 +280,3 @@ def _overlay(grant: Grant, fields: dict[str, str | None]) -> Grant:
         suspended=bool(fields["suspended"]),
         end=End(why=why, by=by, at=int(ended)) if ended else None,
     )
-
-
-def _event_data(grant: Grant) -> JsonObject:
-    """Return what the audit says of a new grant: nothing of the arguments that it covers."""
-    values = plain(grant)
-    kept = {name: value for name, value in values.items() if name not in ("match", "words")}
-    return {**kept, "tool": grant.match.tool, "scope": grant.match.scope.value}

@@ -10,14 +10,16 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import fields as members_of
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import AuditEvent, StoredRequest, summary
-from gateway.domain.redaction import bug
+from gateway.domain.redaction import bug, mask
 from gateway.models import Action, ApprovalRequest, DeciderKind, Decision, Reason
+from gateway.policy.grants.grant import Grant
 from gateway.wire.codec import JsonObject, build, default_of, fitters_of, plain
 
 log = logging.getLogger("gateway.stores")
@@ -255,3 +257,27 @@ class Recent:
 def policy_of(raw: str | None) -> PolicyDocument:
     """Return the policy that is kept as this text, without its generation; None is an empty one."""
     return build(PolicyDocument, json.loads(raw)) if raw else PolicyDocument()
+
+
+# What lies in fields of its own, beside a grant's body that never changes.
+GRANT_OVERLAY: dict[str, Any] = {
+    "used": 0,
+    "last_used": None,
+    "generation": 1,
+    "notices": 0,
+    "suspended": False,
+    "end": None,
+}
+
+
+def body_of_grant(grant: Grant) -> str:
+    """Return the JSON of all of a grant that never changes."""
+    return dumps(plain(replace(grant, **GRANT_OVERLAY)))
+
+
+def event_of_grant(grant: Grant) -> str:
+    """Return what the audit says of a new grant: nothing of the arguments that it covers."""
+    values = plain(grant)
+    kept = {name: value for name, value in values.items() if name not in ("match", "words")}
+    told = {**kept, "tool": grant.match.tool, "scope": grant.match.scope.value}
+    return dumps(mask({"grant": told}))

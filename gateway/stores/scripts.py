@@ -18,13 +18,16 @@ from gateway.domain.records import StoredRequest, duplicate_key
 from gateway.domain.store import MessageContext, Transition
 from gateway.errors import Unreachable
 from gateway.models import DeciderKind, RiskLevel, Status
+from gateway.policy.grants.grant import Grant
 from gateway.stores.keys import Keys
 from gateway.stores.record_codec import (
     NUMBER_FIELD,
     OF_SCRIPTS,
+    body_of_grant,
     changed_fields,
     dumps,
     ending_of,
+    event_of_grant,
     fields_of,
 )
 from gateway.wire.codec import JsonObject
@@ -106,6 +109,8 @@ class Script:
 
 
 LEASE_MS = 30_000
+MOST_PATTERNS = 200
+"""Grants of one agent for one tool that are tried one after the other."""
 HTTP_LEASE_MS = 90_000
 
 Values = dict[str, str | int | Sequence[str] | None]
@@ -273,10 +278,35 @@ def _seldom(
         named.append(("grant", keys.grant(after.id)))
         named += (("same", _same(keys, after)), ("denials", keys.grants_passed))
         values["minutes"] = transition.minutes
+    values |= _make_grants(keys, transition.grants, named)
     if budget is not None and budget.denials:
         named.append(("breakers", keys.breakers))
         values |= {"denials": budget.denials, "pause": int(budget.pause * 1000)}
     return values
+
+
+def _make_grants(keys: Keys, grants: Sequence[Grant], named: list[tuple[str, str]]) -> Values:
+    """Return the grants that an approval makes, of one session and until one time, and add their
+    keys to those named."""
+    if not grants:
+        return {}
+    first = grants[0]
+    for one in grants:
+        digest, tool = one.match.digest, one.match.tool
+        index = keys.grants_exact(digest) if digest else keys.grants_on(one.agent, tool)
+        named += (("new_grant+", keys.grant(one.id)), ("found+", index))
+    session = keys.grants_in(first.agent, first.session or "")
+    named += (("grants", keys.grants), ("in_session", session))
+    named += (("grants_due", keys.grants_due), ("grants_ending", keys.grants_ending))
+    return {
+        "made+": [one.id for one in grants],
+        "body+": [body_of_grant(one) for one in grants],
+        "max+": [str(one.max_uses) for one in grants],
+        "told+": [event_of_grant(one) for one in grants],
+        "until": str(first.expires_at),
+        "ending": str(first.announced_at),
+        "most": MOST_PATTERNS,
+    }
 
 
 def _keys_at_birth(

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gateway.domain.records import StoredRequest
+from gateway.models import Kind
 from tests.conftest import MASK_KEY
 from tests.contract.texts import unescaped
 
@@ -21,7 +22,7 @@ Section = tuple[str, str]
 _TEXTS = "command|cmd|script|diff|patch"
 _LABEL = (
     rf'{_TEXTS}|arguments|argument(?: ".*")?|payload|changed environment|files and their SHA-256'
-    r"|name of the (?:tool|host|folder)"
+    r"|calls|name of the (?:tool|host|folder)"
 )
 _HEADING = re.compile(rf"(?:\A|\n\n)── ⟨(?P<label>{_LABEL})⟩ ──\n")
 _MASK = re.compile(
@@ -112,6 +113,8 @@ class Reader:
                 _add(arguments, strict(text))
             elif label in _TEXTS.split("|"):
                 _add(arguments, {label: text})
+            elif label == "calls":
+                _add(arguments, read_plan(text))
             elif named := _NAMED.fullmatch(label):
                 _add(arguments, {self.name(named["name"]): text})
             else:
@@ -134,6 +137,45 @@ class Reader:
         """Whether nothing that was masked could act: no blank, no operator, no more than a token
         or the letters of a key."""
         return all(_TOKEN.fullmatch(one) or _KEY.fullmatch(one) for one in self.hidden)
+
+
+def read_plan(text: str) -> Json:
+    """Return the plan that a card's lines say."""
+    begun = re.match(r"In this session, for (\d+) minutes?, at most so often:\n", text)
+    assert begun is not None
+    calls: list[Json] = []
+    rest = text[begun.end() :]
+    while rest:
+        number = f"{len(calls) + 1}. "
+        assert rest.startswith(number)
+        tool, rest = _take_json(rest.removeprefix(number))
+        call: Json = {"tool": tool}
+        for kind, words in ((Kind.COMMAND, " (command)"), (Kind.FILE_CHANGE, " (file change)")):
+            if rest.startswith(words):
+                call["kind"], rest = kind.value, rest.removeprefix(words)
+        often = re.match(r", (?:once|(\d+) times)", rest)
+        assert often is not None
+        call |= {"times": int(often[1])} if often[1] else {}
+        rest = rest[often.end() :]
+        if rest.startswith(", any text in "):
+            call["any_text"], rest = [], rest.removeprefix(", any text in")
+            while rest.startswith((' "', ', "')):
+                name, rest = _take_json(rest.lstrip(", "))
+                call["any_text"].append(name)
+        if rest.startswith(roles := ", with the roles "):
+            call["roles"], rest = _take_json(rest.removeprefix(roles))
+        assert rest[:2] in (": ", ":\n")
+        call["arguments"], rest = _take_json(rest[2:])
+        assert rest[:1] in ("", "\n")
+        rest = rest[1:]
+        calls.append(call)
+    return {"calls": calls, "minutes": int(begun[1])}
+
+
+def _take_json(text: str) -> tuple[Any, str]:
+    """Return the JSON value that a text begins with, and the rest of the text."""
+    value, end = json.JSONDecoder().raw_decode(text)
+    return value, text[end:]
 
 
 def _unspelled(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,13 @@ from tests.discord.pictures import stored
 from tests.world import request
 
 _MARKUP = re.compile(r'"(?:type|text|style|bold)":')
-WORDS = {Kind.COMMAND: "command", Kind.FILE_CHANGE: "file change", Kind.PLAN: "plan"}
+WORDS = {
+    Kind.COMMAND: "command",
+    Kind.FILE_CHANGE: "file change",
+    Kind.PLAN: "plan",
+    Kind.CALLS: "plan of calls",
+}
+_PLAN: dict[str, Any] = {"calls": [{"tool": "make", "arguments": {}}]}
 
 
 def drawn(record: StoredRequest) -> Card:
@@ -42,9 +49,12 @@ SURFACES: dict[str, Callable[[StoredRequest], str]] = {
 def said(surface: str, kind: Kind) -> list[str]:
     """Return what a surface says of the kind, in letters: each words it in its own markup."""
     questions = (Question(id="q", text="Which?"),) if kind is Kind.QUESTION else ()
-    shown = SURFACES[surface](stored(request(kind=kind, questions=questions)))
+    more = {"arguments": _PLAN} if kind is Kind.CALLS else {}
+    shown = SURFACES[surface](stored(request(kind=kind, questions=questions, **more)))
     letters = " ".join(re.findall(r"[a-z]+", _MARKUP.sub("", shown.lower())))
-    return re.findall(r"\bkind (?:text )?(command|file change|plan|tool|question)", letters)
+    return re.findall(
+        r"\bkind (?:text )?(command|file change|plan of calls|plan|tool|question)", letters
+    )
 
 
 @pytest.mark.parametrize("surface", SURFACES)

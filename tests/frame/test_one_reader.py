@@ -23,6 +23,7 @@ ALLOWED = {
     "gateway/policy/grants/variations.py": "whether there is a payload",
     "gateway/policy/grants/denials.py": "`parts` are the components of a path of the model",
     "gateway/policy/hooks.py": "hooks get the call as it is, and give it back as it should be",
+    "gateway/policy/plans.py": "a planned line becomes its call as a whole",
     "gateway/policy/policy_file_reader.py": "`[tools.arguments]` are words of an operator",
 }
 

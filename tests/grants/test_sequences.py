@@ -20,6 +20,9 @@ from gateway.domain.records import Person, StoredRequest
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import Context, Kind
 from gateway.policy.authorization import ADMIN, is_backed
+from gateway.policy.calls import command_lines
+from gateway.policy.calls.command_lines import read_line
+from gateway.policy.calls.script import read_script
 from gateway.policy.chain import ALLOW, Chain
 from gateway.policy.grant_book import GrantBook
 from gateway.policy.grants.grant import Effect, Grant, GrantVoter, Shape
@@ -248,6 +251,20 @@ def test_a_tool_that_writes_no_whole_files_lets_the_shell_write_none() -> None:
         change = asked(tool, kind=Kind.FILE_CHANGE, arguments=arguments)
         mine = [granted(one.match, backers=(ANN,)) for one in offers(change)]
         assert not allows("git status > build/a.txt", [*mine, widest(made("git status"))]), tool
+
+
+@pytest.mark.parametrize("text", ["a b", "a && b | c", "(a; b) > c", "cd a && b 2>&1 | c"])
+def test_two_readers_agree(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line counts only where the reader of scripts finds the same words and files."""
+    read_line.cache_clear()
+    assert read_line(text)
+    read_line.cache_clear()
+    script = read_script(text)
+    other = replace(script.steps[0], words=("x", *script.steps[0].words))
+    changed = replace(script, steps=(other, *script.steps[1:]))
+    monkeypatch.setattr(command_lines, "read_script", lambda _: changed)
+    assert not read_line(text)
+    read_line.cache_clear()
 
 
 def test_a_line_is_read_where_a_folder_is_known() -> None:

@@ -334,9 +334,8 @@ def _agrees(text: str, steps: list[Step]) -> bool:
         return False
     mine = [one for one in steps if one.words != (":",)]
     theirs = [one for one in theirs if one.words != (":",)]
-    return [*_all_words(mine)] == [*_all_words(theirs)] and sorted(
-        path for one in steps for path in one.writes
-    ) == sorted(path for one in script.steps for path in one.writes)
+    files, found = ({path for one in each for path in one.writes} for each in (steps, script.steps))
+    return files == found and [*_all_words(mine)] == [*_all_words(theirs)]
 
 
 def _all_words(steps: list[Step]) -> Iterator[tuple[str, ...]]:

@@ -44,6 +44,7 @@ from gateway.policy.grants.variations import (
     legible,
     may_come,
     may_write,
+    path_leaf,
     path_of,
     why_fixed,
 )
@@ -105,11 +106,12 @@ def differences(match: Match, record: StoredRequest) -> Iterator[Difference]:
     request, context = record.request, record.request.context
     if record.risk.level is RiskLevel.HIGH:
         yield Difference("", "its risk is high")
-    if request.human:
+    if record.demands_person:
         yield Difference("", "the agent demands a person")
     if request.kind is not match.kind:
         yield Difference("", _DIFFERS, request.kind.value, match.kind.value, "its kind")
     if match.answer is None:
+        yield from _exactly(match, record)
         return
     if context.host != match.host:
         yield Difference("", _DIFFERS, context.host, match.host, "the host")
@@ -124,6 +126,11 @@ def differences(match: Match, record: StoredRequest) -> Iterator[Difference]:
     yield from _by_leaf(match, match.answer, record, effects)
 
 
+def _exactly(match: Match, record: StoredRequest) -> Iterator[Difference]:
+    if match.digest not in (None, record.digest):
+        yield Difference("", "it is not exactly the same")
+
+
 def _by_leaf(
     match: Match, answer: Answer, record: StoredRequest, effects: CallEffects
 ) -> Iterator[Difference]:
@@ -133,7 +140,7 @@ def _by_leaf(
         rule = rules.get(address)
         if rule is not None:
             yield from _compare(answer, rule, leaves, record, effects)
-        elif not all(
+        elif match.whole or not all(
             may_come(answer, one)
             or is_where_it_works(one, effects)
             or _is_empty_list(answer, one, rules)
@@ -145,6 +152,17 @@ def _by_leaf(
             yield Difference(address, "is missing")
     if (why := why_fixed(answer, record, effects)) is not None:
         yield Difference("", why)
+    if match.whole and not _reaches_the_same(answer, record, effects):
+        yield Difference("", "it leads elsewhere, or to what is asked about each time")
+
+
+def _reaches_the_same(answer: Answer, record: StoredRequest, effects: CallEffects) -> bool:
+    """Whether a planned call works on the very file that it names, and binds no other."""
+    leaf = path_leaf(effects)
+    if answer is not Answer.FOLDER or leaf is None:
+        return not record.request.context.files
+    use = path_of(effects, leaf)
+    return use is not None and _lies_in(str(use.absolute), leaf, record, effects)
 
 
 def names_each(grant: Grant, record: StoredRequest, own: tuple[str, ...]) -> bool:
@@ -199,7 +217,7 @@ def _compare(
         if len(leaves) > 1 or not _runs_only(rule, first, record, effects):
             yield Difference(first.place, "runs something else", first.value)
     elif rule.kind in (RuleKind.FOLDER, RuleKind.HOST):
-        if len(leaves) > 1 or not _lies_in(rule, first, record, effects):
+        if len(leaves) > 1 or not _lies_there(rule, first, record, effects):
             yield Difference(first.place, _DIFFERS, first.value, f"{rule.value}/…")
     elif rule.kind is RuleKind.ANY:
         shut = (one for one in leaves if not is_open(answer, one))
@@ -229,14 +247,17 @@ def runs_only(pattern: CommandPattern, programs: Sequence[Program], record: Stor
     )
 
 
-def _lies_in(rule: Rule, leaf: Leaf, record: StoredRequest, effects: CallEffects) -> bool:
-    """Whether a path lies in a folder, as far as names and what was resolved tell, or a URL on a
-    host."""
-    folder = str(rule.value)
+def _lies_there(rule: Rule, leaf: Leaf, record: StoredRequest, effects: CallEffects) -> bool:
+    """Whether a URL is of a rule's host, or what a patch changes, or a path, lies in its folder."""
     if rule.kind is RuleKind.HOST:
-        return [one.host for one in effects.urls if one.place == leaf.place] == [folder]
+        return [one.host for one in effects.urls if one.place == leaf.place] == [rule.value]
     if leaf.role is Role.PATCH:
-        return lets_edit(record, folder)
+        return lets_edit(record, str(rule.value))
+    return _lies_in(str(rule.value), leaf, record, effects)
+
+
+def _lies_in(folder: str, leaf: Leaf, record: StoredRequest, effects: CallEffects) -> bool:
+    """Whether a path lies in a folder, as far as names and what was resolved tell."""
     use, outer = path_of(effects, leaf), components(folder)
     if use is None or use.parts is None or outer is None or is_delicate(effects, use):
         return False
@@ -269,15 +290,25 @@ def why_asked(grants: Iterable[Grant], record: StoredRequest) -> str:
     """Return what kept the nearest remembered approval of the tool from covering a call."""
     near: tuple[int, str] | None = None
     for grant in grants:
-        if grant.match.shape is not Shape.PATTERN or grant.match.tool != record.request.tool:
+        planned = grant.line is not None
+        if grant.match.shape is not Shape.PATTERN and not planned:
+            continue
+        if grant.match.tool != record.request.tool:
             continue
         found = list(islice(differences(grant.match, record), _MOST_NEAR))
         if found and (near is None or len(found) < near[0]):
-            near = len(found), _say(found[0], record)
+            said = _say(found[0], record, "planned" if planned else "remembered")
+            near = len(found), f"line {grant.line}: {said}" if planned else said
     return near[1] if near is not None else ""
 
 
-def _say(found: Difference, record: StoredRequest) -> str:
+def why_unplanned(lines: Iterable[Grant], record: StoredRequest) -> str:
+    """Return how a call deviates from the plan of its session, of which these lines are left."""
+    why = why_asked(lines, record) or "it names no such call, or none any more"
+    return f"deviates from the plan: {why}"
+
+
+def _say(found: Difference, record: StoredRequest, known: str = "remembered") -> str:
     why = str(mask(found.why))  # it may name arguments
     named = quote_start(found.place, _LONGEST_SAID) if found.place else found.called
     if found.why is not _DIFFERS or names_secret(found.place):
@@ -287,7 +318,7 @@ def _say(found: Difference, record: StoredRequest) -> str:
     return (
         f"{named} {why}"
         if record.find_secrets(now, named=True)
-        else (f"{named} is {now}, remembered {before}")
+        else (f"{named} is {now}, {known} {before}")
     )
 
 

@@ -170,7 +170,8 @@ class Match(Wire):
 
     `answer` says what an approval leaves open; without one, rules are those of a denial, by the
     names of arguments. `base` is the effective folder, and `fingerprint` that of the declarations
-    and rows of the table which the offer rests on.
+    and rows of the table which the offer rests on. A `whole` one is of a plan: it covers no
+    argument that it does not name.
     """
 
     shape: Shape
@@ -183,6 +184,7 @@ class Match(Wire):
     answer: Answer | None = None
     base: str | None = None
     fingerprint: str = ""
+    whole: bool = False
 
     def __post_init__(self) -> None:
         if not TOOL_NAME.fullmatch(self.tool):
@@ -261,6 +263,7 @@ class Grant(Wire):
     voted for it. `queues` name the outboxes that keep its cards; `notices` counts what was
     announced beside them. `suspended` says that its backers may no longer approve there. `told` is
     what a plain denial tells an agent that repeats a call; other grants tell how wide they are.
+    `line` is that of the plan whose approval it is part of, from 1.
     With `outdated` it decides nothing, and only remembering anew changes that. With `end` it
     decides nothing any more; `erased` ones have lost what they covered.
     """
@@ -284,6 +287,7 @@ class Grant(Wire):
     notices: int = 0
     suspended: bool = False
     told: str = ""
+    line: int | None = None
     outdated: Outdated | None = None
     end: End | None = None
     erased: bool = False
@@ -299,6 +303,8 @@ class Grant(Wire):
             raise InvalidRequest("a pass allows, for one session, for 8 hours at most")
         if self.match.shape is Shape.LOOKS and self.effect is not Effect.ALLOW:
             raise InvalidRequest("looking below a folder can only be allowed")
+        if self.line is not None and not (self._passes() and self.max_uses):
+            raise InvalidRequest("a line of a plan allows so often, in one session, for 8 hours")
         every = self.match.tool == ANY_TOOL and self.match.shape not in OF_ALL_TOOLS
         if every and self.effect is not Effect.DENY:
             raise InvalidRequest(f"an approval names its tool; {ANY_TOOL} is for denials")

@@ -14,12 +14,19 @@ from typing import Any
 
 from gateway.domain.records import ScopeQuorum, StoredRequest
 from gateway.domain.redaction import mask_of, names_secret, render_safe, start_of
-from gateway.models import HostRule, Kind
+from gateway.errors import InvalidRequest
+from gateway.models import HostRule, Kind, Risk, RiskLevel
 from gateway.policy.calls.argument_roles import JsonType
 from gateway.policy.calls.call_effects import CallEffects, Leaf, effects_of
 from gateway.policy.calls.known_commands import CommandSpec, Operands, ParsedCommand
 from gateway.policy.calls.paths import PathEffect, is_root, within
-from gateway.policy.grants.coverage import covers, group_by_address, is_where_it_works, value_at
+from gateway.policy.grants.coverage import (
+    covers,
+    group_by_address,
+    is_where_it_works,
+    value_at,
+    what_differs,
+)
 from gateway.policy.grants.denials import denial_matches
 from gateway.policy.grants.grant import (
     ANY_TOOL,
@@ -114,7 +121,7 @@ def _matches(record: StoredRequest, effect: Effect) -> Iterator[tuple[str, Match
     request = record.request
     effects = effects_of(record)[0]
     yield _exact_words(record, effects), _exact(record)
-    if request.kind is Kind.PLAN:
+    if request.kind in (Kind.PLAN, Kind.CALLS):
         return
     if effect is Effect.DENY:
         yield from denial_matches(record)
@@ -370,8 +377,12 @@ def _pattern(
     text: str,
     *rules: Rule,
     behind: str = "",
+    only: frozenset[str] | None = None,
 ) -> tuple[_Said, Match]:
-    """Return a pattern of these rules; other values may vary where they are open, or are fixed."""
+    """Return a pattern of these rules; other values may vary where they are open, or are fixed.
+
+    With `only` no other addresses than these vary, and no argument may come or go.
+    """
     read = {rule.address for rule in rules}
     made: list[Rule] = list(rules)
     fixed: list[tuple[str, Any]] = []
@@ -381,14 +392,15 @@ def _pattern(
         name, first = _name(address), leaves[0]
         same = len({one.type for one in leaves}) == 1
         kept = first.type.value if same and len(leaves) == 1 else ""
-        if _all_vary(answer, leaves):
+        if _all_vary(answer, leaves) if only is None else address in only:
             any_known = answer in (Answer.SOURCE, Answer.TOOL)
             optional = all(one.optional for one in leaves) or any_known
+            optional = optional and only is None
             known = "" if first.type is JsonType.NULL or answer is Answer.TOOL else kept
             made.append(Rule(name=name, kind=RuleKind.ANY, type=known, optional=optional))
         else:
             value = value_at(address, leaves)
-            same_place = all(is_where_it_works(one, effects) for one in leaves)
+            same_place = only is None and all(is_where_it_works(one, effects) for one in leaves)
             made.append(
                 Rule(name=name, kind=RuleKind.EQUALS, value=value, type=kept, optional=same_place)
             )
@@ -404,6 +416,7 @@ def _pattern(
         answer=answer,
         base=effects.base,
         fingerprint=effects.fingerprint,
+        whole=only is not None,
     )
     if len(made) > MAX_RULES:
         return _Said("?" * (_LONGEST_OPEN + 1)), match
@@ -462,6 +475,38 @@ def _cut(text: str, most: int) -> str:
     return f"{start_of(text, most)}… ({len(text)} characters)"
 
 
+# ---------------------------------------------------------------- a line of a plan
+
+
+def plan_line(record: StoredRequest, any_text: tuple[str, ...]) -> tuple[str, Match]:
+    """Return what a planned call covers, in words and as a match: exactly this, or any text in the
+    arguments that are named. Raises InvalidRequest where such an argument is no data."""
+    request, effects = record.request, effects_of(record)[0]
+    if not legible([request.tool, *record.parts]):
+        raise InvalidRequest("its text hides something")
+    if not any_text:
+        return _exact_words(record, effects), _exact(record)
+    answer = Answer.COMMAND if command_leaf(effects) else Answer.TEXT
+    answer = Answer.FOLDER if answer is Answer.TEXT and path_leaf(effects) else answer
+    leaves = group_by_address(effects)
+    for name in any_text:
+        found = leaves.get(name, [])
+        if len(found) != 1 or not found[0].free or not is_open(answer, found[0]):
+            what = f"is {found[0].role}: {found[0].why}" if found else "is no plain name"
+            raise InvalidRequest(f"{json.dumps(name)} cannot be any text, as it {what}")
+    text = f"{request.tool} with any text in {', '.join(any_text)}"
+    behind, only = _behind(record, effects), frozenset(any_text)
+    said, match = _pattern(record, effects, answer, text, behind=behind, only=only)
+    # How risky it is stands on the card of the plan.
+    calm = record.copy_with(risk=Risk(level=RiskLevel.MEDIUM))
+    why = what_differs(_draft_grant(match, calm, Effect.ALLOW), calm)
+    if len(said.open) > _LONGEST_OPEN:
+        why = "it has too many arguments"
+    if why is not None:
+        raise InvalidRequest(f"{json.dumps(any_text[0])} cannot be any text: {why}")
+    return said.words, match
+
+
 # ---------------------------------------------------------------- offers of matches
 
 
@@ -471,18 +516,16 @@ def _offer(words: str, match: Match) -> Offer:
 
 
 def _covers(offer: Offer, record: StoredRequest, effect: Effect) -> bool:
-    grant = Grant(
-        id="0" * 32,
-        effect=effect,
-        agent=record.request.agent,
-        match=offer.match,
-        made_by="",
-        made_at=0,
-    )
+    grant = _draft_grant(offer.match, record, effect)
     if covers(grant, record) is MatchResult.YES:
         return True
-    parts = split(record) if effect is Effect.ALLOW else ()
+    parts = split(record) if effect is Effect.ALLOW and not record.findings else ()
     return bool(parts) and all(part_is_covered(grant, one) for one in parts)
+
+
+def _draft_grant(match: Match, record: StoredRequest, effect: Effect) -> Grant:
+    agent = record.request.agent
+    return Grant(id="0" * 32, effect=effect, agent=agent, match=match, made_by="", made_at=0)
 
 
 # What an agent's host offers to keep itself: when a person may choose it, and in which words.

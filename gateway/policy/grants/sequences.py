@@ -34,7 +34,6 @@ from gateway.policy.calls.shell_words import WRAPPER, Word, unwrap
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Answer, Grant, Match, MatchResult, RuleKind
 from gateway.policy.grants.variations import command_leaf, legible, why_fixed
-from gateway.policy.guardrails import find_dangers
 from gateway.wire.roles import Role
 
 _KEPT = "parts of a line"
@@ -68,7 +67,7 @@ class Part(NamedTuple):
 def split(record: StoredRequest) -> tuple[Part, ...]:
     """Return the parts of a command line; nothing where it is not read completely, may do more than
     its parts, or is for people alone."""
-    if record.for_people or find_dangers(record):
+    if record.for_people:
         return ()
     effects = effects_of(record)
     known, found = record.__dict__.get(_KEPT, ((), ()))

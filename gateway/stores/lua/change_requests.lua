@@ -9,12 +9,14 @@
 --   (the kill switch refuses it), nonce? (of the click), number? (that was typed), grant? (that decided),
 --   spends+? (`amount most window` for each of the counters of the rule that decided)
 -- what most do without: secrets?, or keep? for earlier ones that may be kept; warn? when it may have
---   run; minutes?, for how many this denial answers the same call; when a person ended it denials?, the most in a row, and pause?, for how many ms more of them
+--   run; the grants that an approval makes: made+ (their ids), body+, max+, told+ (what their events say),
+--   until?, ending? and most?, as many as one index of them may hold; minutes?, for how many this denial answers the same call; when a person ended it denials?, the most in a row, and pause?, for how many ms more of them
 --   pause the agent; of the message that is answered verb?, message_nonce?, entry? and process?
 -- keys: record, pending, agent_pending, deadlines, done, events, meta, load (the agent's), then without
 --   their last part outboxes, records and behind (who waits behind whom); for each process that is
 --   attached waiting+ (its set) and replies+ (its stream); dirty+ (cards); with what they belong to
---   ingress, reply, secret, grant, counters+, breakers; with minutes grant, same and denials
+--   ingress, reply, secret, grant, counters+, breakers; with minutes grant, same and denials; with made+
+--   for each of them new_grant+ and found+, then grants, in_session, grants_due and grants_ending
 -- Returns {result, revision, which transition was refused, from 1}.
 
 local now = now_ms()
@@ -46,6 +48,9 @@ local function refusal(step, found)
   -- It was compared before; this is the last word.
   if step.number and step.number ~= found.number then return 'stale' end
   if step.grant and not usable(step.keys.grant, now) then return 'spent' end
+  for _, found_by in ipairs(step.keys.found or {}) do
+    if redis.call('HLEN', found_by) >= tonumber(step.most) then return 'full' end
+  end
   if not has_room(step, now, claimed) then return 'over limit' end
 end
 
@@ -107,6 +112,18 @@ local function repeat_denial(step)
   redis.call('ZADD', keys.denials, until_, step.id)
 end
 
+-- Makes the grants of an approval, together with it.
+local function make_grants(step)
+  local keys = step.keys
+  for i, id in ipairs(step.made or {}) do
+    make_grant({grant = keys.new_grant[i], grants = keys.grants, found = keys.found[i],
+      in_session = keys.in_session, due = keys.grants_due, ending = keys.grants_ending,
+      events = keys.events, meta = keys.meta},
+      {id = id, agent = step.agent, body = step.body[i], expires = step['until'], max = step.max[i],
+        ending = step.ending, event = step.told[i]}, now)
+  end
+end
+
 -- Writes what a transition changes of the record that was found; returns its new revision.
 local function write(step, found, ends)
   local keys, revision = step.keys, digits(tonumber(found.rev) + 1)
@@ -164,6 +181,7 @@ local function apply(step, found)
   if ends then redis.call('ZADD', keys.done, now, step.id) end
   local secrets = secrets_of(step, found)
   event(keys.events, step.event, now, step.agent, step.id, revision, step.data)
+  make_grants(step)
   if ends or (found.status == 'pending' and found.digest ~= step.digest) then left(step, found, ends) end
   tell(step, found, revision, ends, secrets)
   return revision

@@ -15,18 +15,9 @@ if ARGV[11] == '1' then
 end
 if ARGV[7] ~= '' and redis.call('HLEN', KEYS[3]) >= tonumber(ARGV[7]) then return 'full' end
 local now = now_ms()
-redis.call('HSET', KEYS[1], 'body', ARGV[3], 'expires', ARGV[4], 'max', ARGV[5], 'used', '0',
-  'gen', '1')
-redis.call('ZADD', KEYS[2], now, ARGV[1])
-redis.call('HSET', KEYS[3], ARGV[1], ARGV[3])
-if ARGV[6] == '1' then redis.call('SADD', KEYS[4], ARGV[1]) end
-if ARGV[4] ~= '' then
-  redis.call('ZADD', KEYS[5], ARGV[4], ARGV[1])
-end
-if ARGV[9] ~= '' then
-  redis.call('ZADD', KEYS[8], ARGV[9], ARGV[1])
-end
-redis.call('HINCRBY', KEYS[7], 'generation', 1)
-event(KEYS[6], 'grant_made', now, ARGV[2], '', '0', ARGV[8])
+make_grant({grant = KEYS[1], grants = KEYS[2], found = KEYS[3], in_session = ARGV[6] == '1' and KEYS[4],
+  due = KEYS[5], events = KEYS[6], meta = KEYS[7], ending = KEYS[8]},
+  {id = ARGV[1], agent = ARGV[2], body = ARGV[3], expires = ARGV[4], max = ARGV[5], ending = ARGV[9],
+    event = ARGV[8]}, now)
 for i = 9, #KEYS do redis.call('ZADD', KEYS[i], now, ARGV[10]) end
 return 'ok'

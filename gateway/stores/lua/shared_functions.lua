@@ -125,6 +125,21 @@ local function usable(key, now)
   return grant[3] == '' or tonumber(grant[4]) < tonumber(grant[3])
 end
 
+-- Writes a remembered decision and its event. `keys` are grant, grants (all), found (by what it covers),
+-- in_session?, due (by expiry), ending (by when its end is announced), events and meta; `made` says id,
+-- agent, body, expires, max and ending, where '' is none, and what the event says.
+local function make_grant(keys, made, now)
+  redis.call('HSET', keys.grant, 'body', made.body, 'expires', made.expires, 'max', made.max, 'used', '0',
+    'gen', '1')
+  redis.call('ZADD', keys.grants, now, made.id)
+  redis.call('HSET', keys.found, made.id, made.body)
+  if keys.in_session then redis.call('SADD', keys.in_session, made.id) end
+  if made.expires ~= '' then redis.call('ZADD', keys.due, made.expires, made.id) end
+  if made.ending ~= '' then redis.call('ZADD', keys.ending, made.ending, made.id) end
+  redis.call('HINCRBY', keys.meta, 'generation', 1)
+  event(keys.events, 'grant_made', now, made.agent, '', '0', made.event)
+end
+
 -- Counts one use of a remembered decision.
 local function used(key, now)
   redis.call('HINCRBY', key, 'used', 1)
