@@ -158,7 +158,8 @@ async def test_it_begins_where_it_is_told_and_writes_nothing(world: World) -> No
     policy = replace(await world.store.policy(), rules=RULES)
     first, again = [await replay(world.store, policy) for _ in range(2)]
     assert first == again
-    assert (await replay(world.store, policy, since=late.decision.decided_at + 10_000)).replayed == 0
+    since = late.decision.decided_at + 10_000
+    assert (await replay(world.store, policy, since=since)).replayed == 0
     assert sorted(await world.store.redis.keys("*")) == keys
     assert await world.events() == events
 
