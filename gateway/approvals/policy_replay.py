@@ -13,11 +13,10 @@ from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import RequestOutcome, StoredRequest, told_outcome
 from gateway.domain.store import Store
 from gateway.models import ENDINGS, Action, DecidedBy, DeciderKind, Reason, Status
-from gateway.policy.chain import ALLOW, ASK, DENY, Chain, ModeDecider, judge
+from gateway.policy.chain import ALLOW, ASK, DENY, HOOKS_PRIORITY, Chain, ModeDecider, judge
 from gateway.policy.grant_book import ALLOW_PRIORITY, DENY_PRIORITY
 from gateway.policy.grants.grant import MatchResult
 from gateway.policy.guardrails import assess
-from gateway.policy.hooks import PRIORITY as HOOK_PRIORITY
 from gateway.policy.rules import fits, rule_links
 from gateway.policy.verdict import Decider, Verdict
 from gateway.wire.codec import Wire
@@ -109,7 +108,7 @@ class _AsThen:
         self._verdict = Verdict(effect=effect, by=by) if name is not None else None
         self.priority = ALLOW_PRIORITY if allows else DENY_PRIORITY
         if decision is not None and decision.reason == Reason.HOOK:
-            self.priority = HOOK_PRIORITY
+            self.priority = HOOKS_PRIORITY
 
     async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         return self._verdict

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from gateway.approvals.policy_replay import PolicyReplay, ReplayedRule, replay
 from gateway.domain.policy_document import Guardrails, Mode, PolicyRule, Route, RuleEffect
@@ -26,7 +27,7 @@ async def ended(
     return await world.core.requests.decide(click(record, action))
 
 
-async def replayed(world: World, *rules: PolicyRule, **members: object) -> PolicyReplay:
+async def replayed(world: World, *rules: PolicyRule, **members: Any) -> PolicyReplay:
     """Return the replay of these rules, or of RULES, beside what is in force."""
     policy = replace(await world.store.policy(), rules=rules or RULES, **members)
     return await replay(world.store, policy)
