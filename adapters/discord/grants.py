@@ -159,6 +159,7 @@ _DIALOG = 3900
 _LIST_UNITS = 3800
 _LABEL = 60
 _PASS = "pass"
+_CHOSEN = "+"
 _VERBS = {
     Action.APPROVE.value: ("Approve and remember", discord.ButtonStyle.success),
     _PASS: ("Approve and give a pass", discord.ButtonStyle.success),
@@ -183,7 +184,8 @@ class RememberDialog:
         if not ways:
             raise Conflict(NOTHING_TO_REMEMBER)
         reach = await self._remembering.find_reach(record, offered)
-        return InteractionReply(build_options_view(offered, reach, ways, tap.named))
+        usual = await self._remembering.find_usual(record, reach)
+        return InteractionReply(build_options_view(offered, reach, ways, tap.named, usual))
 
     async def build_modal(self, tap: DiscordTap, record: StoredRequest) -> ui.Modal:
         """Return the modal that asks for scope, place and lifetime. Raises Conflict."""
@@ -254,9 +256,10 @@ class RememberDialog:
 
 def read_way(button: DiscordButton) -> Action:
     """Return the answer that a button of the dialog gives. Raises InvalidRequest."""
-    if button.more not in _VERBS:
+    way, _, _ = button.more.partition(_CHOSEN)
+    if way not in _VERBS:
         raise InvalidRequest("this is nothing that can be remembered; open it again")
-    return Action.APPROVE if button.more == _PASS else Action(button.more)
+    return Action.APPROVE if way == _PASS else Action(way)
 
 
 def list_ways(offered: Sequence[RememberOption], *, denies: bool) -> list[str]:
@@ -272,9 +275,11 @@ def build_options_view(
     reach: Mapping[str, str],
     ways: Sequence[str],
     button: DiscordButton,
+    usual: str = "",
 ) -> MessageContent:
     """Return what could be remembered, each with its recent `reach`, and a button for each of these
-    answers."""
+    answers. That of an approval names the `usual` one by its number: it is chosen first."""
+    numbers = {one.id: f"{_CHOSEN}{at}" for at, one in enumerate(offered, 1)}
     lines = ["### 🧠 What should be remembered?"]
     for number, scope in enumerate(offered, 1):
         lines.append(f"**{number}.** {escape_line(scope.words.text, _COVERS)}")
@@ -285,7 +290,8 @@ def build_options_view(
     row: ui.ActionRow[Any] = ui.ActionRow()
     for way in ways:
         label, style = _VERBS[way]
-        wanted = button.with_verb(KEEP, more=way)
+        chosen = numbers.get(usual, "") if way == Action.APPROVE.value else ""
+        wanted = button.with_verb(KEEP, more=f"{way}{chosen}")
         row.add_item(ui.Button(label=f"{label}…", style=style, custom_id=wanted.custom_id))
     view = ui.LayoutView(timeout=None)
     view.add_item(ui.TextDisplay("\n".join(lines)[:_DIALOG])).add_item(row)
@@ -294,11 +300,12 @@ def build_options_view(
 
 
 def build_remember_modal(
-    way: str, scopes: Sequence[RememberOption], session: str, button: DiscordButton
+    more: str, scopes: Sequence[RememberOption], session: str, button: DiscordButton
 ) -> ui.Modal | None:
     """Return the modal that asks for scope, place and lifetime; a pass is for the session, and has
     lifetimes of its own. The scopes have the numbers that they have in the message before; those of
     a denial, which it does not list, are whole above the menu. None where none is offered."""
+    way, _, chosen = more.partition(_CHOSEN)
     passes, denies = way == _PASS, way == Action.DENY.value
     numbered = [one for one in enumerate(scopes, 1) if one[1].session_pass is passes]
     if not numbered:
@@ -308,7 +315,8 @@ def build_remember_modal(
         lines = (f"**{at}.** {escape_line(one.words.text, _COVERS)}" for at, one in numbered)
         modal.add_item(ui.TextDisplay("\n".join(lines)[:_DIALOG]))
     options = [(one.id, *_label_scope(at, one.words.text)) for at, one in numbered]
-    modal.add_item(_build_menu("What", _SCOPE, options))
+    first = next((at for at, one in enumerate(numbered) if str(one[0]) == chosen), 0)
+    modal.add_item(_build_menu("What", _SCOPE, options, first))
     if not passes:
         here = clip(f"only in the session {session}", 100)
         places = [(SESSION, here, ""), (EVERYWHERE, "in all sessions of this agent", "")]
@@ -378,13 +386,17 @@ def _label_scope(number: int, words: str) -> tuple[str, str]:
     return f"{number}. {clip(words, _LABEL)}", clip(words, _CHOICE) if len(words) > _LABEL else ""
 
 
-def _build_menu(label: str, name: str, options: list[tuple[str, str, str]]) -> ui.Label[Any]:
-    """Return a menu of values, labels and descriptions, with its first option, the narrowest, as
-    the default."""
+def _build_menu(
+    label: str, name: str, options: list[tuple[str, str, str]], first: int = 0
+) -> ui.Label[Any]:
+    """Return a menu of values, labels and descriptions; the `first` one, else the narrowest, is the
+    default."""
     menu: ui.Select[Any] = ui.Select(
         custom_id=name,
         options=[
-            discord.SelectOption(label=words, value=value, description=more or None, default=not at)
+            discord.SelectOption(
+                label=words, value=value, description=more or None, default=at == first
+            )
             for at, (value, words, more) in enumerate(options)
         ],
     )

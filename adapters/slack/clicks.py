@@ -264,7 +264,8 @@ class ButtonActions:
             press.identity, record, Action.APPROVE, modals.MOST_SCOPES
         )
         reach = await self._remembering.find_reach(record, scopes)
-        return modals.build_remember(card, use.form, scopes, reach)
+        usual = await self._remembering.find_usual(record, reach)
+        return modals.build_remember(card, use.form, scopes, reach, usual)
 
     async def build_details(self, use: SlackUse) -> Json:
         """Return one page of the full view. Raises Unauthorized."""

@@ -33,6 +33,7 @@ from gateway.cards.remember_options import (
     LIFETIMES_BY_LENGTH,
     PASS_LIFETIME_WORDS,
     ROLES_ON_CARDS,
+    USUAL,
     USUAL_LIFETIME,
 )
 from gateway.cards.shared_texts import ANOTHER_PLAN, DENIALS
@@ -114,6 +115,12 @@ class ReadHandlers(Handlers):
         offer = request.query.get("offer", "")
         words = await self._api.requests.reach(request.match_info["id"], offer)
         return web.json_response({"words": words})
+
+    @read("/inbox/api/requests/{id}/usual")
+    async def _usual(self, request: web.Request, visitor: Visitor) -> web.Response:
+        """Return which offer to choose first, "" for the narrowest, and why."""
+        offer = await self._api.requests.find_usual(request.match_info["id"])
+        return web.json_response({"offer": offer, "words": USUAL})
 
     @read("/inbox/api/sessions")
     async def _sessions(self, _: web.Request, visitor: Visitor) -> web.Response:

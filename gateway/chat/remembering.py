@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
-from gateway.cards.remember_options import RememberOption, scopes_of
+from gateway.cards.remember_options import USUAL, RememberOption, scopes_of
 from gateway.chat.lists_and_batches import Worklist
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Action
@@ -16,6 +17,7 @@ from gateway.ports import (
     MessageRef,
     Remember,
     StoredRequest,
+    bug,
     render_safe,
 )
 
@@ -33,6 +35,9 @@ AGAIN = {
 """What a denial does when the same is asked, the default first."""
 _NOTHING_TO_REVOKE = "there is nothing that you may revoke"
 _DENIED_FOR = "1d"
+_LOOK_SECONDS = 1.0  # whoever pressed a button waits
+
+log = logging.getLogger("gateway.chat")
 
 
 def remember_denial(again: str) -> Remember | None:
@@ -66,6 +71,20 @@ class Remembering:
         reach = self._api.requests.reach
         said = await asyncio.gather(*(reach(record.id, one.id) for one in options))
         return dict(zip((one.id for one in options), said, strict=True))
+
+    async def find_usual(self, record: StoredRequest, reach: dict[str, str]) -> str:
+        """Return the option to choose first, and say so in its reach; "" for the narrowest, also
+        where it takes long to find out."""
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS):
+                usual = await self._api.requests.find_usual(record.id)
+        except Exception as error:
+            log.warning("no usual choice: %s", bug(error), extra={"event": "usual_failed"})
+            return ""
+        if usual not in reach:
+            return ""
+        reach[usual] = f"{USUAL} {reach[usual]}".strip()
+        return usual
 
     async def find_made(self, record: StoredRequest) -> Grant | None:
         """Return what was remembered with the answer to a request."""

@@ -166,6 +166,18 @@ class ManualGrantRequest:
     max_uses: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggestion:
+    """What somebody approves again and again: the id of an offer to remember, its words, why it is
+    suggested, and how much it would have let through, with some examples. Secrets are masked."""
+
+    offer: str
+    words: str
+    why: str
+    reach: str
+    examples: tuple[str, ...]
+
+
 def build_example(
     *, agent: str, tool: str, kind: Kind, arguments: JsonObject, context: Context
 ) -> ApprovalRequest:
@@ -280,6 +292,18 @@ class RequestCalls(Protocol):
     async def reach(self, request_id: str, offer: str) -> str:
         """Say how many recent requests an offer would have covered, and what people said to
         those. Raises NotFound, InvalidRequest."""
+
+    async def find_usual(self, request_id: str) -> str:
+        """Return the id of the narrowest offer that covers the last ten similar requests, "" where
+        people refused one or there are fewer. Raises NotFound."""
+
+    async def suggest(self, identity: Identity, request_id: str) -> Suggestion | None:
+        """Return what this person could have remembered of a request that they may decide, or
+        approved: at most one a week, of one request. Raises NotFound."""
+
+    async def decline(self, identity: Identity, request_id: str, offer: str) -> None:
+        """Suggest an offer of a request to this person no more for 90 days. Raises NotFound,
+        InvalidRequest, Unauthorized."""
 
     async def person(self, identity: Identity) -> Person | None:
         """Return the person whom an identity belongs to."""

@@ -15,7 +15,7 @@ from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError, Res
 
 from gateway.domain.policy_document import Budget
 from gateway.domain.records import StoredRequest, duplicate_key
-from gateway.domain.store import MessageContext, Transition
+from gateway.domain.store import DECIDED_DAYS, MessageContext, Transition
 from gateway.errors import Unreachable
 from gateway.models import DeciderKind, RiskLevel, Status
 from gateway.stores.keys import Keys
@@ -106,6 +106,7 @@ class Script:
 
 
 LEASE_MS = 30_000
+DECIDED_MS = DECIDED_DAYS * 86_400_000
 HTTP_LEASE_MS = 90_000
 
 Values = dict[str, str | int | Sequence[str] | None]
@@ -224,6 +225,9 @@ def changes(
         }
         values |= _fields_of_change(transition, decision)
         values |= _seldom(keys, transition, origin, named)
+        if not before.final and _is_by_person(after):
+            named.append(("decided", keys.decided(after.request.agent, after.request.tool)))
+            values["decided_ms"] = DECIDED_MS
         named += (("dirty+", keys.dirty(queue)) for queue in after.queues)
         call.add(after.id, named, values)
     return call
@@ -333,6 +337,10 @@ def _likeness_at_birth(record: StoredRequest) -> str | None:
     or, decided or not reviewed yet, none."""
     cardless = record.final or record.unreviewed
     return None if cardless or record.risk.level is RiskLevel.HIGH else duplicate_key(record)
+
+
+def _is_by_person(record: StoredRequest) -> bool:
+    return record.decision is not None and record.decision.decided_by.kind is DeciderKind.PERSON
 
 
 def _grant_of(record: StoredRequest) -> str | None:

@@ -8,6 +8,7 @@ from gateway.domain.risk import RiskRule
 from gateway.models import Action, Kind, Option, Question, Reason, RiskLevel, Status
 from gateway.models import FieldKind as Kinds
 from tests.slack.office import HIGH, ROUTE, Office, form, labels, put_in_force, shown, told
+from tests.world import click
 
 
 async def test_an_edit_is_checked_shown_as_a_diff_and_runs(office: Office) -> None:
@@ -324,3 +325,21 @@ async def test_no_pass_is_offered_to_who_may_not_give_it(office: Office) -> None
     await form(office.ann, "remember")
     assert "exactly this" in office.modal_says(office.ann)
     assert "a pass" not in office.modal_says(office.ann)
+
+
+async def test_the_usual_choice_comes_first(office: Office) -> None:
+    """What covers the last ten similar requests is chosen in the form, and says so."""
+    for number in range(10):
+        record = await office.ask(kind=Kind.COMMAND, arguments={"command": f"git log -n {number}"})
+        await office.api.requests.decide(click(record, Action.APPROVE))
+    record, message = await office.asked(kind=Kind.COMMAND, arguments={"command": "git log -n 99"})
+    ann = office.ann
+    await ann.more(message, "Remember…")
+    await form(ann, "remember")
+    assert "Chosen first: it covers the last 10 similar requests." in office.modal_says(ann)
+    scopes = next(one for one in ann.modal.view["blocks"] if one.get("block_id") == "scope")
+    assert scopes["element"]["initial_option"] == scopes["element"]["options"][1]
+    await ann.submit()
+    assert (await office.ended(record)).status is Status.APPROVED
+    (grant,) = await office.api.grants.newest()
+    assert "exactly this" not in grant.words

@@ -61,7 +61,8 @@ import { card } from "/static/card.js";
 import { setClock } from "/static/time_left.js";
 const { item, view, draft } = await (await fetch("/item")).json();
 setClock(item.created + 90_000);
-const acts = new Proxy({}, { get: (_, name) => () => (name === "reach" ? view.reach : "") });
+const known = { reach: view.reach, usual: {} };
+const acts = new Proxy({}, { get: (_, name) => () => known[name] ?? "" });
 const made = { text: {}, reaches: new Map(), asked: { action: "approve" }, ...draft };
 document.getElementById("list").append(
   card(item, { online: true, busy: false, acts, ...view, draft: made }));

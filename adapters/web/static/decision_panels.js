@@ -9,7 +9,7 @@ export function button(view, label, { key, run, kind = "plain", letter = null, d
     "data-key": key,
     "data-letter": letter,
     "data-decides": decides,
-    disabled: decides && (!view.online || view.busy),
+    disabled: decides && (!view.online || view.busy || options.busy),
     "aria-keyshortcuts": letter,
     "aria-expanded": options.expanded == null ? null : String(options.expanded),
     onclick: run,
@@ -247,22 +247,26 @@ function remember(item, view) {
   const effects = [["approve", "Approve"], ["deny", "Deny"]].filter(([name]) => item.remember[name].length);
   const effect = chosen(text, "effect", effects);
   const scopes = item.remember[effect].map(({ id, words }) => [id, line(words)]);
-  const scope = chosen(text, `scope-${effect}`, scopes);
+  // Nothing is chosen until the gateway has said what comes first: no choice changes under a finger.
+  const usual = effect === "approve" ? view.acts.usual(item) : {};
+  const known = usual || scopes.some(([id]) => id === text[`scope-${effect}`]);
+  const first = scopes.find(([id]) => id === usual?.offer)?.[0];
+  const scope = known ? chosen(text, `scope-${effect}`, scopes, first) : scopes[0][0];
   const { pass, ends } = item.remember[effect].find((one) => one.id === scope);
   const places = WHERE.slice(0, pass ? 1 : 2);
   const where = chosen(text, "where", places);
   const lifetimes = Object.entries(pass ? view.passLifetimes : view.lifetimes);
   const lifetime = chosen(text, "lifetime", lifetimes, view.usual);
   const group = (...asked) => radios(item, view, ...asked);
-  const send = () => view.acts.decide(item, { action: effect, remember: { offer: scope, everywhere: where === "everywhere", lifetime } });
-  const reach = effect === "approve" && view.acts.reach(item, scope);
+  const send = () => known && view.acts.decide(item, { action: effect, remember: { offer: scope, everywhere: where === "everywhere", lifetime } });
+  const reach = effect === "approve" && known && [scope === first ? usual.words : "", view.acts.reach(item, scope)].filter(Boolean).join(" ");
   return make("div", { class: "stack" },
     effects.length > 1 ? group("effect", "From now on", effects) : make("p", {}, `From now on: ${effect}`),
     group(`scope-${effect}`, "What it covers", scopes),
     reach ? make("p", { class: "notice" }, reach) : null,
     ends && group("where", "Where", places),
     ends && group("lifetime", "How long", lifetimes),
-    sends(item, view, button(view, `${effect === "approve" ? "Approve" : "Deny"} and remember`, { key: "send-remember", class: effect, run: send })));
+    sends(item, view, button(view, `${effect === "approve" ? "Approve" : "Deny"} and remember`, { key: "send-remember", class: effect, run: send, busy: !known })));
 }
 
 const PAIRED = ["effect", "lifetime"]; // short ones, two to a line

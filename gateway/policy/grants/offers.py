@@ -95,7 +95,7 @@ def _offers(record: StoredRequest, effect: Effect) -> Iterator[Offer]:
         return
     for words, match in _matches(record, effect):
         offer = _offer(words, match)
-        if _covers(offer, record, effect):
+        if would_cover(offer, record, effect):
             yield offer
 
 
@@ -400,7 +400,8 @@ def _offer(words: str, match: Match) -> Offer:
     return Offer(id=offer_id, words=words, match=match)
 
 
-def _covers(offer: Offer, record: StoredRequest, effect: Effect) -> bool:
+def would_cover(offer: Offer, record: StoredRequest, effect: Effect = Effect.ALLOW) -> bool:
+    """Whether an offer, once remembered for its agent, decides this request of the agent."""
     grant = Grant(
         id="0" * 32,
         effect=effect,
