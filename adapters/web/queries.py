@@ -119,7 +119,8 @@ class ReadHandlers(Handlers):
     @read("/inbox/api/requests/{id}/usual")
     async def _usual(self, request: web.Request, visitor: Visitor) -> web.Response:
         """Return which offer to choose first, "" for the narrowest, and why."""
-        offer = await self._api.requests.find_usual(request.match_info["id"])
+        record = await self._api.requests.get(request.match_info["id"])
+        offer = await self._api.suggestions.find_usual(record)
         return web.json_response({"offer": offer, "words": USUAL})
 
     @read("/inbox/api/sessions")

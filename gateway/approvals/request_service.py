@@ -13,7 +13,6 @@ from gateway.approvals.grant_creation import GrantCreation, may_pass
 from gateway.approvals.grant_lifecycle import GrantLifecycle
 from gateway.approvals.request_writer import FOLLOWUPS, PostedCopies, Stood, Writer, shorten
 from gateway.approvals.search_and_report import search_events, search_requests
-from gateway.approvals.suggestions import Suggestions
 from gateway.cards.blocks import CardSizes, draw, weight_of
 from gateway.cards.card import Card, card_of
 from gateway.cards.masks import MaskProofs
@@ -34,15 +33,7 @@ from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Reason, Status
 from gateway.policy.authorization import approver, who_may_approve
 from gateway.policy.grants.offers import NO_REACH, find_host_rule
-from gateway.ports.adapter_api import (
-    Found,
-    FoundEvents,
-    Groups,
-    QueueCounts,
-    QueueFilter,
-    Search,
-    Suggestion,
-)
+from gateway.ports.adapter_api import Found, FoundEvents, Groups, QueueCounts, QueueFilter, Search
 from gateway.ports.sign_in import Prove
 from gateway.wire.codec import JsonObject
 
@@ -65,7 +56,6 @@ class RequestService:
         *,
         sizes: CardSizes,
         proofs: MaskProofs,
-        suggestions: Suggestions,
     ) -> None:
         self._store = store
         self._writer = writer
@@ -75,7 +65,6 @@ class RequestService:
         self._copies = copies
         self._sizes = sizes
         self._proofs = proofs
-        self._suggestions = suggestions
         self._searching = asyncio.Semaphore(_TOGETHER)
 
     # ---------------------------------------------------------------- what people see
@@ -161,18 +150,6 @@ class RequestService:
         if find_host_rule(record, offer) is not None:
             return NO_REACH
         return (await self._remembering.reach(record, offer)).words()
-
-    async def find_usual(self, request_id: str) -> str:
-        """Return the offer that covers the last similar requests."""
-        return await self._suggestions.find_usual(await self.get(request_id))
-
-    async def suggest(self, identity: Identity, request_id: str) -> Suggestion | None:
-        """Return what this person could have remembered."""
-        return await self._suggestions.suggest(identity, await self.get(request_id))
-
-    async def decline(self, identity: Identity, request_id: str, offer: str) -> None:
-        """Suggest an offer to this person no more for a while."""
-        await self._suggestions.decline(identity, await self.get(request_id), offer)
 
     async def person(self, identity: Identity) -> Person | None:
         """Return the person whom an identity belongs to."""

@@ -84,7 +84,7 @@ class Core:
             self.copies,
             sizes=self.sizes,
             proofs=self.proofs,
-            suggestions=Suggestions(store, writer, notes),
         )
+        self.suggestions = Suggestions(store, writer, notes)
         self.sessions = SessionService(store, self.approvals, self.grants)
         self.operator = OperatorService(store, writer, held, self.sessions, self.health)

@@ -1,9 +1,9 @@
-"""Learns from what people decided what to remember: what to choose first, and what to suggest."""
+"""What people's past answers say about what to remember. Start at `Suggestions`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,162 +12,143 @@ from gateway.approvals.request_writer import Writer
 from gateway.cards.masks import hides_offer
 from gateway.cards.remember_options import SIMILAR
 from gateway.cards.summary import plain_summary, summarize
+from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Identity, StoredRequest
 from gateway.domain.store import DECIDED_DAYS, Store
 from gateway.errors import InvalidRequest, Unauthorized
 from gateway.models import Action
-from gateway.policy.authorization import approver
+from gateway.policy.authorization import approver, refuse_unknown
 from gateway.policy.grants.grant import Answer, Effect
 from gateway.policy.grants.offers import Offer, find_offer, offers, would_cover
 from gateway.ports.adapter_api import Suggestion
 from gateway.ports.outgoing import AdapterStorage
 
-_TIMES = 12  # approvals by one person before anything is suggested
-_MOST = 500  # people's decisions that are looked at
-_PAGE = 50
+_TIMES = 12  # answers of one person before anything is suggested
+_MOST, _PAGE = 500, 50  # of people's answers that are looked at
 _EXAMPLES = 5
-_WEEK, _NINETY_DAYS = 7 * 86_400.0, 90 * 86_400.0
+_WEEK, _REFUSED = 7 * 86_400.0, 90 * 86_400.0
 
 
 class _Decided(NamedTuple):
-    """A request that a person decided, as the agent asked for it; None where its content is gone.
+    """A request that a person decided, as its agent asked; None where that is not known any more.
+    `tap` names the answer, which may have decided a batch."""
 
-    `tap` names the answer, of which one may decide a batch.
-    """
-
-    asked: StoredRequest | None
-    past: Past
+    asked: StoredRequest | None = None
+    approved: bool = False
     by: str = ""
     tap: str = ""
 
     def is_covered(self, offer: Offer) -> bool:
-        """Whether an offer would have covered it. Of what is gone nobody knows: every one does."""
+        """Whether an offer covers it. What is not known counts as refused, and as covered."""
         return self.asked is None or would_cover(offer, self.asked)
 
 
 class Suggestions:
-    """Reads what people decided of the same tool. `notes` keep what was suggested, and each no."""
+    """A `gateway.ports.SuggestionCalls`. `notes` hold what was suggested to whom, and each no."""
 
     def __init__(self, store: Store, writer: Writer, notes: AdapterStorage) -> None:
         self._store = store
         self._writer = writer
         self._notes = notes
-        self._turn = asyncio.Semaphore(1)  # a long look holds up nobody's click
 
     async def find_usual(self, record: StoredRequest) -> str:
-        """Return the id of the narrowest offer that covers the last ten similar requests.
-
-        Similar is what any of the offers covers. "" where people refused one, or there are fewer.
-        """
-        made = offers(record)
-        similar: list[_Decided] = []
-        async for one in self._read(record, await self._list_ids(record) if made else ()):
-            if not any(one.is_covered(offer) for offer in made):
-                continue
-            if one.past is not Past.APPROVED:
-                return ""
-            similar.append(one)
-            if len(similar) == SIMILAR:
-                return next((o.id for o in made if all(s.is_covered(o) for s in similar)), "")
-        return ""
+        """Return the id of the narrowest offer that covers the last ten similar requests."""
+        made, similar = offers(record), []
+        async for one in self._read(record):
+            if any(one.is_covered(offer) for offer in made):
+                similar.append(one)
+            if len(similar) == SIMILAR or (similar and not similar[-1].approved):
+                break
+        if len(similar) < SIMILAR or not all(one.approved for one in similar):
+            return ""
+        covers = (one.id for one in made if all(past.is_covered(one) for past in similar))
+        return next(covers, "")
 
     async def suggest(self, identity: Identity, record: StoredRequest) -> Suggestion | None:
-        """Return what this person could have remembered, at most one a week, with one request.
-
-        None unless they may decide the request, or approved it as it was asked.
-        """
-        name = await self._find_suggestible(identity, record)
-        week = f"week {name}"
-        if not name or await self._notes.get(week) not in (None, record.id):
+        """Return what this person could have remembered, at most one a week."""
+        policy = await self._writer.policy()
+        name, week = policy.name_of(identity), f"week {policy.name_of(identity)}"
+        told = await self._notes.get(week)
+        if told not in (None, record.id) or not _may_remember(policy, record, identity):
             return None
-        async with self._turn:
-            found = await self._find(record, name)
-        if found is None or await self._notes.get(_refusal(record, found.offer, name)) is not None:
+        found = await self._find(record, name)
+        if found is None or await self._notes.get(_refusal(record, found.offer, name)):
             return None
-        if await self._notes.put_new(week, record.id, seconds=_WEEK):
-            return found
-        return found if await self._notes.get(week) == record.id else None
+        ours = told or await self._notes.put_new(week, record.id, seconds=_WEEK)
+        return found if ours or await self._notes.get(week) == record.id else None
 
     async def decline(self, identity: Identity, record: StoredRequest, offer: str) -> None:
-        """Suggest an offer to this person no more for 90 days. Raises InvalidRequest where it is
-        none of the request's, Unauthorized for who is nobody of the policy."""
-        person = (await self._writer.policy()).person_of(identity)
-        if person is None:
-            raise Unauthorized("only people whom the policy names are told of suggestions")
+        """Suggest an offer to this person no more for 90 days."""
+        policy = await self._writer.policy()
+        refuse_unknown(policy, identity)
         if find_offer(record, offer) is None:
             raise InvalidRequest("this is not offered any more")
-        refusal = _refusal(record, offer, person.name)
-        await self._notes.put(refusal, "no", seconds=_NINETY_DAYS)
-
-    async def _find_suggestible(self, identity: Identity, record: StoredRequest) -> str:
-        """Return the name of who may have an approval of this request remembered, "" of others."""
-        policy = await self._writer.policy()
-        person, ruling = policy.person_of(identity), policy.ruling_on(record.request)
-        decision = record.decision
-        if person is None or ruling.step_up(record).asked:
-            return ""
-        if decision is not None and (
-            past_of(record) is not Past.APPROVED or decision.decided_by.name != person.name
-        ):
-            return ""
-        try:
-            approver(ruling, record, identity)
-        except Unauthorized:
-            return ""
-        return person.name if Action.APPROVE in record.request.allowed else ""
+        refusal = _refusal(record, offer, policy.name_of(identity))
+        await self._notes.put(refusal, "no", seconds=_REFUSED)
 
     async def _find(self, record: StoredRequest, name: str) -> Suggestion | None:
         """Return the narrowest offer that this person approved often and nobody refused."""
-        ids = await self._list_ids(record)
-        if not _TIMES <= len(ids) <= _MOST:
-            return None
-        made = [
-            offer
-            for offer in offers(record)
-            if offer.match.answer is not Answer.TOOL
-            and not hides_offer(record, offer, Effect.ALLOW)
-        ]
-        past: dict[str, list[_Decided]] = {offer.id: [] for offer in made}
-        async for one in self._read(record, ids):
-            for offer in made:
+        like = [(offer, list[_Decided]()) for offer in _list_narrow(record)]
+        async for one in self._read(record):
+            for offer, past in like:
                 if one.is_covered(offer):
-                    past[offer.id].append(one)
-        for offer in made:
-            like = past[offer.id]
-            taps = {one.tap for one in like if one.by == name}
-            if len(taps) >= _TIMES and all(one.past is Past.APPROVED for one in like):
-                return _describe(record, offer, len(taps), like)
+                    past.append(one)
+        for offer, past in like:
+            times = len({one.tap for one in past if one.by == name})
+            if times < _TIMES or not all(one.approved for one in past):
+                continue
+            told = (plain_summary(summarize(one.asked)) for one in past if one.asked)
+            return Suggestion(
+                offer=offer.id,
+                words=record.show(offer.words).text,
+                why=f"You approved this {times} times in {DECIDED_DAYS} days, and nobody denied "
+                f"it. It would have let through {len(past)} requests, such as:",
+                examples=tuple(dict.fromkeys(told))[:_EXAMPLES],
+            )
         return None
 
-    async def _list_ids(self, record: StoredRequest) -> Sequence[str]:
-        agent, tool = record.request.agent, record.request.tool
-        return await self._store.list_decided(agent, tool, limit=_MOST + 1)
-
-    async def _read(self, record: StoredRequest, ids: Sequence[str]) -> AsyncIterator[_Decided]:
-        """Yield what people decided, the newest first, as today's declarations have it."""
-        policy = await self._writer.policy()
+    async def _read(self, record: StoredRequest) -> AsyncIterator[_Decided]:
+        """Yield what people decided of the same tool, the newest first. Of more than is looked at,
+        nothing is known."""
+        policy, request = await self._writer.policy(), record.request
+        ids = await self._store.list_decided(request.agent, request.tool, limit=_MOST + 1)
         for begin in range(0, len(ids), _PAGE):
             for one in await self._store.load_many(ids[begin : begin + _PAGE]):
-                if one is None or one.erased or one.decision is None:
-                    yield _Decided(None, Past.REFUSED)
-                else:
-                    asked = replace(one, edited=None, digest=one.request.digest)
-                    by, tap = one.decision.decided_by.name, one.nonces[-1] if one.nonces else one.id
-                    yield _Decided(policy.declare(asked), past_of(one), by, tap)
+                if begin == _MOST or one is None or one.erased or one.decision is None:
+                    yield _Decided()
+                    continue
+                asked = policy.declare(replace(one, edited=None, digest=one.request.digest))
+                approved = past_of(one) is Past.APPROVED
+                yield _Decided(asked, approved, one.decision.decided_by.name, one.nonces[-1])
                 await asyncio.sleep(0)  # let clicks run between requests
 
 
-def _describe(
-    record: StoredRequest, offer: Offer, times: int, like: Sequence[_Decided]
-) -> Suggestion:
-    told = (plain_summary(summarize(one.asked)) for one in like if one.asked is not None)
-    return Suggestion(
-        offer=offer.id,
-        words=record.show(offer.words).text,
-        why=f"You approved this {times} times in {DECIDED_DAYS} days, and nobody denied it.",
-        reach=f"It would have let through {len(like)} requests, such as:",
-        examples=tuple(list(dict.fromkeys(told))[:_EXAMPLES]),
-    )
+def _may_remember(policy: PolicyDocument, record: StoredRequest, identity: Identity) -> bool:
+    """Whether somebody may remember an approval of a request that waits, or approved it as it is.
+    A click is judged again."""
+    ruling, decision = policy.ruling_on(record.request), record.decision
+    if ruling.step_up(record).asked or Action.APPROVE not in record.request.allowed:
+        return False
+    if decision is not None and (
+        past_of(record) is not Past.APPROVED or decision.decided_by.name != policy.name_of(identity)
+    ):
+        return False
+    try:
+        refuse_unknown(policy, identity)
+        approver(ruling, record, identity)
+    except Unauthorized:
+        return False
+    return True
+
+
+def _list_narrow(record: StoredRequest) -> list[Offer]:
+    """Return the narrowest offer of each kind that can be read in full, and never a whole tool."""
+    kinds = {one.match.answer: one for one in reversed(offers(record))}
+    return [
+        one
+        for one in reversed(kinds.values())
+        if one.match.answer is not Answer.TOOL and not hides_offer(record, one, Effect.ALLOW)
+    ]
 
 
 def _refusal(record: StoredRequest, offer: str, name: str) -> str:

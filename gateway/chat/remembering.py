@@ -77,7 +77,7 @@ class Remembering:
         where it takes long to find out."""
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
-                usual = await self._api.requests.find_usual(record.id)
+                usual = await self._api.suggestions.find_usual(record)
         except Exception as error:
             log.warning("no usual choice: %s", bug(error), extra={"event": "usual_failed"})
             return ""

@@ -166,18 +166,6 @@ class ManualGrantRequest:
     max_uses: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suggestion:
-    """What somebody approves again and again: the id of an offer to remember, its words, why it is
-    suggested, and how much it would have let through, with some examples. Secrets are masked."""
-
-    offer: str
-    words: str
-    why: str
-    reach: str
-    examples: tuple[str, ...]
-
-
 def build_example(
     *, agent: str, tool: str, kind: Kind, arguments: JsonObject, context: Context
 ) -> ApprovalRequest:
@@ -293,18 +281,6 @@ class RequestCalls(Protocol):
         """Say how many recent requests an offer would have covered, and what people said to
         those. Raises NotFound, InvalidRequest."""
 
-    async def find_usual(self, request_id: str) -> str:
-        """Return the id of the narrowest offer that covers the last ten similar requests, "" where
-        people refused one or there are fewer. Raises NotFound."""
-
-    async def suggest(self, identity: Identity, request_id: str) -> Suggestion | None:
-        """Return what this person could have remembered of a request that they may decide, or
-        approved: at most one a week, of one request. Raises NotFound."""
-
-    async def decline(self, identity: Identity, request_id: str, offer: str) -> None:
-        """Suggest an offer of a request to this person no more for 90 days. Raises NotFound,
-        InvalidRequest, Unauthorized."""
-
     async def person(self, identity: Identity) -> Person | None:
         """Return the person whom an identity belongs to."""
 
@@ -385,6 +361,33 @@ class GrantCalls(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Suggestion:
+    """An offer that somebody could have remembered, by its id and in words; why, and examples of
+    what it would have let through. Secrets are masked."""
+
+    offer: str
+    words: str
+    why: str
+    examples: tuple[str, ...]
+
+
+class SuggestionCalls(Protocol):
+    """What people's past answers say about what to remember."""
+
+    async def find_usual(self, record: StoredRequest) -> str:
+        """Return the id of the narrowest offer that covers the last ten similar requests. "" where
+        people refused one of them, or there are fewer."""
+
+    async def suggest(self, identity: Identity, record: StoredRequest) -> Suggestion | None:
+        """Return what this person approves again and again, at most once a week and beside one
+        request: one that they may decide, or approved."""
+
+    async def decline(self, identity: Identity, record: StoredRequest, offer: str) -> None:
+        """Suggest an offer to this person no more for 90 days. Raises InvalidRequest where the
+        request has no such offer, and Unauthorized for whom the policy does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayStatus:
     """How the gateway stands: its kill switch, the agents that ask nobody for now, as people denied
     too much of them in a row, and what is wrong, in sentences."""
@@ -448,6 +451,7 @@ class AdapterApi:
 
     requests: RequestCalls
     grants: GrantCalls
+    suggestions: SuggestionCalls
     operator: OperatorCalls
     feed: Feed
     notes: AdapterStorage
