@@ -98,13 +98,13 @@ class Suggestions:
             if times < _TIMES or not all(one.approved for one in past):
                 continue
             told = (plain_summary(summarize(one.asked)) for one in past if one.asked)
-            return Suggestion(
-                offer=offer.id,
-                words=record.show(offer.words).text,
-                why=f"You approved this {times} times in {DECIDED_DAYS} days, and nobody denied "
-                f"it. It would have let through {len(past)} requests, such as:",
-                examples=tuple(dict.fromkeys(told))[:_EXAMPLES],
+            examples = "; ".join(list(dict.fromkeys(told))[:_EXAMPLES])
+            text = (
+                f"You approved this {times} times in {DECIDED_DAYS} days, and nobody denied it. "
+                f"Remembering “{record.show(offer.words).text}” would have let through {len(past)} "
+                f"requests, such as: {examples}."
             )
+            return Suggestion(offer=offer.id, text=text)
         return None
 
     async def _read(self, record: StoredRequest) -> AsyncIterator[_Decided]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
 
 from gateway.cards.remember_options import USUAL, RememberOption, scopes_of
 from gateway.chat.lists_and_batches import Worklist
@@ -20,6 +21,7 @@ from gateway.ports import (
     bug,
     render_safe,
 )
+from gateway.ports.adapter_api import Suggestion
 
 ALL, OF_SESSION = "all", "session"
 """What may stand in the place of a grant's id."""
@@ -35,7 +37,8 @@ AGAIN = {
 """What a denial does when the same is asked, the default first."""
 _NOTHING_TO_REVOKE = "there is nothing that you may revoke"
 _DENIED_FOR = "1d"
-_LOOK_SECONDS = 1.0  # whoever pressed a button waits
+_LOOK_SECONDS = 0.5  # whoever pressed a button waits
+_T = TypeVar("_T")
 
 log = logging.getLogger("gateway.chat")
 
@@ -72,19 +75,17 @@ class Remembering:
         said = await asyncio.gather(*(reach(record.id, one.id) for one in options))
         return dict(zip((one.id for one in options), said, strict=True))
 
-    async def find_usual(self, record: StoredRequest, reach: dict[str, str]) -> str:
-        """Return the option to choose first, and say so in its reach; "" for the narrowest, also
-        where it takes long to find out."""
-        try:
-            async with asyncio.timeout(_LOOK_SECONDS):
-                usual = await self._api.suggestions.find_usual(record)
-        except Exception as error:
-            log.warning("no usual choice: %s", bug(error), extra={"event": "usual_failed"})
-            return ""
-        if usual not in reach:
-            return ""
-        reach[usual] = f"{USUAL} {reach[usual]}".strip()
+    async def find_usual(self, record: StoredRequest, reach: dict[str, str] | None = None) -> str:
+        """Return the id of the option to choose first, which its reach says then; "" for the
+        narrowest, also where it takes long to find out."""
+        usual = await _look(self._api.suggestions.find_usual(record)) or ""
+        if reach is not None and usual in reach:
+            reach[usual] = f"{USUAL} {reach[usual]}".strip()
         return usual
+
+    async def suggest(self, identity: Identity, record: StoredRequest) -> Suggestion | None:
+        """Return what this person could have remembered; nothing where it takes long to find."""
+        return await _look(self._api.suggestions.suggest(identity, record))
 
     async def find_made(self, record: StoredRequest) -> Grant | None:
         """Return what was remembered with the answer to a request."""
@@ -112,3 +113,13 @@ class Remembering:
         if not count:
             raise Conflict(_NOTHING_TO_REVOKE)
         return f"Revoked: {count}. They no longer decide anything."
+
+
+async def _look(asked: Awaitable[_T]) -> _T | None:
+    """Return an answer that nobody needs: whoever waits for it has something else to do."""
+    try:
+        async with asyncio.timeout(_LOOK_SECONDS):
+            return await asked
+    except Exception as error:
+        log.warning("no look at past answers: %s", bug(error), extra={"event": "look_failed"})
+        return None

@@ -362,13 +362,11 @@ class GrantCalls(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """An offer that somebody could have remembered, by its id and in words; why, and examples of
-    what it would have let through. Secrets are masked."""
+    """An offer that somebody could have remembered: its id, and in a text why, what it would have
+    let through, and what it covers. Secrets are masked."""
 
     offer: str
-    words: str
-    why: str
-    examples: tuple[str, ...]
+    text: str
 
 
 class SuggestionCalls(Protocol):

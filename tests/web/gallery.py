@@ -61,8 +61,7 @@ import { card } from "/static/card.js";
 import { setClock } from "/static/time_left.js";
 const { item, view, draft } = await (await fetch("/item")).json();
 setClock(item.created + 90_000);
-const known = { reach: view.reach, usual: {} };
-const acts = new Proxy({}, { get: (_, name) => () => known[name] ?? "" });
+const acts = new Proxy({}, { get: (_, name) => () => (name === "reach" ? view.reach : "") });
 const made = { text: {}, reaches: new Map(), asked: { action: "approve" }, ...draft };
 document.getElementById("list").append(
   card(item, { online: true, busy: false, acts, ...view, draft: made }));
@@ -269,12 +268,12 @@ async def draw_cards(page: Page, folder: Path) -> None:
 _FACTS: dict[str, Any] = {
     "lifetimes": LIFETIMES_BY_LENGTH,
     "usual": USUAL_LIFETIME,
-    "passLifetimes": {
+    "pass_lifetimes": {
         name: words for name, words in LIFETIMES_BY_LENGTH.items() if name in PASS_LIFETIME_WORDS
     },
     "roles": ROLES_ON_CARDS,
     "denials": DENIALS,
-    "anotherPlan": ANOTHER_PLAN,
+    "another_plan": ANOTHER_PLAN,
     "admin": True,
     "reach": states.REACH,
 }

@@ -27,7 +27,7 @@ function elementOf(id) {
 
 // ------------------------------------------------------------------ what people do
 
-const acts = { decide, open: unfold, less, more, claim, reveal, compare, panel, copy, reach, usual, redraw, declare };
+const acts = { decide, open: unfold, less, more, tell, reveal, compare, panel, copy, reach, redraw, declare };
 
 async function decide(item, body) {
   const draft = draftOf(item.id);
@@ -87,8 +87,9 @@ function answered(item, answer) {
   render(item.id);
 }
 
-async function claim(item, on) {
-  const answer = await busy(item.id, `requests/${item.id}/claim`, { on });
+// Send what decides nothing: a claim, or no to a suggestion.
+async function tell(item, what, body) {
+  const answer = await busy(item.id, `requests/${item.id}/${what}`, body);
   if (answer) await settled(item.id, answer);
 }
 
@@ -203,19 +204,6 @@ function reach(item, offer) {
     render(item.id);
   }).catch(() => reaches.delete(offer));
   return "";
-}
-
-// Return which offer to choose first; null until the answer is there. Without one it is the narrowest.
-function usual(item) {
-  const draft = draftOf(item.id);
-  if (draft.usual === undefined) {
-    draft.usual = null;
-    api(`requests/${item.id}/usual`).then((answer) => (answer.ok ? answer.value : {})).catch(() => ({})).then((found) => {
-      draft.usual = found;
-      render(item.id);
-    });
-  }
-  return draft.usual;
 }
 
 async function copy(text, element) {
