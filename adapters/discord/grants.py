@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import discord
@@ -36,6 +37,8 @@ from gateway.chat.lists_and_batches import STOP as STOP_ALL
 from gateway.chat.remembering import (
     ALL,
     EVERYWHERE,
+    NEXT_TIME,
+    NOT_AGAIN,
     NOTHING_REMEMBERED,
     NOTHING_TO_REMEMBER,
     OF_SESSION,
@@ -57,7 +60,7 @@ from gateway.ports import (
     render_safe,
 )
 
-REVOKE, STOP, ALLOW = "revoke", "stop", "allow"
+REVOKE, STOP, ALLOW, DECLINE = "revoke", "stop", "allow", "decline"
 SWITCHES = (STOP, ALLOW)
 NO_REQUEST = "0" * 32  # the kill switch belongs to no request
 _LIVE, _ENDED = 0x5865F2, 0x8B949E
@@ -222,6 +225,23 @@ class RememberDialog:
         button: ui.Button[Any] = ui.Button(label="Revoke", custom_id=back.custom_id)
         shown.view.add_item(ui.ActionRow(button))
         return shown
+
+    async def suggest(self, tap: DiscordTap, record: StoredRequest) -> MessageContent | None:
+        """Return what tells somebody privately that they keep approving this, once it ended."""
+        found = await self._remembering.suggest(tap.identity, record) if record.final else None
+        if found is None:
+            return None
+        shown = build_text_view(f"💡 {escape_line(f'{found.text} {NEXT_TIME}', _LIST_UNITS)}")
+        no = DiscordButton(verb=DECLINE, request_id=record.id, revision=0, more=found.offer)
+        button: ui.Button[Any] = ui.Button(label=NOT_AGAIN, custom_id=no.custom_id)
+        shown.view.add_item(ui.ActionRow(button))
+        return shown
+
+    async def decline(self, tap: DiscordTap) -> InteractionReply:
+        """Take a no to a suggestion."""
+        button = tap.button
+        told = await self._remembering.decline(tap.identity, button.request_id, button.more)
+        return replace(build_private_reply(told), replaces=True)
 
     async def revoke(
         self, identity: Identity, what: str, *, copy: str = "", ref: MessageRef | None = None

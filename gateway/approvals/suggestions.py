@@ -124,21 +124,19 @@ class Suggestions:
 
 
 def _may_remember(policy: PolicyDocument, record: StoredRequest, identity: Identity) -> bool:
-    """Whether somebody may remember an approval of a request that waits, or approved it as it is.
-    A click is judged again."""
+    """Whether somebody may decide a request that waits, or approved it as it was asked. It is for
+    what they are told: a click is judged again."""
     ruling, decision = policy.ruling_on(record.request), record.decision
-    if ruling.step_up(record).asked or Action.APPROVE not in record.request.allowed:
-        return False
-    if decision is not None and (
-        past_of(record) is not Past.APPROVED or decision.decided_by.name != policy.name_of(identity)
-    ):
-        return False
     try:
         refuse_unknown(policy, identity)
-        approver(ruling, record, identity)
+        if decision is None:
+            approver(ruling, record, identity)
     except Unauthorized:
         return False
-    return True
+    mine = decision is None or (
+        past_of(record) is Past.APPROVED and decision.decided_by.name == policy.name_of(identity)
+    )
+    return mine and Action.APPROVE in record.request.allowed and not ruling.step_up(record).asked
 
 
 def _list_narrow(record: StoredRequest) -> list[Offer]:

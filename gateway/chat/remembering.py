@@ -35,6 +35,9 @@ AGAIN = {
     EVERYWHERE: "Deny exactly this for a day, in all sessions",
 }
 """What a denial does when the same is asked, the default first."""
+NEXT_TIME = "To have it remembered, choose Remember… on the next such card."
+NOT_AGAIN = "Not again"
+"""The button that takes a no to a suggestion."""
 _NOTHING_TO_REVOKE = "there is nothing that you may revoke"
 _DENIED_FOR = "1d"
 _LOOK_SECONDS = 0.5  # whoever pressed a button waits
@@ -86,6 +89,12 @@ class Remembering:
     async def suggest(self, identity: Identity, record: StoredRequest) -> Suggestion | None:
         """Return what this person could have remembered; nothing where it takes long to find."""
         return await _look(self._api.suggestions.suggest(identity, record))
+
+    async def decline(self, identity: Identity, request_id: str, offer: str) -> str:
+        """Have an offer suggested no more; return a message. Raises NotFound, InvalidRequest."""
+        record = await self._api.requests.get(request_id)
+        await self._api.suggestions.decline(identity, record, offer)
+        return "It is not suggested again for 90 days."
 
     async def find_made(self, record: StoredRequest) -> Grant | None:
         """Return what was remembered with the answer to a request."""

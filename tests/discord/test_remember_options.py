@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from gateway.domain.records import Identity
 from gateway.domain.risk import RiskRule
 from gateway.models import Kind, Reason, RiskLevel, Status
@@ -182,3 +184,42 @@ async def test_the_usual_choice_comes_first_in_the_modal(stage: Stage) -> None:
     assert (await stage.ended(record)).status is Status.APPROVED
     (grant,) = await stage.core.grants.all()
     assert "git log" in grant.words and "exactly this" not in grant.words
+
+
+async def test_a_suggestion_is_told_in_private_and_takes_a_no(stage: Stage) -> None:
+    """After the tap, beside the card that shows the end; the no is kept."""
+    who = Identity(platform="discord", id=str(stage.server.ann.id))
+    for number in range(11):
+        record = await stage.ask(kind=Kind.COMMAND, arguments={"command": f"git log -n {number}"})
+        await stage.core.requests.decide(click(record, identity=who))
+    record, card = await stage.asked(kind=Kind.COMMAND, arguments={"command": "git log -n 99"})
+    tapped = await stage.click(stage.server.ann, card, "Approve")
+    assert (await stage.ended(record)).status is Status.APPROVED
+    await stage.shows(card, "Approved")
+    await stage.seen(lambda: bool(tapped.private))
+    said = private_text(tapped)
+    assert "You approved this 12 times in 14 days, and nobody denied it" in said
+    assert "choose Remember… on the next such card" in said
+    stage.server.ann.private |= {one["id"]: one for one in tapped.private}
+    done = await stage.click(stage.server.ann, tapped.private[0], "Not again")
+    assert "not suggested again for 90 days" in str(last(done))
+    store = stage.gateway.backend.store
+    notes = store.keys.note("suggestions", "no *")
+    (no,) = [key async for key in store.redis.scan_iter(match=notes)]
+    assert no.endswith(f" {stage.server.ann.user.name}")
+
+
+async def test_a_failing_look_hinders_no_approval(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The card shows the end, and nothing is told in private."""
+
+    async def fail(*_: object) -> None:
+        raise RuntimeError("the store is gone")
+
+    monkeypatch.setattr(type(stage.core.suggestions), "suggest", fail)
+    record, card = await stage.asked(kind=Kind.COMMAND, arguments={"command": "git log -n 99"})
+    tapped = await stage.click(stage.server.ann, card, "Approve")
+    assert (await stage.ended(record)).status is Status.APPROVED
+    await stage.shows(card, "Approved")
+    assert tapped.private == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from gateway.domain.risk import RiskRule
 from gateway.models import Action, Kind, Option, Question, Reason, RiskLevel, Status
 from gateway.models import FieldKind as Kinds
@@ -343,3 +345,48 @@ async def test_the_usual_choice_comes_first(office: Office) -> None:
     assert (await office.ended(record)).status is Status.APPROVED
     (grant,) = await office.api.grants.newest()
     assert "exactly this" not in grant.words
+
+
+async def approved(office: Office, count: int) -> None:
+    """Have ann approve so many similar commands at her terminal."""
+    for number in range(count):
+        record = await office.ask(kind=Kind.COMMAND, arguments={"command": f"git log -n {number}"})
+        await office.api.requests.decide(click(record, Action.APPROVE))
+
+
+async def test_a_suggestion_is_told_in_private_and_takes_a_no(office: Office) -> None:
+    """After the tap, to who gave it alone; the no is kept, and nobody else's."""
+    await approved(office, 11)
+    ann, said = office.ann, "You approved this 12 times in 14 days"
+    record, message = await office.asked(kind=Kind.COMMAND, arguments={"command": "git log -n 99"})
+    await ann.click(message, "Approve")
+    await told(ann, said)
+    await office.ended(record)
+    assert not any(said in one for one in office.bob.private())
+    *_, (channel, _, body) = ann.workspace.ephemerals
+    assert "choose Remember… on the next such card" in body["text"]
+    ((block, no),) = ann.buttons(body["blocks"])
+    assert no["text"]["text"] == "Not again"
+    payload = ann.payloads.on_message(channel, message, block, no)
+    await office.slack.deliveries.interaction(payload)
+    await told(ann, "not suggested again for 90 days")
+    store = office.world.store
+    notes = store.keys.note("suggestions", "no *ann")
+    assert len([key async for key in store.redis.scan_iter(match=notes)]) == 1
+
+
+async def test_a_failing_look_hinders_no_approval(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The card shows the end, and nothing is told in private."""
+
+    async def fail(*_: object) -> None:
+        raise RuntimeError("the store is gone")
+
+    await approved(office, 12)
+    monkeypatch.setattr(type(office.api.suggestions), "suggest", fail)
+    record, message = await office.asked(kind=Kind.COMMAND, arguments={"command": "git log -n 99"})
+    await office.ann.click(message, "Approve")
+    await office.card_says(message, "Approved by ann")
+    assert (await office.ended(record)).status is Status.APPROVED
+    assert office.ann.private() == []
