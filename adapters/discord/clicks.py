@@ -277,7 +277,7 @@ class InteractionHandler:
         sure = tap.button.more == CONFIRMED
         record = await self._answering.decide(tap.press, Action.APPROVE, confirmed=sure)
         shown = await self._update(tap, record)
-        return replace(shown, word=await self._remembering.suggest(tap, record))
+        return replace(shown, later=self._remembering.suggest(tap, record))
 
     async def _deny_because(self, tap: DiscordTap) -> InteractionReply:
         """Deny with the reason that was tapped."""

@@ -11,6 +11,7 @@ from gateway.approvals.policy_replay import Past, past_of
 from gateway.approvals.request_writer import Writer
 from gateway.cards.masks import hides_offer
 from gateway.cards.remember_options import SIMILAR
+from gateway.cards.shared_texts import clip
 from gateway.cards.summary import plain_summary, summarize
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Identity, StoredRequest
@@ -25,7 +26,7 @@ from gateway.ports.outgoing import AdapterStorage
 
 _TIMES = 12  # answers of one person before anything is suggested
 _MOST, _PAGE = 500, 50  # of people's answers that are looked at
-_EXAMPLES = 5
+_EXAMPLES, _EXAMPLE = 5, 120  # how many, and their characters
 _WEEK, _REFUSED = 7 * 86_400.0, 90 * 86_400.0
 
 
@@ -55,14 +56,15 @@ class Suggestions:
         """Return the id of the narrowest offer that covers the last ten similar requests."""
         made, similar = offers(record), []
         async for one in self._read(record):
-            if any(one.is_covered(offer) for offer in made):
-                similar.append(one)
-            if len(similar) == SIMILAR or (similar and not similar[-1].approved):
-                break
-        if len(similar) < SIMILAR or not all(one.approved for one in similar):
-            return ""
-        covers = (one.id for one in made if all(past.is_covered(one) for past in similar))
-        return next(covers, "")
+            if not any(one.is_covered(offer) for offer in made):
+                continue
+            similar.append(one)
+            if not one.approved:
+                return ""
+            if len(similar) == SIMILAR:
+                covers = (o.id for o in made if all(past.is_covered(o) for past in similar))
+                return next(covers, "")
+        return ""
 
     async def suggest(self, identity: Identity, record: StoredRequest) -> Suggestion | None:
         """Return what this person could have remembered, at most one a week."""
@@ -98,11 +100,11 @@ class Suggestions:
             if times < _TIMES or not all(one.approved for one in past):
                 continue
             told = (plain_summary(summarize(one.asked)) for one in past if one.asked)
-            examples = "; ".join(list(dict.fromkeys(told))[:_EXAMPLES])
+            examples = [clip(one, _EXAMPLE) for one in dict.fromkeys(told)]
             text = (
                 f"You approved this {times} times in {DECIDED_DAYS} days, and nobody denied it. "
                 f"Remembering “{record.show(offer.words).text}” would have let through {len(past)} "
-                f"requests, such as: {examples}."
+                f"requests, such as: {'; '.join(examples[:_EXAMPLES])}."
             )
             return Suggestion(offer=offer.id, text=text)
         return None
@@ -119,7 +121,8 @@ class Suggestions:
                     continue
                 asked = policy.declare(replace(one, edited=None, digest=one.request.digest))
                 approved = past_of(one) is Past.APPROVED
-                yield _Decided(asked, approved, one.decision.decided_by.name, one.nonces[-1])
+                tap = one.nonces[-1] if one.nonces else one.id
+                yield _Decided(asked, approved, one.decision.decided_by.name, tap)
                 await asyncio.sleep(0)  # let clicks run between requests
 
 

@@ -40,7 +40,7 @@ NOT_AGAIN = "Not again"
 """The button that takes a no to a suggestion."""
 _NOTHING_TO_REVOKE = "there is nothing that you may revoke"
 _DENIED_FOR = "1d"
-_LOOK_SECONDS = 0.5  # whoever pressed a button waits
+_LOOK_SECONDS = 1.0  # whoever pressed a button waits
 _T = TypeVar("_T")
 
 log = logging.getLogger("gateway.chat")
@@ -130,5 +130,5 @@ async def _look(asked: Awaitable[_T]) -> _T | None:
         async with asyncio.timeout(_LOOK_SECONDS):
             return await asked
     except Exception as error:
-        log.warning("no look at past answers: %s", bug(error), extra={"event": "look_failed"})
+        log.info("no look at past answers: %s", bug(error), extra={"event": "look_failed"})
         return None

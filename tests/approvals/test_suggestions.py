@@ -11,7 +11,7 @@ from gateway.domain.policy_document import Route
 from gateway.domain.records import Identity, Remember, StoredRequest
 from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.errors import InvalidRequest, Unauthorized
-from gateway.models import Action, Context, Kind, Reason, Risk, RiskLevel
+from gateway.models import Action, Context, Kind, Reason, Risk, RiskLevel, Status
 from gateway.policy.grants.grant import Answer
 from gateway.policy.grants.offers import Offer, offers
 from gateway.ports.adapter_api import Suggestion
@@ -81,6 +81,23 @@ async def test_one_that_was_not_approved_as_asked_says_nothing(
     for _ in range(10):
         await decided(world, "git log -n 7")
     assert await usual(world, await asked(world)) is not None
+
+
+async def test_a_denial_of_a_whole_group_counts_too(world: World) -> None:
+    """Those that wait behind the one that was denied are denied by nobody's tap of their own."""
+    for _ in range(10):
+        await decided(world, "git log -n 7")
+    leader, follower = await asked(world, "git log -n 8"), await asked(world, "git log -n 8")
+    denied = await world.core.requests.decide(click(leader, Action.DENY))
+    await world.core.holding.settle(denied, await world.store.now())
+    ended = await world.core.requests.get(follower.id)
+    assert ended.status is Status.DENIED and not ended.nonces
+    record = await asked(world)
+    assert await usual(world, record) is None
+    for _ in range(10):
+        await decided(world, "git log -n 7")
+    assert await usual(world, record) is not None
+    assert await suggested(world, record) is None
 
 
 async def test_only_people_count(world: World) -> None:
