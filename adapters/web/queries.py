@@ -107,11 +107,11 @@ class ReadHandlers(Handlers):
         self, view: JsonObject, record: StoredRequest, visitor: Visitor
     ) -> JsonObject:
         """Add which offer to choose first, and what is suggested, where people's answers say so."""
-        offered = {one["id"] for one in view["remember"]["approve"]}
+        offered = {one["id"]: "" for one in view["remember"]["approve"]}
         if not (view["mine"] and offered):
             return view
         found = await self._remembering.suggest(visitor.identity, record)
-        usual = found.offer if found else await self._remembering.find_usual(record)
+        usual = found.offer if found else await self._remembering.find_usual(record, offered)
         if usual not in offered:
             return view
         return {**view, "usual": usual, "suggested": found and found.text}

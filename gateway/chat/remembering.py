@@ -78,12 +78,13 @@ class Remembering:
         said = await asyncio.gather(*(reach(record.id, one.id) for one in options))
         return dict(zip((one.id for one in options), said, strict=True))
 
-    async def find_usual(self, record: StoredRequest, reach: dict[str, str] | None = None) -> str:
+    async def find_usual(self, record: StoredRequest, reach: dict[str, str]) -> str:
         """Return the id of the option to choose first, which its reach says then; "" for the
         narrowest, also where it takes long to find out."""
-        usual = await _look(self._api.suggestions.find_usual(record)) or ""
-        if reach is not None and usual in reach:
-            reach[usual] = f"{USUAL} {reach[usual]}".strip()
+        usual = await _look(self._api.suggestions.find_usual(record))
+        if not usual or usual not in reach:
+            return ""
+        reach[usual] = f"{USUAL} {reach[usual]}".strip()
         return usual
 
     async def suggest(self, identity: Identity, record: StoredRequest) -> Suggestion | None:

@@ -127,6 +127,7 @@ async def test_the_usual_choice_comes_first_and_says_so(
     usual = await remembering.find_usual(record, reach)
     assert usual == options[1].id
     said = "Chosen first: it covers the last 10 similar requests."
+    assert await remembering.find_usual(record, {options[0].id: ""}) == ""
     assert reach == {**before, usual: f"{said} {before[usual]}"}
 
     async def fail(*_: object, **__: object) -> list[str]:
