@@ -57,6 +57,7 @@ from adapters.discord.full_view import (
     show_page,
 )
 from adapters.discord.grants import (
+    DECLINE,
     KEEP,
     REVOKE,
     STOP,
@@ -118,6 +119,7 @@ class InteractionHandler:
             READ: self._show_page,
             REMEMBER: self._remembering.show_options,
             REVOKE: self._revoke,
+            DECLINE: self._remembering.decline,
             **dict.fromkeys((CLAIM, UNCLAIM), self._claim),
             **dict.fromkeys((BATCH, ALL, NONE), self._show_batch),
             **dict.fromkeys(SWITCHES, self._turn_switch),
@@ -273,7 +275,9 @@ class InteractionHandler:
 
     async def _approve(self, tap: DiscordTap) -> InteractionReply:
         sure = tap.button.more == CONFIRMED
-        return await self._decide(tap, Action.APPROVE, confirmed=sure)
+        record = await self._answering.decide(tap.press, Action.APPROVE, confirmed=sure)
+        shown = await self._update(tap, record)
+        return replace(shown, later=self._remembering.suggest(tap, record))
 
     async def _deny_because(self, tap: DiscordTap) -> InteractionReply:
         """Deny with the reason that was tapped."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import discord
@@ -36,6 +37,8 @@ from gateway.chat.lists_and_batches import STOP as STOP_ALL
 from gateway.chat.remembering import (
     ALL,
     EVERYWHERE,
+    NEXT_TIME,
+    NOT_AGAIN,
     NOTHING_REMEMBERED,
     NOTHING_TO_REMEMBER,
     OF_SESSION,
@@ -57,7 +60,7 @@ from gateway.ports import (
     render_safe,
 )
 
-REVOKE, STOP, ALLOW = "revoke", "stop", "allow"
+REVOKE, STOP, ALLOW, DECLINE = "revoke", "stop", "allow", "decline"
 SWITCHES = (STOP, ALLOW)
 NO_REQUEST = "0" * 32  # the kill switch belongs to no request
 _LIVE, _ENDED = 0x5865F2, 0x8B949E
@@ -159,6 +162,7 @@ _DIALOG = 3900
 _LIST_UNITS = 3800
 _LABEL = 60
 _PASS = "pass"
+_CHOSEN = "+"
 _VERBS = {
     Action.APPROVE.value: ("Approve and remember", discord.ButtonStyle.success),
     _PASS: ("Approve and give a pass", discord.ButtonStyle.success),
@@ -183,7 +187,8 @@ class RememberDialog:
         if not ways:
             raise Conflict(NOTHING_TO_REMEMBER)
         reach = await self._remembering.find_reach(record, offered)
-        return InteractionReply(build_options_view(offered, reach, ways, tap.named))
+        usual = await self._remembering.find_usual(record, reach)
+        return InteractionReply(build_options_view(offered, reach, ways, tap.named, usual))
 
     async def build_modal(self, tap: DiscordTap, record: StoredRequest) -> ui.Modal:
         """Return the modal that asks for scope, place and lifetime. Raises Conflict."""
@@ -221,6 +226,23 @@ class RememberDialog:
         shown.view.add_item(ui.ActionRow(button))
         return shown
 
+    async def suggest(self, tap: DiscordTap, record: StoredRequest) -> MessageContent | None:
+        """Return what tells somebody privately that they keep approving this, once it ended."""
+        found = await self._remembering.suggest(tap.identity, record) if record.final else None
+        if found is None:
+            return None
+        shown = build_text_view(f"💡 {escape_line(f'{found.text} {NEXT_TIME}', _LIST_UNITS)}")
+        no = DiscordButton(verb=DECLINE, request_id=record.id, revision=0, more=found.offer)
+        button: ui.Button[Any] = ui.Button(label=NOT_AGAIN, custom_id=no.custom_id)
+        shown.view.add_item(ui.ActionRow(button))
+        return shown
+
+    async def decline(self, tap: DiscordTap) -> InteractionReply:
+        """Take a no to a suggestion."""
+        button = tap.button
+        told = await self._remembering.decline(tap.identity, button.request_id, button.more)
+        return replace(build_private_reply(told), replaces=True)
+
     async def revoke(
         self, identity: Identity, what: str, *, copy: str = "", ref: MessageRef | None = None
     ) -> InteractionReply:
@@ -254,9 +276,10 @@ class RememberDialog:
 
 def read_way(button: DiscordButton) -> Action:
     """Return the answer that a button of the dialog gives. Raises InvalidRequest."""
-    if button.more not in _VERBS:
+    way, _, _ = button.more.partition(_CHOSEN)
+    if way not in _VERBS:
         raise InvalidRequest("this is nothing that can be remembered; open it again")
-    return Action.APPROVE if button.more == _PASS else Action(button.more)
+    return Action.APPROVE if way == _PASS else Action(way)
 
 
 def list_ways(offered: Sequence[RememberOption], *, denies: bool) -> list[str]:
@@ -272,9 +295,11 @@ def build_options_view(
     reach: Mapping[str, str],
     ways: Sequence[str],
     button: DiscordButton,
+    usual: str = "",
 ) -> MessageContent:
     """Return what could be remembered, each with its recent `reach`, and a button for each of these
-    answers."""
+    answers. That of an approval names the `usual` one by its number: it is chosen first."""
+    numbers = {one.id: f"{_CHOSEN}{at}" for at, one in enumerate(offered, 1)}
     lines = ["### 🧠 What should be remembered?"]
     for number, scope in enumerate(offered, 1):
         lines.append(f"**{number}.** {escape_line(scope.words.text, _COVERS)}")
@@ -285,7 +310,8 @@ def build_options_view(
     row: ui.ActionRow[Any] = ui.ActionRow()
     for way in ways:
         label, style = _VERBS[way]
-        wanted = button.with_verb(KEEP, more=way)
+        chosen = numbers.get(usual, "") if way == Action.APPROVE.value else ""
+        wanted = button.with_verb(KEEP, more=f"{way}{chosen}")
         row.add_item(ui.Button(label=f"{label}…", style=style, custom_id=wanted.custom_id))
     view = ui.LayoutView(timeout=None)
     view.add_item(ui.TextDisplay("\n".join(lines)[:_DIALOG])).add_item(row)
@@ -294,11 +320,12 @@ def build_options_view(
 
 
 def build_remember_modal(
-    way: str, scopes: Sequence[RememberOption], session: str, button: DiscordButton
+    more: str, scopes: Sequence[RememberOption], session: str, button: DiscordButton
 ) -> ui.Modal | None:
     """Return the modal that asks for scope, place and lifetime; a pass is for the session, and has
     lifetimes of its own. The scopes have the numbers that they have in the message before; those of
     a denial, which it does not list, are whole above the menu. None where none is offered."""
+    way, _, chosen = more.partition(_CHOSEN)
     passes, denies = way == _PASS, way == Action.DENY.value
     numbered = [one for one in enumerate(scopes, 1) if one[1].session_pass is passes]
     if not numbered:
@@ -308,7 +335,8 @@ def build_remember_modal(
         lines = (f"**{at}.** {escape_line(one.words.text, _COVERS)}" for at, one in numbered)
         modal.add_item(ui.TextDisplay("\n".join(lines)[:_DIALOG]))
     options = [(one.id, *_label_scope(at, one.words.text)) for at, one in numbered]
-    modal.add_item(_build_menu("What", _SCOPE, options))
+    first = next((at for at, one in enumerate(numbered) if str(one[0]) == chosen), 0)
+    modal.add_item(_build_menu("What", _SCOPE, options, first))
     if not passes:
         here = clip(f"only in the session {session}", 100)
         places = [(SESSION, here, ""), (EVERYWHERE, "in all sessions of this agent", "")]
@@ -378,13 +406,17 @@ def _label_scope(number: int, words: str) -> tuple[str, str]:
     return f"{number}. {clip(words, _LABEL)}", clip(words, _CHOICE) if len(words) > _LABEL else ""
 
 
-def _build_menu(label: str, name: str, options: list[tuple[str, str, str]]) -> ui.Label[Any]:
-    """Return a menu of values, labels and descriptions, with its first option, the narrowest, as
-    the default."""
+def _build_menu(
+    label: str, name: str, options: list[tuple[str, str, str]], first: int = 0
+) -> ui.Label[Any]:
+    """Return a menu of values, labels and descriptions; the `first` one, else the narrowest, is the
+    default."""
     menu: ui.Select[Any] = ui.Select(
         custom_id=name,
         options=[
-            discord.SelectOption(label=words, value=value, description=more or None, default=not at)
+            discord.SelectOption(
+                label=words, value=value, description=more or None, default=at == first
+            )
             for at, (value, words, more) in enumerate(options)
         ],
     )

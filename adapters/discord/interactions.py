@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,12 +33,13 @@ _TOO_LATE = {10008, 10015, 10062, 40060, 50027}
 class InteractionReply:
     """A reply: the clicked message changed, or a private message.
 
-    `word` is said privately, beside the message that changed.
+    `word` is said privately, beside the message that changed, and `later` once it is known.
     """
 
     shown: MessageContent
     replaces: bool = False
     word: MessageContent | None = None
+    later: Awaitable[MessageContent | None] | None = None
 
 
 def build_private_reply(text: str, inbox: str | None = None) -> InteractionReply:
@@ -68,6 +69,8 @@ async def respond(
     if not await _try_send(interaction, answer):
         word = answer.word and InteractionReply(answer.word)
         await _try_send(interaction, word or build_private_reply(_NOT_SHOWN))
+    if answer.later is not None and (said := await answer.later) is not None:
+        await _try_send(interaction, InteractionReply(said))
 
 
 async def _try_send(interaction: discord.Interaction, answer: InteractionReply) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from adapters.slack import modals
-from adapters.slack.cards import CARD_CHARS, FORMS
+from adapters.slack.cards import CARD_CHARS, FORMS, build_thread_note, button, row
 from adapters.slack.modals import BATCH_CHARS, SubmittedValues, build_batch, list_shown, read_typed
 from adapters.slack.payloads import (
     BATCH_VIEW,
@@ -39,7 +39,7 @@ from gateway.chat.answering import (
     refuse_old,
 )
 from gateway.chat.lists_and_batches import NONE_WAITS, ChatBatches
-from gateway.chat.remembering import ALL, OF_SESSION, Remembering
+from gateway.chat.remembering import ALL, NEXT_TIME, NOT_AGAIN, OF_SESSION, Remembering
 from gateway.errors import InvalidRequest, StepUpNeeded
 from gateway.models import Action
 from gateway.ports import AdapterApi, JsonObject, StoredRequest
@@ -108,6 +108,8 @@ class ButtonActions:
             await work(use, reply)
         elif did.act.startswith(Act.DENY_BECAUSE):
             await self._deny_because(use, reply)
+        elif did.act.startswith(Act.DECLINE):
+            await self._decline(use, reply)
         else:
             raise Malformed("an unknown button")
 
@@ -152,8 +154,23 @@ class ButtonActions:
             await self._show_batch(use, reply, describe_state(record))
         elif did.in_modal:
             await reply.tell(describe_state(record))
-        elif not await self._clicked.show_end(did, record, reply):
-            await reply.tell(f"{describe_state(record)} The card follows.")
+        else:
+            if not await self._clicked.show_end(did, record, reply):
+                await reply.tell(f"{describe_state(record)} The card follows.")
+            await self._suggest(use, record, reply)
+
+    async def _suggest(self, use: SlackUse, record: StoredRequest, reply: PrivateReply) -> None:
+        """Tell somebody privately that they keep approving this, once it is decided."""
+        who = (await self._rights.press(use)).identity
+        if record.final and (found := await self._remembering.suggest(who, record)):
+            text, value = f"{found.text} {NEXT_TIME}", use.form.button.encode()
+            no = row("suggested", button(NOT_AGAIN, f"{Act.DECLINE}{found.offer}", value))
+            await reply.tell(text, blocks=[*build_thread_note(text), no])
+
+    async def _decline(self, use: SlackUse, reply: PrivateReply) -> None:
+        who, form = (await self._rights.press(use)).identity, use.form
+        offer = use.did.act.removeprefix(Act.DECLINE)
+        await reply.tell(await self._remembering.decline(who, form.request_id, offer))
 
     async def approve(self, use: SlackUse, *, sure: bool) -> StoredRequest:
         """Approve unchanged, if all of it can be read in Slack."""
@@ -264,7 +281,8 @@ class ButtonActions:
             press.identity, record, Action.APPROVE, modals.MOST_SCOPES
         )
         reach = await self._remembering.find_reach(record, scopes)
-        return modals.build_remember(card, use.form, scopes, reach)
+        usual = await self._remembering.find_usual(record, reach)
+        return modals.build_remember(card, use.form, scopes, reach, usual)
 
     async def build_details(self, use: SlackUse) -> Json:
         """Return one page of the full view. Raises Unauthorized."""

@@ -230,11 +230,16 @@ def build_abort(card: Card, form: ModalMetadata) -> Json:
 
 
 def build_remember(
-    card: Card, form: ModalMetadata, scopes: Sequence[RememberOption], reach: Mapping[str, str]
+    card: Card,
+    form: ModalMetadata,
+    scopes: Sequence[RememberOption],
+    reach: Mapping[str, str],
+    usual: str = "",
 ) -> Json:
     """Return the modal that asks for scope, place and lifetime of a grant.
 
-    `reach` describes for each scope what it would have covered recently.
+    `reach` describes for each scope what it would have covered recently. The `usual` one is chosen
+    first.
     """
     if not scopes:
         return build_notice("Remember", NOTHING_TO_REMEMBER)
@@ -256,7 +261,7 @@ def build_remember(
         build_input(
             _SCOPE,
             "Approve this, and from now on",
-            _build_choice_with_default("radio_buttons", covers),
+            _build_choice_with_default("radio_buttons", covers, usual),
         ),
         build_input(_SPAN, "Where", _build_choice_with_default("radio_buttons", spans)),
         build_input(_LIFETIME, "How long", _build_choice_with_default("static_select", ends)),
@@ -279,9 +284,10 @@ def _say_short(number: int, scope: RememberOption) -> str:
     return f"{number}. {clip(text, _PART_UNITS)}{rest}"
 
 
-def _build_choice_with_default(kind: str, options: list[Json]) -> Json:
-    """Return a choice with its first option, the narrowest, as the default."""
-    return {**build_choice(kind, options), "initial_option": options[0]}
+def _build_choice_with_default(kind: str, options: list[Json], usual: str = "") -> Json:
+    """Return a choice with the usual option as the default, or the first one, the narrowest."""
+    first = next((one for one in options if one["value"] == usual), options[0])
+    return {**build_choice(kind, options), "initial_option": first}
 
 
 def build_edit_check(changed: str, form: ModalMetadata) -> Json:

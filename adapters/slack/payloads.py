@@ -35,6 +35,7 @@ class Act(StrEnum):
 
     DENY = "deny_form"
     DENY_BECAUSE = "deny_because_"  # a reason that takes one tap; its number follows
+    DECLINE = "decline_"  # a suggestion; its offer follows
     EDIT = "edit_form"
     EDIT_JSON = "edit_json"
     EDIT_AGAIN = "edit_again"

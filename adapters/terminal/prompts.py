@@ -316,8 +316,9 @@ class FormScreen(ModalScreen[JsonObject | None]):
 class RememberScreen(_Dialog[Remember | None]):
     """Asks what to remember, where and how long; the result, a Remember, is None when cancelled.
 
-    `about` is what is approved. Where and how long always stand in sight, and what is chosen to be
-    remembered when the confirming key acts: else that key shows it."""
+    `about` is what is approved, `usual` what is chosen first. Where and how long always stand in
+    sight, and what is chosen to be remembered when the confirming key acts: else that key shows
+    it."""
 
     AUTO_FOCUS = ""
     KEYS = (replace(_SEND, word="approve and remember"), _BACK)
@@ -328,6 +329,7 @@ class RememberScreen(_Dialog[Remember | None]):
         record: StoredRequest,
         scopes: Sequence[tuple[RememberOption, str]],
         about: RenderableType,
+        usual: str = "",
     ) -> None:
         super().__init__()
         self._about = about
@@ -344,7 +346,7 @@ class RememberScreen(_Dialog[Remember | None]):
             (Text(f"only in the session {record.request.session}"), ""),
             (Text("in all sessions"), "all"),
         ]
-        self.what = Choices(offered, chosen=offered[0][1])
+        self.what = Choices(offered, chosen=usual or offered[0][1])
         self.where = Choices(places, chosen="")
         # `Text`, so that markup in names is not interpreted.
         lives = [(Text(words), name) for name, words in LIFETIME_WORDS.items()]

@@ -424,9 +424,10 @@ class TerminalApp(ReadableApp):
         remembering = Remembering(self._api)
         offered = await remembering.list_options(self._who, record, Action.APPROVE, _ALL)
         reach = await remembering.find_reach(record, offered)
+        usual = await remembering.find_usual(record, reach)
         scopes = [(one, reach[one.id]) for one in offered]
         chosen = await self.push_screen_wait(
-            RememberScreen(record, scopes, render_remembered(card))
+            RememberScreen(record, scopes, render_remembered(card), usual)
         )
         if chosen is not None:
             await self._click(record, Action.APPROVE, remember=chosen)

@@ -139,13 +139,23 @@ class DecisionHandlers(Handlers):
         record = await self._api.requests.claim(request_id, visitor.identity, on=body["on"])
         return web.json_response(await self._reading.build_row(record, visitor))
 
+    @write("/inbox/api/requests/{id}/decline", {"offer": str})
+    async def _decline(
+        self, request: web.Request, visitor: Visitor, body: JsonObject
+    ) -> web.Response:
+        """Have an offer suggested no more."""
+        record = await self._api.requests.get(request.match_info["id"])
+        await self._api.suggestions.decline(visitor.identity, record, body["offer"])
+        return web.json_response({"ok": True})
+
     @write("/inbox/api/requests/{id}/reveal", {})
     async def _reveal(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
         """Return the request with its secrets; the audit records who saw them."""
         record = await self._api.requests.reveal(request.match_info["id"], visitor.identity)
-        return web.json_response(await self._reading.build_whole(record, visitor, reveal=True))
+        view = await self._reading.build_whole(record, visitor, reveal=True)
+        return web.json_response(await self._reading.look_back(view, record, visitor))
 
     @write("/inbox/api/sessions/end", {"agent": str, "session": str})
     async def _end(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:

@@ -36,6 +36,7 @@ from gateway.cards.remember_options import (
     USUAL_LIFETIME,
 )
 from gateway.cards.shared_texts import ANOTHER_PLAN, DENIALS
+from gateway.chat.remembering import Remembering
 from gateway.ports import (
     AdapterApi,
     AuditEvent,
@@ -59,6 +60,7 @@ class ReadHandlers(Handlers):
     def __init__(self, api: AdapterApi, guard: Guard) -> None:
         super().__init__(api, guard)
         self._rows = Rows(build_row)
+        self._remembering = Remembering(api)
 
     async def build_row(self, record: StoredRequest, visitor: Visitor) -> JsonObject:
         """Return a request as a row of the list."""
@@ -97,9 +99,22 @@ class ReadHandlers(Handlers):
     @read("/inbox/api/requests/{id}")
     async def _one(self, request: web.Request, visitor: Visitor) -> web.Response:
         record = await self._api.requests.get(request.match_info["id"])
-        if request.query.get("whole") == "1":
-            return web.json_response(await self.build_whole(record, visitor))
-        return web.json_response(await self.build_row(record, visitor))
+        whole = request.query.get("whole") == "1"
+        view = await (self.build_whole if whole else self.build_row)(record, visitor)
+        return web.json_response(await self.look_back(view, record, visitor))
+
+    async def look_back(
+        self, view: JsonObject, record: StoredRequest, visitor: Visitor
+    ) -> JsonObject:
+        """Add which offer to choose first, and what is suggested, where people's answers say so."""
+        offered = {one["id"]: "" for one in view["remember"]["approve"]}
+        if not (view["mine"] and offered):
+            return view
+        found = await self._remembering.suggest(visitor.identity, record)
+        usual = found.offer if found else await self._remembering.find_usual(record, offered)
+        if usual not in offered:
+            return view
+        return {**view, "usual": usual, "suggested": found and found.text}
 
     async def _for_visitor(
         self, view: JsonObject, record: StoredRequest, visitor: Visitor
@@ -112,8 +127,10 @@ class ReadHandlers(Handlers):
     async def _reach(self, request: web.Request, visitor: Visitor) -> web.Response:
         """Return how many recent requests an offer to remember would have covered."""
         offer = request.query.get("offer", "")
-        words = await self._api.requests.reach(request.match_info["id"], offer)
-        return web.json_response({"words": words})
+        record = await self._api.requests.get(request.match_info["id"])
+        reach = {offer: await self._api.requests.reach(record.id, offer)}
+        await self._remembering.find_usual(record, reach)
+        return web.json_response({"words": reach[offer]})
 
     @read("/inbox/api/sessions")
     async def _sessions(self, _: web.Request, visitor: Visitor) -> web.Response:

@@ -15,6 +15,7 @@ from gateway.approvals.grant_service import GrantService
 from gateway.approvals.operators import OperatorService
 from gateway.approvals.request_service import RequestService, SessionService
 from gateway.approvals.request_writer import PostedCopies, Writer
+from gateway.approvals.suggestions import Suggestions
 from gateway.cards.blocks import CardSizes
 from gateway.cards.masks import MaskProofs
 from gateway.domain.health_and_metrics import Health, Tally
@@ -25,16 +26,18 @@ from gateway.policy.grant_book import GrantBook, GrantStore
 from gateway.policy.rules import rule_links
 from gateway.policy.verdict import Decider
 from gateway.ports import Feed
-from gateway.ports.outgoing import Outbox
+from gateway.ports.outgoing import AdapterStorage, Outbox
 from gateway.wire.signatures import Signer
 
 
 class OtherStores(NamedTuple):
-    """What is kept beside the requests: grants, the chats' outboxes, and who waits behind whom."""
+    """What is kept beside the requests: grants, the chats' outboxes, who waits behind whom, and
+    what was suggested to whom."""
 
     grants: GrantStore
     outbox: Outbox
     held: GroupStore
+    notes: AdapterStorage
 
 
 class Core:
@@ -51,7 +54,7 @@ class Core:
         stores: OtherStores,
         denial_minutes: int,
     ) -> None:
-        grants, outbox, held = stores
+        grants, outbox, held, notes = stores
         book = GrantBook(grants, clock)
         self.feed = feed
         self.health = Health()
@@ -82,5 +85,6 @@ class Core:
             sizes=self.sizes,
             proofs=self.proofs,
         )
+        self.suggestions = Suggestions(store, writer, notes)
         self.sessions = SessionService(store, self.approvals, self.grants)
         self.operator = OperatorService(store, writer, held, self.sessions, self.health)

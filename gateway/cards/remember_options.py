@@ -30,6 +30,9 @@ from gateway.policy.grants.offers import (
 
 # Ways to end that count uses, within an hour.
 _NEXT = {"next5": 5, "next20": 20}
+SIMILAR = 10
+USUAL = f"Chosen first: it covers the last {SIMILAR} similar requests."
+"""What is said of the offer that `SuggestionCalls.find_usual` names."""
 _LONGER = {name: words for name, words, _ in LIFETIMES}
 # What is shown for each way to end, the default first; `remember_as` reads the names.
 LIFETIME_WORDS = {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
 
-from gateway.cards.remember_options import RememberOption, scopes_of
+from gateway.cards.remember_options import USUAL, RememberOption, scopes_of
 from gateway.chat.lists_and_batches import Worklist
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Action
@@ -16,8 +18,10 @@ from gateway.ports import (
     MessageRef,
     Remember,
     StoredRequest,
+    bug,
     render_safe,
 )
+from gateway.ports.adapter_api import Suggestion
 
 ALL, OF_SESSION = "all", "session"
 """What may stand in the place of a grant's id."""
@@ -31,8 +35,15 @@ AGAIN = {
     EVERYWHERE: "Deny exactly this for a day, in all sessions",
 }
 """What a denial does when the same is asked, the default first."""
+NEXT_TIME = "To have it remembered, choose Remember… on the next such card."
+NOT_AGAIN = "Not again"
+"""The button that takes a no to a suggestion."""
 _NOTHING_TO_REVOKE = "there is nothing that you may revoke"
 _DENIED_FOR = "1d"
+_LOOK_SECONDS = 1.0  # whoever pressed a button waits
+_T = TypeVar("_T")
+
+log = logging.getLogger("gateway.chat")
 
 
 def remember_denial(again: str) -> Remember | None:
@@ -67,6 +78,25 @@ class Remembering:
         said = await asyncio.gather(*(reach(record.id, one.id) for one in options))
         return dict(zip((one.id for one in options), said, strict=True))
 
+    async def find_usual(self, record: StoredRequest, reach: dict[str, str]) -> str:
+        """Return the id of the option to choose first, which its reach says then; "" for the
+        narrowest, also where it takes long to find out."""
+        usual = await _look(self._api.suggestions.find_usual(record))
+        if not usual or usual not in reach:
+            return ""
+        reach[usual] = f"{USUAL} {reach[usual]}".strip()
+        return usual
+
+    async def suggest(self, identity: Identity, record: StoredRequest) -> Suggestion | None:
+        """Return what this person could have remembered; nothing where it takes long to find."""
+        return await _look(self._api.suggestions.suggest(identity, record))
+
+    async def decline(self, identity: Identity, request_id: str, offer: str) -> str:
+        """Have an offer suggested no more; return a message. Raises NotFound, InvalidRequest."""
+        record = await self._api.requests.get(request_id)
+        await self._api.suggestions.decline(identity, record, offer)
+        return "It is not suggested again for 90 days."
+
     async def find_made(self, record: StoredRequest) -> Grant | None:
         """Return what was remembered with the answer to a request."""
         newest = await self._api.grants.newest()
@@ -93,3 +123,13 @@ class Remembering:
         if not count:
             raise Conflict(_NOTHING_TO_REVOKE)
         return f"Revoked: {count}. They no longer decide anything."
+
+
+async def _look(asked: Awaitable[_T]) -> _T | None:
+    """Return an answer that nobody needs: whoever waits for it has something else to do."""
+    try:
+        async with asyncio.timeout(_LOOK_SECONDS):
+            return await asked
+    except Exception as error:
+        log.info("no look at past answers: %s", bug(error), extra={"event": "look_failed"})
+        return None

@@ -380,6 +380,9 @@ def _add_operator_commands(verbs: Verbs) -> None:
     policy = _group(verbs, "policy", "policy", "people, routes and risk rules in force")
     policy("show", "show", "print them as JSON")
     policy("export", "export", "print them as the policy file that would produce them")
+    test = policy("test", "replay_file", "print what a file would have done with past requests")
+    test.add_argument("file", help="a TOML file, see docs/routes.md; - is standard input")
+    test.add_argument("--days", type=_count, help="how far back (default: all that is kept)")
     stop = _command(
         verbs, "stop-all", "grants.stop_all", "kill switch: deny everything until resume"
     )

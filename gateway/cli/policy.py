@@ -8,11 +8,14 @@ import os
 import shlex
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from gateway.approvals.policy_replay import Past, PolicyReplay, replay
+from gateway.approvals.search_and_report import DAY_MS
 from gateway.cli.chats import confirm
 from gateway.cli.http_access import connect_as_approver
 from gateway.cli.redis_access import connect_backend
@@ -139,6 +142,45 @@ async def export(options: argparse.Namespace) -> int:
     say({"file": text}, text.rstrip("\n"), options)
     read_policy(text)
     return 0
+
+
+# `gateway policy test`: what a policy file would have done. Nothing is written.
+
+_HEAD = ("fits", "decides", *(past.value for past in Past))
+_NO_RULE = "no rule: people are asked"
+
+
+async def replay_file(options: argparse.Namespace) -> int:
+    """Print what a policy file would have done with the requests of the audit. Returns 1 when it
+    allows something that people refused."""
+    document = _read(options.file)
+    refuse_unknown(document)
+    async with connect_backend() as found:
+        since = 0 if options.days is None else await found.store.now() - options.days * DAY_MS
+        made = await replay(found.store, document, since=since)
+    if options.json:
+        print(json.dumps(plain(made)))
+    else:
+        print("\n".join(_format_replay(made)))
+    return 1 if made.newly_allowed else 0
+
+
+def _format_replay(made: PolicyReplay) -> Iterator[str]:
+    left_out = "".join(f"; {count} left out: {why}" for why, count in made.left_out.items())
+    yield f"requests replayed: {made.replayed}{left_out}"
+    yield ""
+    shown = [(make_visible(row.rule or _NO_RULE).text, row) for row in made.rules]
+    width = max((len(name) for name, _ in shown), default=0)
+    yield f"{'rule':{width}}  effect" + "".join(f"{name:>9}" for name in _HEAD)
+    for name, row in shown:
+        cells = (row.fits, row.decides, *(row.became[past.value] for past in Past))
+        yield f"{name:{width}}  {row.effect:6}" + "".join(f"{cell:>9}" for cell in cells)
+    yield ""
+    yield f"refused by people, and this file allows it: {len(made.newly_allowed)}"
+    for one in made.newly_allowed:
+        moment = datetime.fromtimestamp(one.at / 1000, UTC).isoformat(timespec="seconds")
+        told = f"{one.agent}  {one.summary}: {one.outcome}; now allowed by {one.rule}"
+        yield f"  {moment}  {one.id[:8]}  {make_visible(told).text}".replace("\n", " ")
 
 
 # `gateway explain`: how a call would be decided. Nothing is asked and nothing is stored.

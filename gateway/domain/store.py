@@ -15,6 +15,8 @@ from gateway.wire.codec import JsonObject
 REROUTING = "rerouting"
 """The outbox on which every waiting request is put when the policy is replaced."""
 
+DECIDED_DAYS = 14
+
 
 class WriteResult(StrEnum):
     """What a script did: one of these words."""
@@ -191,6 +193,10 @@ class Store(Protocol):
 
     async def page(self, query: Query) -> Page:
         """Return one page of requests, in the order that the query names."""
+
+    async def list_decided(self, agent: str, tool: str, *, limit: int) -> list[str]:
+        """Return the ids of what people approved or denied of an agent's use of a tool within
+        DECIDED_DAYS, the newest first."""
 
     async def pending_of(self, agent: str) -> list[str]:
         """Return the ids of an agent's pending requests, oldest first."""

@@ -30,6 +30,7 @@ ALLOW, DENY, ASK = "allow", "deny", "ask"
 MODIFY, RESPOND = "modify", "respond"
 CONTINUE = "continue"  # no opinion, but perhaps a higher risk
 NO_OPINION, FAILED = "no opinion", "failed"  # what `gateway explain` says besides
+HOOKS_PRIORITY = 800
 LATER = "later"  # a slow decider is asked once the request is stored
 HIGH_RISK = "would allow it, but high risk is for people to decide"
 DEMANDED = "would answer it, but the agent demands a person"

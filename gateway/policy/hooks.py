@@ -27,7 +27,7 @@ from gateway.domain.risk import RaisedRisk
 from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.models import ApprovalRequest, DecidedBy, DeciderKind, Reason, Risk, RiskLevel
-from gateway.policy.chain import ALLOW, CONTINUE, DENY, MODIFY, RESPOND
+from gateway.policy.chain import ALLOW, CONTINUE, DENY, HOOKS_PRIORITY, MODIFY, RESPOND
 from gateway.policy.verdict import Verdict
 from gateway.wire.canonical_json import parse
 from gateway.wire.codec import JsonObject, Wire
@@ -608,7 +608,6 @@ def _raise_error(answer: Any) -> Any:
     return answer
 
 
-PRIORITY = 800
 _ABORTS = {HookAction.ABORT_TURN: "turn", HookAction.HARD_ABORT: "agent"}
 
 
@@ -619,7 +618,7 @@ class HookLink:
     """
 
     name = "hooks"
-    priority = PRIORITY
+    priority = HOOKS_PRIORITY
     after_storing = True  # it may take a while
 
     def __init__(self, host: HookHost) -> None:

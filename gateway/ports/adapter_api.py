@@ -361,6 +361,31 @@ class GrantCalls(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Suggestion:
+    """An offer that somebody could have remembered: its id, and in a text why, what it would have
+    let through, and what it covers. Secrets are masked."""
+
+    offer: str
+    text: str
+
+
+class SuggestionCalls(Protocol):
+    """What people's past answers say about what to remember."""
+
+    async def find_usual(self, record: StoredRequest) -> str:
+        """Return the id of the narrowest offer that covers the last ten similar requests. "" where
+        people refused one of them, or there are fewer."""
+
+    async def suggest(self, identity: Identity, record: StoredRequest) -> Suggestion | None:
+        """Return what this person approves again and again, at most once a week and beside one
+        request: one that they may decide, or approved."""
+
+    async def decline(self, identity: Identity, record: StoredRequest, offer: str) -> None:
+        """Suggest an offer to this person no more for 90 days. Raises InvalidRequest where the
+        request has no such offer, and Unauthorized for whom the policy does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayStatus:
     """How the gateway stands: its kill switch, the agents that ask nobody for now, as people denied
     too much of them in a row, and what is wrong, in sentences."""
@@ -424,6 +449,7 @@ class AdapterApi:
 
     requests: RequestCalls
     grants: GrantCalls
+    suggestions: SuggestionCalls
     operator: OperatorCalls
     feed: Feed
     notes: AdapterStorage

@@ -56,6 +56,7 @@ def adapter_api(
     return AdapterApi(
         requests=core.requests,
         grants=core.grant_service,
+        suggestions=core.suggestions,
         operator=core.operator,
         feed=core.feed,
         notes=RedisAdapterStorage(store, name),

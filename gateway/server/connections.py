@@ -26,7 +26,7 @@ from gateway.stores.embedded_server import engine_url
 from gateway.stores.event_feed import RedisFeed
 from gateway.stores.grants import RedisGrants
 from gateway.stores.keys import Keys
-from gateway.stores.outbox import RedisOutbox
+from gateway.stores.outbox import RedisAdapterStorage, RedisOutbox
 from gateway.stores.requests import RedisGroups, RedisStore
 from gateway.stores.scripts import At, ignore_step
 from gateway.wire.local_discovery import write_private
@@ -93,13 +93,14 @@ def core_over(
     denial_minutes: int = 0,
 ) -> Core:
     """Return the requests of a namespace, with these deciders below its rules and grants."""
+    notes = RedisAdapterStorage(store, "suggestions")
     return Core(
         store,
         feed,
         deciders,
         clock,
         signer=signer,
-        stores=OtherStores(RedisGrants(store), RedisOutbox(store), RedisGroups(store)),
+        stores=OtherStores(RedisGrants(store), RedisOutbox(store), RedisGroups(store), notes),
         denial_minutes=denial_minutes,
     )
 

@@ -171,6 +171,10 @@ class Keys:
         an amount (hash)."""
         return f"{self._tag}counter:{key}"
 
+    def decided(self, agent: str, tool: str) -> str:
+        """What people decided lately of an agent's use of a tool, by when (sorted set)."""
+        return f"{self._tag}decided:{agent}:{tool}"
+
     def grants_exact(self, digest: str) -> str:
         """Remembered decisions about one digest: id to body (hash)."""
         return f"{self._tag}grants:exact:{digest}"

@@ -35,6 +35,7 @@ from gateway.stores.ingress import REPLICA_LEASE_MS
 from gateway.stores.keys import Keys
 from gateway.stores.record_codec import NUMBER_FIELD, Recent, dumps, policy_of
 from gateway.stores.scripts import (
+    DECIDED_MS,
     At,
     Script,
     changes,
@@ -360,6 +361,14 @@ class RedisStore:
         passed = int(await redis.zcount(index, *beyond))
         same = await redis.zrange(index, at, at, byscore=True)
         return passed + sum(bool(one > last if newest_first else one < last) for one in same)
+
+    async def list_decided(self, agent: str, tool: str, *, limit: int) -> list[str]:
+        """Return what people decided lately of an agent's use of a tool. See `domain.store`."""
+        key, since = self.keys.decided(agent, tool), await self.now() - DECIDED_MS
+        ids: list[str] = await self.redis.zrange(
+            key, "+inf", since, byscore=True, desc=True, offset=0, num=limit
+        )
+        return ids
 
     async def sessions(self, agent: str | None) -> list[Session]:
         """Return the sessions that have not ended, the most recent first."""

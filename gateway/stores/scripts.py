@@ -15,7 +15,7 @@ from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError, Res
 
 from gateway.domain.policy_document import Budget
 from gateway.domain.records import StoredRequest, duplicate_key
-from gateway.domain.store import MessageContext, Transition
+from gateway.domain.store import DECIDED_DAYS, MessageContext, Transition
 from gateway.errors import Unreachable
 from gateway.models import DeciderKind, RiskLevel, Status
 from gateway.policy.grants.grant import Grant
@@ -111,6 +111,7 @@ class Script:
 LEASE_MS = 30_000
 MOST_PATTERNS = 200
 """Grants of one agent for one tool that are tried one after the other."""
+DECIDED_MS = DECIDED_DAYS * 86_400_000
 HTTP_LEASE_MS = 90_000
 
 Values = dict[str, str | int | Sequence[str] | None]
@@ -230,6 +231,9 @@ def changes(
         }
         values |= _fields_of_change(transition, decision)
         values |= _seldom(keys, transition, origin, named)
+        if not before.final and _is_by_person(after):
+            named.append(("decided", keys.decided(after.request.agent, after.request.tool)))
+            values["decided_ms"] = DECIDED_MS
         named += (("dirty+", keys.dirty(queue)) for queue in after.queues)
         if not before.final:
             _spend(keys, after, values, named)
@@ -372,6 +376,10 @@ def _spend(keys: Keys, record: StoredRequest, values: Values, named: list[tuple[
     """Add what is counted against the limits of the rule that approved."""
     values["spends+"] = [f"{one.amount} {one.most} {one.window_ms}" for one in record.spends]
     named += (("counters+", keys.counter(one.key)) for one in record.spends)
+
+
+def _is_by_person(record: StoredRequest) -> bool:
+    return record.decision is not None and record.decision.decided_by.kind is DeciderKind.PERSON
 
 
 def _grant_of(record: StoredRequest) -> str | None:

@@ -19,7 +19,7 @@ from gateway.server.app import run_gateway
 from gateway.server.connections import core_over
 from gateway.server.settings import Settings
 from gateway.stores.grants import RedisGrants
-from gateway.stores.outbox import RedisOutbox
+from gateway.stores.outbox import RedisAdapterStorage, RedisOutbox
 from gateway.stores.requests import RedisGroups, RedisStore
 from tests.approvals.test_grant_creation import GIT_LOG, remember, widest
 from tests.clocks import ShiftedClock
@@ -76,6 +76,7 @@ async def test_there_is_an_end_to_patterns(world: World) -> None:
             RedisGrants(world.store, most_patterns=1),
             RedisOutbox(world.store),
             RedisGroups(world.store),
+            RedisAdapterStorage(world.store, "suggestions"),
         ),
         denial_minutes=0,
     )

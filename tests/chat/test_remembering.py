@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -109,3 +110,43 @@ async def test_a_link_to_sign_in_says_for_whom_and_how_long(api: AdapterApi) -> 
     says, url = await make_login_link(api, ANN)
     assert says == "This signs you in to the inbox as ann: once, within 5 minutes."
     assert url.startswith("https://inbox.example/")
+
+
+async def test_the_usual_choice_comes_first_and_says_so(
+    world: World, api: AdapterApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where it is none of the options, and never at the price of the form."""
+    for number in range(10):
+        seen = await world.submit(kind=Kind.COMMAND, arguments={"command": f"git log -n {number}"})
+        await world.core.requests.decide(click(seen))
+    record = await world.submit(kind=Kind.COMMAND, arguments={"command": "git log -n 99"})
+    remembering = Remembering(api)
+    options = await remembering.list_options(ANN, record, Action.APPROVE, 100)
+    reach = await remembering.find_reach(record, options)
+    before = dict(reach)
+    usual = await remembering.find_usual(record, reach)
+    assert usual == options[1].id
+    said = "Chosen first: it covers the last 10 similar requests."
+    assert await remembering.find_usual(record, {options[0].id: ""}) == ""
+    assert reach == {**before, usual: f"{said} {before[usual]}"}
+
+    async def fail(*_: object, **__: object) -> list[str]:
+        raise RuntimeError("the store is gone")
+
+    monkeypatch.setattr(world.store, "list_decided", fail)
+    assert await remembering.find_usual(record, reach) == ""
+    assert await remembering.suggest(ANN, record) is None
+
+
+async def test_a_slow_look_keeps_nobody_waiting(
+    world: World, api: AdapterApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The form opens with the narrowest choice."""
+
+    async def hang(*_: object, **__: object) -> list[str]:
+        return await asyncio.Event().wait()  # type: ignore[return-value]
+
+    monkeypatch.setattr(world.store, "list_decided", hang)
+    monkeypatch.setattr("gateway.chat.remembering._LOOK_SECONDS", 0.01)
+    record = await world.submit(**LINT)
+    assert await Remembering(api).find_usual(record, {}) == ""

@@ -282,3 +282,47 @@ def test_a_person_is_not_asked_about_what_is_refused(
     path.write_text(GOOD.format(61).replace("admin = true\n", ""), encoding="utf-8")
     monkeypatch.setattr(sys, "stdin", Typing("y\n"))
     assert "[y/N]" not in up.run("apply", str(path), code=2)
+
+
+REPLAYED = """
+[[people]]
+name = "owner"
+admin = true
+[[routes]]
+approvers = ["owner"]
+[[rules]]
+name = "reading"
+effect = "allow"
+commands = ["git log"]
+"""
+
+
+def test_a_file_is_replayed_against_what_was_asked(up: Shell, tmp_path: Path) -> None:
+    """The table names each rule; what a person refused and the file allows ends with exit code 1,
+    and changes nothing."""
+    path = tmp_path / "policy.toml"
+    path.write_text(REPLAYED, encoding="utf-8")
+    told = up.run("policy", "test", str(path))
+    assert "requests replayed: 0" in told
+    assert re.search(r"^reading +allow +0 +0 ", told, re.MULTILINE)
+    for verb in ("approve", "deny"):
+        asking = up.popen("ask", "shell", "--", "git", "log")
+        while not (found := up.run("pending", "--json").splitlines()):
+            continue
+        request = json.loads(found[0])["request"]["id"]
+        if verb == "approve":
+            told = up.run("approve", request)
+        else:
+            up.run("deny", request)
+        asking.communicate(timeout=30)
+    told = up.run("policy", "test", str(path), code=1)
+    assert re.search(r"^reading +allow +2 +2 +1 +1 +0 +0 +0$", told, re.MULTILINE)
+    assert "refused by people, and this file allows it: 1" in told
+    assert f"{request[:8]}  local  " in told
+    assert "denied by owner; now allowed by reading" in told
+    assert up.run("policy", "test", str(path), "--days", "1", code=1) == told
+    made = json.loads(up.run("policy", "test", str(path), "--json", code=1))
+    assert [one["id"] for one in made["newly_allowed"]] == [request]
+    assert "reading" not in up.run("policy", "show")
+    path.write_text("people = 3", encoding="utf-8")
+    assert "people" in up.run("policy", "test", str(path), code=2)

@@ -29,7 +29,7 @@ AGENTS = {"ask", "wait", "run", "hook", "bridge", "install", "mcp"}
 READING = {
     *("pending", "history", "show", "sessions", "grant offers", "grant list", "grant show"),
     *("tool list", "agent list", "agent paused", "approver list", "devices", "explain"),
-    *("policy show", "policy export", "status", "claims list"),
+    *("policy show", "policy export", "policy test", "status", "claims list"),
     *("report", "audit tail", "audit export", "archive give-up", "doctor"),
 }
 """Commands that change nothing, typed as below."""
@@ -44,6 +44,7 @@ GIVEN = {
     "chat": "slack",
 }
 MORE = {
+    "policy test": [str(ROOT / "deploy" / "policies" / "development.toml")],
     "apply": ["--yes", str(ROOT / "deploy" / "policies" / "development.toml")],
     "grant add": ["bot", "--tool", "shell", "--offer", "0" * 16],
     "grant revoke": ["--all"],

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from gateway.domain.records import Identity
 from gateway.domain.risk import RiskRule
-from gateway.models import Reason, RiskLevel, Status
+from gateway.models import Kind, Reason, RiskLevel, Status
 from gateway.policy.grants.offers import passes_for
 from tests.discord.interactions import OPEN_MODAL, Interaction
 from tests.discord.stage import Stage, labels, private_text
 from tests.discord.town import Json
+from tests.world import click
 
 
 async def remembered(
@@ -151,3 +155,71 @@ async def test_who_may_not_give_a_pass_sees_none(stage: Stage) -> None:
     for who, sees in ((stage.server.ann, False), (stage.server.bob, True)):
         offer = private_text(await stage.click(who, card, "Remember…"))
         assert ("a pass" in offer) is sees
+
+
+async def opened(stage: Stage, card: Json) -> tuple[str, Interaction, str]:
+    """Return what is listed, the modal of an approval, and the label that is chosen in it."""
+    listed = await stage.click(stage.server.ann, card, "Remember…")
+    modal = await stage.click(stage.server.ann, listed.private[0], "Approve and remember…")
+    menus = (one.get("component", {}) for one in modal.answer_data["components"])
+    scopes = next(one for one in menus if one.get("custom_id") == "scope")
+    (chosen,) = (one["label"] for one in scopes["options"] if one.get("default"))
+    return private_text(listed), modal, chosen
+
+
+async def test_the_usual_choice_comes_first_in_the_modal(stage: Stage) -> None:
+    """It is the one that the list names so; without a history the narrowest is."""
+    said = "it covers the last 10 similar requests"
+    _, card = await stage.asked(kind=Kind.COMMAND, arguments={"command": "git log -n 0"})
+    listed, _, chosen = await opened(stage, card)
+    assert said not in listed and chosen.startswith("1. ")
+    ann = Identity(platform="discord", id=str(stage.server.ann.id))
+    for number in range(1, 11):
+        record = await stage.ask(kind=Kind.COMMAND, arguments={"command": f"git log -n {number}"})
+        await stage.core.requests.decide(click(record, identity=ann))
+    record, card = await stage.asked(kind=Kind.COMMAND, arguments={"command": "git log -n 99"})
+    listed, modal, chosen = await opened(stage, card)
+    assert listed.count(said) == 1 and chosen.startswith("2. ")
+    await stage.server.ann.submit(modal)
+    assert (await stage.ended(record)).status is Status.APPROVED
+    (grant,) = await stage.core.grants.all()
+    assert "git log" in grant.words and "exactly this" not in grant.words
+
+
+async def test_a_suggestion_is_told_in_private_and_takes_a_no(stage: Stage) -> None:
+    """After the tap, beside the card that shows the end; the no is kept."""
+    who = Identity(platform="discord", id=str(stage.server.ann.id))
+    for number in range(11):
+        record = await stage.ask(kind=Kind.COMMAND, arguments={"command": f"git log -n {number}"})
+        await stage.core.requests.decide(click(record, identity=who))
+    record, card = await stage.asked(kind=Kind.COMMAND, arguments={"command": "git log -n 99"})
+    tapped = await stage.click(stage.server.ann, card, "Approve")
+    assert (await stage.ended(record)).status is Status.APPROVED
+    await stage.shows(card, "Approved")
+    await stage.seen(lambda: bool(tapped.private))
+    said = private_text(tapped)
+    assert "You approved this 12 times in 14 days, and nobody denied it" in said
+    assert "choose Remember… on the next such card" in said
+    stage.server.ann.private |= {one["id"]: one for one in tapped.private}
+    done = await stage.click(stage.server.ann, tapped.private[0], "Not again")
+    assert "not suggested again for 90 days" in str(last(done))
+    store = stage.gateway.backend.store
+    notes = store.keys.note("suggestions", "no *")
+    (no,) = [key async for key in store.redis.scan_iter(match=notes)]
+    assert no.endswith(f" {stage.server.ann.user.name}")
+
+
+async def test_a_failing_look_hinders_no_approval(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The card shows the end, and nothing is told in private."""
+
+    async def fail(*_: object) -> None:
+        raise RuntimeError("the store is gone")
+
+    monkeypatch.setattr(type(stage.core.suggestions), "suggest", fail)
+    record, card = await stage.asked(kind=Kind.COMMAND, arguments={"command": "git log -n 99"})
+    tapped = await stage.click(stage.server.ann, card, "Approve")
+    assert (await stage.ended(record)).status is Status.APPROVED
+    await stage.shows(card, "Approved")
+    assert tapped.private == []

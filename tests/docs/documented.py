@@ -304,6 +304,13 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway policy export > policy.toml": Line(
         r"\A\Z", then=("gateway apply policy.toml | grep 'in force already'",)
     ),
+    "gateway policy test FILE": Line(
+        "requests replayed: ", typed="gateway policy test policy.toml"
+    ),
+    "gateway policy test FILE [--days N]": Line(
+        "requests replayed: ", typed="gateway policy test policy.toml --days 1"
+    ),
+    "gateway policy test policy.toml": Line("refused by people, and this file allows it: 0"),
     "gateway status": Line("(?s)^running +yes.*^next +gateway"),
     "gateway tool declare": NAMED,
     "gateway tool declare post_note channel=recipient 'notes[].text=data' "

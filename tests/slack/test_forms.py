@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from gateway.domain.risk import RiskRule
 from gateway.models import Action, Kind, Option, Question, Reason, RiskLevel, Status
 from gateway.models import FieldKind as Kinds
 from tests.slack.office import HIGH, ROUTE, Office, form, labels, put_in_force, shown, told
+from tests.world import click
 
 
 async def test_an_edit_is_checked_shown_as_a_diff_and_runs(office: Office) -> None:
@@ -324,3 +327,66 @@ async def test_no_pass_is_offered_to_who_may_not_give_it(office: Office) -> None
     await form(office.ann, "remember")
     assert "exactly this" in office.modal_says(office.ann)
     assert "a pass" not in office.modal_says(office.ann)
+
+
+async def test_the_usual_choice_comes_first(office: Office) -> None:
+    """What covers the last ten similar requests is chosen in the form, and says so."""
+    for number in range(10):
+        record = await office.ask(kind=Kind.COMMAND, arguments={"command": f"git log -n {number}"})
+        await office.api.requests.decide(click(record, Action.APPROVE))
+    record, message = await office.asked(kind=Kind.COMMAND, arguments={"command": "git log -n 99"})
+    ann = office.ann
+    await ann.more(message, "Remember…")
+    await form(ann, "remember")
+    assert "Chosen first: it covers the last 10 similar requests." in office.modal_says(ann)
+    scopes = next(one for one in ann.modal.view["blocks"] if one.get("block_id") == "scope")
+    assert scopes["element"]["initial_option"] == scopes["element"]["options"][1]
+    await ann.submit()
+    assert (await office.ended(record)).status is Status.APPROVED
+    (grant,) = await office.api.grants.newest()
+    assert "exactly this" not in grant.words
+
+
+async def approved(office: Office, count: int) -> None:
+    """Have ann approve so many similar commands at her terminal."""
+    for number in range(count):
+        record = await office.ask(kind=Kind.COMMAND, arguments={"command": f"git log -n {number}"})
+        await office.api.requests.decide(click(record, Action.APPROVE))
+
+
+async def test_a_suggestion_is_told_in_private_and_takes_a_no(office: Office) -> None:
+    """After the tap, to who gave it alone; the no is kept, and nobody else's."""
+    await approved(office, 11)
+    ann, said = office.ann, "You approved this 12 times in 14 days"
+    record, message = await office.asked(kind=Kind.COMMAND, arguments={"command": "git log -n 99"})
+    await ann.click(message, "Approve")
+    await told(ann, said)
+    await office.ended(record)
+    assert not any(said in one for one in office.bob.private())
+    *_, (channel, _, body) = ann.workspace.ephemerals
+    assert "choose Remember… on the next such card" in body["text"]
+    ((block, no),) = ann.buttons(body["blocks"])
+    assert no["text"]["text"] == "Not again"
+    payload = ann.payloads.on_message(channel, message, block, no)
+    await office.slack.deliveries.interaction(payload)
+    await told(ann, "not suggested again for 90 days")
+    store = office.world.store
+    notes = store.keys.note("suggestions", "no *ann")
+    assert len([key async for key in store.redis.scan_iter(match=notes)]) == 1
+
+
+async def test_a_failing_look_hinders_no_approval(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The card shows the end, and nothing is told in private."""
+
+    async def fail(*_: object) -> None:
+        raise RuntimeError("the store is gone")
+
+    await approved(office, 12)
+    monkeypatch.setattr(type(office.api.suggestions), "suggest", fail)
+    record, message = await office.asked(kind=Kind.COMMAND, arguments={"command": "git log -n 99"})
+    await office.ann.click(message, "Approve")
+    await office.card_says(message, "Approved by ann")
+    assert (await office.ended(record)).status is Status.APPROVED
+    assert office.ann.private() == []

@@ -15,7 +15,7 @@ from textual.app import App
 
 from adapters.terminal.keys import HELP_KEY, Key, fit_keys
 from adapters.terminal.prompts import FormScreen, FullTextScreen, RememberScreen, WordsScreen
-from gateway.cards.remember_options import LIFETIME_WORDS, RememberOption
+from gateway.cards.remember_options import LIFETIME_WORDS, RememberOption, scopes_of
 from gateway.domain.records import Identity, Remember
 from gateway.domain.redaction import render_safe
 from gateway.models import Action, FieldKind, Kind, Question, Status
@@ -85,6 +85,24 @@ async def test_what_to_remember_is_read_before_it_is_chosen(columns: int) -> Non
         assert "run later require approval" in seen
         await pilot.press("space")
         assert asking.what.chosen == asking.what.values[-1:]
+
+
+async def test_the_usual_choice_is_chosen_first() -> None:
+    """Also where it is not the narrowest; without one that is."""
+    git = states.RECORDS["pending-git"]
+    options = [(one, states.REACH) for one in scopes_of(git, Action.APPROVE)]
+    for usual, at in (("", 0), (options[1][0].id, 1)):
+        app = Stage()
+        async with app.run_test(size=(80, HEIGHT)) as pilot:
+            asking = RememberScreen(git, options, Text("git"), usual)
+            sent: list[Remember | None] = []
+            await app.push_screen(asking, sent.append)
+            await settle(pilot)
+            assert asking.what.chosen == [options[at][0].id]
+            while not sent:
+                await pilot.press("ctrl+s")
+                await settle(pilot)
+            assert sent[0] is not None and sent[0].offer == options[at][0].id
 
 
 @pytest.mark.parametrize("columns", WIDTHS)

@@ -268,12 +268,12 @@ async def draw_cards(page: Page, folder: Path) -> None:
 _FACTS: dict[str, Any] = {
     "lifetimes": LIFETIMES_BY_LENGTH,
     "usual": USUAL_LIFETIME,
-    "passLifetimes": {
+    "pass_lifetimes": {
         name: words for name, words in LIFETIMES_BY_LENGTH.items() if name in PASS_LIFETIME_WORDS
     },
     "roles": ROLES_ON_CARDS,
     "denials": DENIALS,
-    "anotherPlan": ANOTHER_PLAN,
+    "another_plan": ANOTHER_PLAN,
     "admin": True,
     "reach": states.REACH,
 }

@@ -36,8 +36,15 @@ export function controls(item, view) {
   if (offered.has("answer")) box.append(form(item, view));
   else box.append(...questions(item));
   // The letters of the rest work also while it is out of sight.
-  box.append(main(item, view, offered), make("div", { class: "rest", hidden: !open }, others(item, view, offered), note(view)));
+  box.append(main(item, view, offered), make("div", { class: "rest", hidden: !open }, others(item, view, offered), note(view)), suggested(item, view));
   return box;
+}
+
+// What the gateway suggests. It stands below the answers, so that none moves under a finger.
+function suggested(item, view) {
+  return item.suggested ? make("div", { class: "claimed stack" }, make("p", {}, item.suggested),
+    button(view, "Remember…", { run: () => view.acts.panel(item, "remember") }),
+    button(view, "Not again", { run: () => view.acts.tell(item, "decline", { offer: item.usual }) })) : "";
 }
 
 // Why the last answer did not count; it stands by the buttons that gave it.
@@ -116,7 +123,7 @@ function others(item, view, offered) {
   if (item.undeclared.length) add("declare");
   if (offered.has("abort")) add("abort", null, "x");
   const mine = item.claim?.mine;
-  row.append(button(view, mine ? "No longer looking" : "I'm looking", { key: "claim", letter: "c", run: () => view.acts.claim(item, !mine) }));
+  row.append(button(view, mine ? "No longer looking" : "I'm looking", { key: "claim", letter: "c", run: () => view.acts.tell(item, "claim", { on: !mine }) }));
   return row;
 }
 
@@ -157,7 +164,7 @@ function reason(item, view) {
       ...view.denials.map((why, at) => button(view, `Deny: ${why[0].toLowerCase()}${why.slice(1)}`, { key: `deny-${at}`, class: "deny", run: () => tap(why) }))),
     labelled("Words for the agent", words.element),
     sends(item, view, button(view, "Deny", { key: "deny-reason", class: "deny", run: () => deny(false) }),
-      button(view, view.anotherPlan, { key: "feedback", class: "strong", run: () => deny(true) })));
+      button(view, view.another_plan, { key: "feedback", class: "strong", run: () => deny(true) })));
 }
 
 // A field for each argument, or all of them as JSON; what they change is shown before it is sent.
@@ -247,11 +254,11 @@ function remember(item, view) {
   const effects = [["approve", "Approve"], ["deny", "Deny"]].filter(([name]) => item.remember[name].length);
   const effect = chosen(text, "effect", effects);
   const scopes = item.remember[effect].map(({ id, words }) => [id, line(words)]);
-  const scope = chosen(text, `scope-${effect}`, scopes);
+  const scope = chosen(text, `scope-${effect}`, scopes, { approve: item.usual }[effect]);
   const { pass, ends } = item.remember[effect].find((one) => one.id === scope);
   const places = WHERE.slice(0, pass ? 1 : 2);
   const where = chosen(text, "where", places);
-  const lifetimes = Object.entries(pass ? view.passLifetimes : view.lifetimes);
+  const lifetimes = Object.entries(pass ? view.pass_lifetimes : view.lifetimes);
   const lifetime = chosen(text, "lifetime", lifetimes, view.usual);
   const group = (...asked) => radios(item, view, ...asked);
   const send = () => view.acts.decide(item, { action: effect, remember: { offer: scope, everywhere: where === "everywhere", lifetime } });

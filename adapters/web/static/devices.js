@@ -39,9 +39,10 @@ async function end(what) {
   say(told, !answer?.ok);
 }
 
-function say(text, wrong = false) {
-  says.textContent = text;
-  says.className = wrong ? "problem lead" : "quiet lead";
+function say(text, wrong = false, where = says) {
+  where.textContent = text;
+  where.classList.toggle("problem", wrong);
+  where.classList.toggle("quiet", !wrong);
 }
 
 async function read() {
@@ -68,22 +69,17 @@ function key(one) {
 
 async function readKeys(told = "") {
   const answer = await api("passkeys").catch(() => null);
-  if (!answer?.ok) return sayKeys("The gateway does not answer. Load the page again.", true);
+  if (!answer?.ok) return say("The gateway does not answer. Load the page again.", true, keysSay);
   const { items, problem, most } = answer.value;
   keys.replaceChildren(...items.map(key));
   add.hidden = Boolean(problem) || items.length >= most;
-  sayKeys(told || problem || "Sign in with your finger, your face or a key, without a link.");
-}
-
-function sayKeys(text, wrong = false) {
-  keysSay.textContent = text;
-  keysSay.className = wrong ? "problem" : "quiet";
+  say(told || problem || "Sign in with your finger, your face or a key, without a link.", false, keysSay);
 }
 
 async function change(work, done) {
   const answer = await work().catch(() => null);
-  if (!answer) return sayKeys("The gateway does not answer. Try again.", true);
-  if (!answer.ok) return sayKeys(answer.value.detail, true);
+  if (!answer) return say("The gateway does not answer. Try again.", true, keysSay);
+  if (!answer.ok) return say(answer.value.detail, true, keysSay);
   await readKeys(done);
 }
 

@@ -132,8 +132,7 @@ wide.addEventListener("change", () => online && view === "pending" && showPane(o
 const SHOWS = {
   final: (value, after) => {
     parts.cards.showMany(value.items, after);
-    const { title, text } = emptyHistory();
-    if (!list.childElementCount) list.replaceChildren(parts.cards.nothing(title, text));
+    if (!list.childElementCount) list.replaceChildren(parts.cards.nothing(...emptyHistory()));
   },
   sessions: (value) => list.replaceChildren(parts.views.sessionTable(value.items, say, again)),
   grants: (value) => list.replaceChildren(parts.views.grantCards(value.items, say, again)),
@@ -142,8 +141,8 @@ const SHOWS = {
 
 function emptyHistory() {
   return Object.keys(parts.views.asked()).length
-    ? { title: "Nothing found", text: "Fewer fields find more." }
-    : { title: "Nothing was decided yet", text: "What was approved, denied, expired or cancelled is listed here." };
+    ? ["Nothing found", "Fewer fields find more."]
+    : ["Nothing was decided yet", "What was approved, denied, expired or cancelled is listed here."];
 }
 
 const again = () => refresh().catch(() => connection(false));
@@ -239,9 +238,8 @@ follow({
     await sight;
     me = await signIn();
     await load();
-    const { lifetimes, usual, pass_lifetimes: passLifetimes, roles, denials, another_plan: anotherPlan, admin } = me;
-    parts.cards.tellCards({ facts: { lifetimes, usual, passLifetimes, roles, denials, anotherPlan, admin } });
-    tabs.find((tab) => tab.dataset.view === "audit").hidden = !admin;
+    parts.cards.tellCards({ facts: me });
+    tabs.find((tab) => tab.dataset.view === "audit").hidden = !me.admin;
     parts.news.standing(me);
     hand();
     import("./subscription.js").then(({ renew }) => renew(me)).catch(() => null);

@@ -27,7 +27,7 @@ function elementOf(id) {
 
 // ------------------------------------------------------------------ what people do
 
-const acts = { decide, open: unfold, less, more, claim, reveal, compare, panel, copy, reach, redraw, declare };
+const acts = { decide, open: unfold, less, more, tell, reveal, compare, panel, copy, reach, redraw, declare };
 
 async function decide(item, body) {
   const draft = draftOf(item.id);
@@ -87,8 +87,9 @@ function answered(item, answer) {
   render(item.id);
 }
 
-async function claim(item, on) {
-  const answer = await busy(item.id, `requests/${item.id}/claim`, { on });
+// Send what decides nothing: a claim, or no to a suggestion.
+async function tell(item, what, body) {
+  const answer = await busy(item.id, `requests/${item.id}/${what}`, body);
   if (answer) await settled(item.id, answer);
 }
 

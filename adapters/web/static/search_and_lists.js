@@ -130,7 +130,7 @@ export function grantCards(rows, say, again) {
   const live = rows.filter((row) => !row.ended), ended = rows.filter((row) => row.ended);
   const made = [];
   const suspended = live.filter((row) => row.outdated).length, going = live.filter((row) => row.allows).length - suspended;
-  if (suspended) made.push(make("p", { class: "notice", role: "status" }, `${suspended} of the remembered answers ${suspended === 1 ? "is suspended: what is declared about its tool" : "are suspended: what is declared about their tools"} was changed. ${going} ${going === 1 ? "stays" : "stay"} in force. Let the agent ask again and remember that anew, or revoke what is suspended.`));
+  if (suspended) made.push(make("p", { class: "notice", role: "status" }, `${suspended} of the remembered answers ${suspended === 1 ? "is" : "are"} suspended: what is declared about a tool was changed. ${going} ${going === 1 ? "stays" : "stay"} in force. Let the agent ask again and remember that anew, or revoke what is suspended.`));
   if (live.length) made.push(many(live, say, again), ...live.map((row) => grantCard(row, say, again)));
   else made.push(make("div", { class: "empty" }, make("p", {}, "Nothing is remembered.")));
   if (ended.length) made.push(make("h2", { class: "part" }, "Ended lately"), ...ended.map((row) => grantCard(row, say, again)));

@@ -108,7 +108,7 @@ def _offers(record: StoredRequest, effect: Effect) -> Iterator[Offer]:
         return
     for words, match in _matches(record, effect):
         offer = _offer(words, match)
-        if _covers(offer, record, effect):
+        if would_cover(offer, record, effect):
             yield offer
 
 
@@ -515,7 +515,8 @@ def _offer(words: str, match: Match) -> Offer:
     return Offer(id=offer_id, words=words, match=match)
 
 
-def _covers(offer: Offer, record: StoredRequest, effect: Effect) -> bool:
+def would_cover(offer: Offer, record: StoredRequest, effect: Effect = Effect.ALLOW) -> bool:
+    """Whether an offer, once remembered for its agent, decides this request of the agent."""
     grant = _draft_grant(offer.match, record, effect)
     if covers(grant, record) is MatchResult.YES:
         return True
@@ -612,7 +613,7 @@ def passes_for(record: StoredRequest) -> tuple[Offer, ...]:
     looks = [Match(shape=Shape.LOOKS, tool=ANY_TOOL, cwd=context.cwd, host=context.host)
              ] if context.cwd is not None else []  # fmt: skip
     made = (_offer(_look_words(one), one) for one in looks)
-    return tuple(one for one in made if _covers(one, record, Effect.ALLOW)) + tuple(
+    return tuple(one for one in made if would_cover(one, record)) + tuple(
         _pass_offers_offer(shape, pass_words(shape, context.cwd, context.host), context.host)
         for shape in PASSES
         if _pass_offers_covers(shape, record)

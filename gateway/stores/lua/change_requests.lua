@@ -11,11 +11,11 @@
 -- what most do without: secrets?, or keep? for earlier ones that may be kept; warn? when it may have
 --   run; the grants that an approval makes: made+ (their ids), body+, max+, told+ (what their events say),
 --   until?, ending? and most?, as many as one index of them may hold; minutes?, for how many this denial answers the same call; when a person ended it denials?, the most in a row, and pause?, for how many ms more of them
---   pause the agent; of the message that is answered verb?, message_nonce?, entry? and process?
+--   pause the agent, and decided_ms, for how long that is kept; of the message that is answered verb?, message_nonce?, entry? and process?
 -- keys: record, pending, agent_pending, deadlines, done, events, meta, load (the agent's), then without
 --   their last part outboxes, records and behind (who waits behind whom); for each process that is
 --   attached waiting+ (its set) and replies+ (its stream); dirty+ (cards); with what they belong to
---   ingress, reply, secret, grant, counters+, breakers; with minutes grant, same and denials; with made+
+--   ingress, reply, secret, grant, counters+, breakers, decided; with minutes grant, same and denials; with made+
 --   for each of them new_grant+ and found+, then grants, in_session, grants_due and grants_ending
 -- Returns {result, revision, which transition was refused, from 1}.
 
@@ -124,6 +124,14 @@ local function make_grants(step)
   end
 end
 
+-- Notes what a person decided of an agent's use of a tool, and forgets what is older.
+local function note_decided(step)
+  local key, life = step.keys.decided, tonumber(step.decided_ms)
+  redis.call('ZADD', key, now, step.id)
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', digits(now - life))
+  redis.call('PEXPIRE', key, life)
+end
+
 -- Writes what a transition changes of the record that was found; returns its new revision.
 local function write(step, found, ends)
   local keys, revision = step.keys, digits(tonumber(found.rev) + 1)
@@ -178,6 +186,7 @@ local function apply(step, found)
   if step.grant then used(keys.grant, now) end
   spend(step, now)
   if step.minutes then repeat_denial(step) end
+  if step.decided_ms then note_decided(step) end
   if ends then redis.call('ZADD', keys.done, now, step.id) end
   local secrets = secrets_of(step, found)
   event(keys.events, step.event, now, step.agent, step.id, revision, step.data)

@@ -1,0 +1,260 @@
+"""What a policy would have done with the requests in the audit. Only reads; start at `replay`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from gateway.approvals.request_writer import TOMBSTONE_DIGEST
+from gateway.cards.summary import plain_summary, summarize
+from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.records import RequestOutcome, Spend, StoredRequest, told_outcome
+from gateway.domain.store import Store
+from gateway.models import ENDINGS, Action, DecidedBy, DeciderKind, Reason, Status
+from gateway.policy.chain import ALLOW, ASK, DENY, HOOKS_PRIORITY, Chain, ModeDecider, judge
+from gateway.policy.grant_book import ALLOW_PRIORITY, DENY_PRIORITY
+from gateway.policy.grants.grant import MatchResult
+from gateway.policy.guardrails import assess
+from gateway.policy.rules import fits, rule_links
+from gateway.policy.verdict import Decider, Verdict
+from gateway.wire.codec import Wire
+
+_PAGE = 500
+_LAST = 2**64 - 1  # the greatest number of an event within a millisecond
+AS_THEN = {Reason.GRANT: "grants, as then", Reason.HOOK: "policy hooks, as then"}
+"""Which decisions are taken over, by their reasons, and the names of their rows."""
+SHADOW = "shadow"
+
+
+class Past(StrEnum):
+    """What became of a request. People `refused` what they denied, changed or replied to."""
+
+    APPROVED = "approved"
+    REFUSED = "refused"
+    ALLOWED = "allowed"
+    DENIED = "denied"
+    NOBODY = "nobody"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedRule(Wire):
+    """How many requests a rule fits, how many it decides, and what became of those.
+
+    `rule` is empty where no rule says anything and people are asked. The effect of a rule in shadow
+    is `shadow`.
+    """
+
+    rule: str
+    effect: str
+    fits: int
+    decides: int
+    became: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewlyAllowed(Wire):
+    """A request that people refused and the policy would allow. Secrets are masked."""
+
+    id: str
+    at: int
+    agent: str
+    summary: str
+    outcome: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyReplay(Wire):
+    """The result of a replay. `left_out` counts, by their reason, requests that are not part of
+    it."""
+
+    replayed: int
+    left_out: dict[str, int]
+    rules: tuple[ReplayedRule, ...]
+    newly_allowed: tuple[NewlyAllowed, ...]
+
+
+async def replay(store: Store, policy: PolicyDocument, *, since: int = 0) -> PolicyReplay:
+    """Return what a policy would have done with the requests that ended from `since` on, in ms.
+
+    Each request is judged as its agent sent it. Decisions of grants and policy hooks are taken
+    over. Installed deciders and the kill switch are not part of it.
+    """
+    tally = _Tally(policy)
+    cursor = f"{since - 1}-{_LAST}" if since > 0 else None
+    while events := await store.history(cursor, _PAGE):
+        ended = [event.request_id for event in events if event.type in ENDINGS]
+        for record in await store.load_many(ended):
+            await tally.take(record)
+            await asyncio.sleep(0)
+        cursor = events[-1].id
+    return tally.result()
+
+
+class _AsThen:
+    """The link that repeats what a grant or a policy hook decided then, where it stood then."""
+
+    name = "as then"
+    seconds = None
+
+    def __init__(self, record: StoredRequest) -> None:
+        decision = record.decision
+        name = AS_THEN.get(decision.reason) if decision is not None else None
+        allows = record.status is Status.APPROVED
+        by = DecidedBy(kind=DeciderKind.RULE, name=name or self.name)
+        effect = ALLOW if allows else DENY
+        self._verdict = Verdict(effect=effect, by=by) if name is not None else None
+        self.priority = ALLOW_PRIORITY if allows else DENY_PRIORITY
+        if decision is not None and decision.reason == Reason.HOOK:
+            self.priority = HOOKS_PRIORITY
+
+    async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
+        return self._verdict
+
+
+class _Noted:
+    """A link that writes down what it says: of what people are asked, the first says why."""
+
+    seconds = None
+
+    def __init__(self, link: Decider, said: list[Verdict]) -> None:
+        self._link, self._said = link, said
+        self.name, self.priority = link.name, link.priority
+
+    async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
+        verdict = await self._link.decide(record, route)
+        if verdict is not None:
+            self._said.append(verdict)
+        return verdict
+
+
+@dataclass
+class _Tally:
+    """Judges one request after the other, and counts."""
+
+    policy: PolicyDocument
+    replayed: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    fitting: Counter[str] = field(default_factory=Counter)
+    became: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
+    newly_allowed: list[NewlyAllowed] = field(default_factory=list)
+    spent: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    now: int = 0
+
+    def __post_init__(self) -> None:
+        async def read() -> PolicyDocument:
+            return self.policy
+
+        self._links = rule_links(read, self._count)
+        for rule in self.policy.rules:
+            self.became[rule.name, SHADOW if rule.shadow else rule.effect.value] = Counter()
+
+    async def _count(self, spends: Sequence[Spend]) -> list[int]:
+        """Return what the rules of the file allowed so far within each window."""
+        return [sum(amount for at, amount in self.spent.get(one.key, ())
+                    if at > self.now - one.window_ms) for one in spends]  # fmt: skip
+
+    async def take(self, record: StoredRequest | None) -> None:
+        """Judge one request that ended."""
+        why = _explain_left_out(record)
+        if record is None or why:
+            self.left_out[why] += 1
+            return
+        self.replayed += 1
+        self.now = record.created
+        ruling = self.policy.ruling_on(record.request)
+        asked = assess(self.policy.declare(_as_asked(record)), ruling)
+        said: list[Verdict] = []
+        links = (*self._links, _AsThen(record), ModeDecider())
+        _, outcome = await judge(Chain(_Noted(link, said) for link in links), asked, ruling)
+        by = outcome.by.name if outcome else said[0].by.name if said else ""
+        effect, past = _effect_of(outcome), past_of(record)
+        for one in outcome.spends if outcome is not None else ():
+            self.spent.setdefault(one.key, []).append((self.now, one.amount))
+        self.became.setdefault((by, effect), Counter())[past] += 1
+        self.fitting.update(
+            rule.name for rule in self.policy.rules if fits(rule, asked) is not MatchResult.NO
+        )
+        if effect == ALLOW and past is Past.REFUSED:
+            self.newly_allowed.append(_describe(record, by))
+
+    def result(self) -> PolicyReplay:
+        """Return what was counted: rules in the order of the file, then what else decides."""
+        written = {rule.name for rule in self.policy.rules}
+        rows = (
+            ReplayedRule(
+                rule=rule,
+                effect=effect,
+                fits=self.fitting[rule] if rule in written else became.total(),
+                decides=became.total(),
+                became={one.value: became[one] for one in Past},
+            )
+            for (rule, effect), became in self.became.items()
+        )
+        names = [rule.name for rule in self.policy.rules]
+        last = len(names)
+        place = {name: at for at, name in enumerate(names)}
+        ordered = sorted(
+            rows, key=lambda row: (place.get(row.rule, last), not row.rule, row.rule, row.effect)
+        )
+        return PolicyReplay(
+            replayed=self.replayed,
+            left_out=dict(sorted(self.left_out.items())),
+            rules=tuple(ordered),
+            newly_allowed=tuple(self.newly_allowed),
+        )
+
+
+def _explain_left_out(record: StoredRequest | None) -> str:
+    """Return why a request cannot be judged again, "" where it can."""
+    if record is None:
+        return "content no longer kept"
+    if record.erased:
+        return "erased"
+    if record.request.digest == TOMBSTONE_DIGEST:
+        return "cancelled before it arrived"
+    return "form, which no rule answers" if record.request.questions else ""
+
+
+def _as_asked(record: StoredRequest) -> StoredRequest:
+    """Return the request as it was before anybody decided or changed it."""
+    return replace(
+        record, status=Status.PENDING, decision=None, edited=None, edits=(), votes=(), quorum=1,
+        digest=record.request.digest,
+    )  # fmt: skip
+
+
+def _effect_of(outcome: RequestOutcome | None) -> str:
+    if outcome is None:
+        return ASK
+    return ALLOW if outcome.status is Status.APPROVED else DENY
+
+
+def past_of(record: StoredRequest) -> Past:
+    """Return what became of a request that ended."""
+    decision = record.decision
+    if decision is None or decision.decided_by.kind is DeciderKind.SYSTEM:
+        return Past.NOBODY
+    if decision.decided_by.kind is not DeciderKind.PERSON:
+        return Past.ALLOWED if record.status is Status.APPROVED else Past.DENIED
+    if record.status not in (Status.APPROVED, Status.DENIED):
+        return Past.NOBODY
+    as_asked = decision.action is Action.APPROVE and record.edited is None
+    return Past.APPROVED if as_asked else Past.REFUSED
+
+
+def _describe(record: StoredRequest, rule: str) -> NewlyAllowed:
+    decision = record.decision
+    assert decision is not None  # somebody refused it
+    shown = record.copy_with(edited=None)
+    return NewlyAllowed(
+        id=record.id,
+        at=decision.decided_at,
+        agent=record.request.agent,
+        summary=plain_summary(summarize(shown)),
+        outcome=record.hide(told_outcome(record)),
+        rule=rule,
+    )

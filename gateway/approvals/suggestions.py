@@ -1,0 +1,156 @@
+"""What people's past answers say about what to remember. Start at `Suggestions`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from gateway.approvals.policy_replay import Past, past_of
+from gateway.approvals.request_writer import Writer
+from gateway.cards.masks import hides_offer
+from gateway.cards.remember_options import SIMILAR
+from gateway.cards.shared_texts import clip
+from gateway.cards.summary import plain_summary, summarize
+from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.records import Identity, StoredRequest
+from gateway.domain.store import DECIDED_DAYS, Store
+from gateway.errors import InvalidRequest, Unauthorized
+from gateway.models import Action
+from gateway.policy.authorization import approver, refuse_unknown
+from gateway.policy.grants.grant import Answer, Effect
+from gateway.policy.grants.offers import Offer, find_offer, offers, would_cover
+from gateway.ports.adapter_api import Suggestion
+from gateway.ports.outgoing import AdapterStorage
+
+_TIMES = 12  # answers of one person before anything is suggested
+_MOST, _PAGE = 500, 50  # of people's answers that are looked at
+_EXAMPLES, _EXAMPLE = 5, 120  # how many, and their characters
+_WEEK, _REFUSED = 7 * 86_400.0, 90 * 86_400.0
+
+
+class _Decided(NamedTuple):
+    """A request that a person decided, as its agent asked; None where that is not known any more.
+    `tap` names the answer, which may have decided a batch."""
+
+    asked: StoredRequest | None = None
+    approved: bool = False
+    by: str = ""
+    tap: str = ""
+
+    def is_covered(self, offer: Offer) -> bool:
+        """Whether an offer covers it. What is not known counts as refused, and as covered."""
+        return self.asked is None or would_cover(offer, self.asked)
+
+
+class Suggestions:
+    """A `gateway.ports.SuggestionCalls`. `notes` hold what was suggested to whom, and each no."""
+
+    def __init__(self, store: Store, writer: Writer, notes: AdapterStorage) -> None:
+        self._store = store
+        self._writer = writer
+        self._notes = notes
+
+    async def find_usual(self, record: StoredRequest) -> str:
+        """Return the id of the narrowest offer that covers the last ten similar requests."""
+        made, similar = offers(record), []
+        async for one in self._read(record):
+            if not any(one.is_covered(offer) for offer in made):
+                continue
+            similar.append(one)
+            if not one.approved:
+                return ""
+            if len(similar) == SIMILAR:
+                covers = (o.id for o in made if all(past.is_covered(o) for past in similar))
+                return next(covers, "")
+        return ""
+
+    async def suggest(self, identity: Identity, record: StoredRequest) -> Suggestion | None:
+        """Return what this person could have remembered, at most one a week."""
+        policy = await self._writer.policy()
+        name, week = policy.name_of(identity), f"week {policy.name_of(identity)}"
+        told = await self._notes.get(week)
+        if told not in (None, record.id) or not _may_remember(policy, record, identity):
+            return None
+        found = await self._find(record, name)
+        if found is None or await self._notes.get(_refusal(record, found.offer, name)):
+            return None
+        ours = told or await self._notes.put_new(week, record.id, seconds=_WEEK)
+        return found if ours or await self._notes.get(week) == record.id else None
+
+    async def decline(self, identity: Identity, record: StoredRequest, offer: str) -> None:
+        """Suggest an offer to this person no more for 90 days."""
+        policy = await self._writer.policy()
+        refuse_unknown(policy, identity)
+        if find_offer(record, offer) is None:
+            raise InvalidRequest("this is not offered any more")
+        refusal = _refusal(record, offer, policy.name_of(identity))
+        await self._notes.put(refusal, "no", seconds=_REFUSED)
+
+    async def _find(self, record: StoredRequest, name: str) -> Suggestion | None:
+        """Return the narrowest offer that this person approved often and nobody refused."""
+        like = [(offer, list[_Decided]()) for offer in _list_narrow(record)]
+        async for one in self._read(record):
+            for offer, past in like:
+                if one.is_covered(offer):
+                    past.append(one)
+        for offer, past in like:
+            times = len({one.tap for one in past if one.by == name})
+            if times < _TIMES or not all(one.approved for one in past):
+                continue
+            told = (plain_summary(summarize(one.asked)) for one in past if one.asked)
+            examples = [clip(one, _EXAMPLE) for one in dict.fromkeys(told)]
+            text = (
+                f"You approved this {times} times in {DECIDED_DAYS} days, and nobody denied it. "
+                f"Remembering “{record.show(offer.words).text}” would have let through {len(past)} "
+                f"requests, such as: {'; '.join(examples[:_EXAMPLES])}."
+            )
+            return Suggestion(offer=offer.id, text=text)
+        return None
+
+    async def _read(self, record: StoredRequest) -> AsyncIterator[_Decided]:
+        """Yield what people decided of the same tool, the newest first. Of more than is looked at,
+        nothing is known."""
+        policy, request = await self._writer.policy(), record.request
+        ids = await self._store.list_decided(request.agent, request.tool, limit=_MOST + 1)
+        for begin in range(0, len(ids), _PAGE):
+            for one in await self._store.load_many(ids[begin : begin + _PAGE]):
+                if begin == _MOST or one is None or one.erased or one.decision is None:
+                    yield _Decided()
+                    continue
+                asked = policy.declare(replace(one, edited=None, digest=one.request.digest))
+                approved = past_of(one) is Past.APPROVED
+                tap = one.nonces[-1] if one.nonces else one.id
+                yield _Decided(asked, approved, one.decision.decided_by.name, tap)
+                await asyncio.sleep(0)  # let clicks run between requests
+
+
+def _may_remember(policy: PolicyDocument, record: StoredRequest, identity: Identity) -> bool:
+    """Whether somebody may decide a request that waits, or approved it as it was asked. It is for
+    what they are told: a click is judged again."""
+    ruling, decision = policy.ruling_on(record.request), record.decision
+    try:
+        refuse_unknown(policy, identity)
+        if decision is None:
+            approver(ruling, record, identity)
+    except Unauthorized:
+        return False
+    mine = decision is None or (
+        past_of(record) is Past.APPROVED and decision.decided_by.name == policy.name_of(identity)
+    )
+    return mine and Action.APPROVE in record.request.allowed and not ruling.step_up(record).asked
+
+
+def _list_narrow(record: StoredRequest) -> list[Offer]:
+    """Return the narrowest offer of each kind that can be read in full, and never a whole tool."""
+    kinds = {one.match.answer: one for one in reversed(offers(record))}
+    return [
+        one
+        for one in reversed(kinds.values())
+        if one.match.answer is not Answer.TOOL and not hides_offer(record, one, Effect.ALLOW)
+    ]
+
+
+def _refusal(record: StoredRequest, offer: str, name: str) -> str:
+    return f"no {offer} {record.request.agent} {name}"
