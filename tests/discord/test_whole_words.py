@@ -142,7 +142,7 @@ def test_choices_to_remember_have_numbers_and_end_where_their_words_pause() -> N
     assert '"1. exactly this…"' in modal and '"3. git log with any names…"' in modal
     assert "until revoked" in modal and "a pass" not in modal
     passes = json.dumps(scenes.modals()["remember-pass"].to_dict(), ensure_ascii=False)
-    assert '"4. a pass…"' in passes and "until revoked" not in passes
+    assert '"5. a pass…"' in passes and "until revoked" not in passes
     assert "all sessions" not in passes and "1w" not in passes
 
 

@@ -310,6 +310,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway policy test FILE [--days N]": Line(
         "requests replayed: ", typed="gateway policy test policy.toml --days 1"
     ),
+    "gateway policy test policy.toml --days 7": Line("requests replayed: "),
     "gateway policy test policy.toml": Line("refused by people, and this file allows it: 0"),
     "gateway status": Line("(?s)^running +yes.*^next +gateway"),
     "gateway tool declare": NAMED,
@@ -411,6 +412,9 @@ ELSEWHERE = {
     ),
     "gateway up": "slack/test_checks.py::test_the_page_leads_to_a_first_approval",
     "gateway up --lan": "cli/test_lan.py::test_a_phone_signs_in_once",
+    "python -m tests.grants.everyday_calls": (
+        "grants/test_sequences.py::test_everyday_calls_need_fewer_questions"
+    ),
     "python -m tests.frame.measures": "frame/test_measures.py::test_each_figure_is_printed",
     "gateway up [--detach] [--lan]": (
         "cli/test_running.py::test_it_starts_in_the_background_and_is_ended"

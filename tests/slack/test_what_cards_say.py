@@ -112,13 +112,14 @@ def test_what_is_remembered_has_short_labels_with_its_number() -> None:
     found = [one["text"]["text"] for one in covers["element"]["options"]]
     assert found == [
         "1. exactly this",
-        "2. git log, with no flags but --oneline -n, run in /srv/app on ci-7",
+        "2. git log, with no flags but --oneline -n (more of it under 2 above)",
         "3. git log with any names (more of it under 3 above)",
-        "4. a pass, 8 hours at most",
+        "4. looking at anything below /srv/app on c… (more of it under 4 above)",
         "5. a pass, 8 hours at most",
+        "6. a pass, 8 hours at most",
     ]
     above = says([one for one in view["blocks"] if one.get("block_id") == "covers"])
-    for number in range(1, 6):
+    for number in range(1, 7):
         assert f"{number}. " in above
 
 

@@ -57,6 +57,7 @@ _BESIDE = frozenset({"background", "blocking", "isbackground", "login", "persist
 # Which lines of a file are read: `start_line`, `should_read_entire_file`.
 _LINES = re.compile(r"lines?(?:one)?|offset|limit|entirefile")
 _SEEN = frozenset({Role.READ, Role.FOLDER, Role.GLOB})
+_BESIDE_LOOKING = frozenset({Role.PART, Role.REMARK, Role.FLAG})
 
 
 # ---------------------------------------------------------------- edits
@@ -243,16 +244,14 @@ def _is_look(effects: CallEffects, folder: str | None = None) -> bool:
         return False
     searches = any(one.role in _SEEN for row in rows for one in row.arguments.values())
     seen = searches or any(leaf.role in _SEEN for leaf in effects.leaves)
-    return seen and all(_is_seen(effects, leaf, folder or base) for leaf in effects.leaves)
+    beside = _BESIDE_LOOKING if folder is not None else _BESIDE_LOOKING | {Role.PATH}
+    return seen and all(_is_seen(effects, leaf, folder or base, beside) for leaf in effects.leaves)
 
 
-def _is_seen(effects: CallEffects, leaf: Leaf, folder: str | None) -> bool:
+def _is_seen(effects: CallEffects, leaf: Leaf, folder: str | None, beside: frozenset[Role]) -> bool:
     """Whether a value is a place to look at below the folder, or says how to look."""
     if leaf.role is Role.UNKNOWN and _LINES.search(plain_name(leaf.name)):
         return leaf.value is None or isinstance(leaf.value, bool | int)
-    beside = {Role.PART, Role.REMARK, Role.FLAG} | (
-        {Role.PATH} if effects.base == folder else set()
-    )
     if not leaf.read or leaf.role not in _SEEN | beside:
         return False
     if leaf.role in (Role.PART, Role.REMARK):
