@@ -231,8 +231,8 @@ class RequestView(Wire):
     guardrails found, `raised`, which says who raised the risk, `edits`, which are who changed the
     arguments, `approvers`, who may approve it now, and what that takes, `guesses`, how many wrong
     numbers were typed, `stepped`, how the approval was confirmed, and `asks_because`, which says
-    what kept a remembered approval from covering it: a decision reaches only the process that may
-    act on it.
+    what kept a remembered approval, or an allow rule with a limit, from covering it: a decision
+    reaches only the process that may act on it.
     Approvers get secrets masked, unless they ask for one request with `reveal`; so the digest of
     what they read may be another one. A `warning` in the response to an answer says what should
     have followed it and failed; the answer is recorded.

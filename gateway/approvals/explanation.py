@@ -108,7 +108,7 @@ class Explanations:
         result = f"{decided.effect} by {decided.decider}" if decided else "people are asked"
         if denied and (decided is None or decided.effect != DENY):
             result = f"deny: {denied[0]}"
-        touched = effects_of(record)
+        touched, dangers = effects_of(record), find_dangers(record, policy.own_domains)
         made = Explanation(
             digest=request.digest,
             stopped=stopped,
@@ -122,9 +122,7 @@ class Explanations:
             uncertainties=tuple(
                 f"{one.address}: {one.words}" for call in touched for one in call.uncertainties
             ),
-            findings=tuple(
-                ExplainedFinding(place=one.place, words=one.words) for one in find_dangers(record)
-            ),
+            findings=tuple(ExplainedFinding(place=one.place, words=one.words) for one in dangers),
             grants=tuple(
                 ExplainedGrant(id=one.id, words=one.words, differs=what_differs(one, record))
                 for one in grants

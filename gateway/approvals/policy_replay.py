@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from gateway.approvals.request_writer import TOMBSTONE_DIGEST
 from gateway.cards.summary import plain_summary, summarize
 from gateway.domain.policy_document import PolicyDocument, Route
-from gateway.domain.records import RequestOutcome, StoredRequest, told_outcome
+from gateway.domain.records import RequestOutcome, Spend, StoredRequest, told_outcome
 from gateway.domain.store import Store
 from gateway.models import ENDINGS, Action, DecidedBy, DeciderKind, Reason, Status
 from gateway.policy.chain import ALLOW, ASK, DENY, HOOKS_PRIORITY, Chain, ModeDecider, judge
@@ -140,12 +141,20 @@ class _Tally:
     fitting: Counter[str] = field(default_factory=Counter)
     became: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
     newly_allowed: list[NewlyAllowed] = field(default_factory=list)
+    spent: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    at: int = 0
 
     def __post_init__(self) -> None:
         async def read() -> PolicyDocument:
             return self.policy
 
-        self._links = rule_links(read)
+        async def counted(spends: Sequence[Spend]) -> list[int]:
+            return [
+                sum(n for at, n in self.spent.get(one.key, ()) if at > self.at - one.window_ms)
+                for one in spends
+            ]
+
+        self._links = rule_links(read, counted)
         for rule in self.policy.rules:
             self.became[rule.name, SHADOW if rule.shadow else rule.effect.value] = Counter()
 
@@ -156,6 +165,7 @@ class _Tally:
             self.left_out[why] += 1
             return
         self.replayed += 1
+        self.at = record.created
         ruling = self.policy.ruling_on(record.request)
         asked = assess(self.policy.declare(_as_asked(record)), ruling)
         said: list[Verdict] = []
@@ -165,8 +175,12 @@ class _Tally:
         effect, past = _effect_of(outcome), past_of(record)
         self.became.setdefault((by, effect), Counter())[past] += 1
         self.fitting.update(
-            rule.name for rule in self.policy.rules if fits(rule, asked) is not MatchResult.NO
+            rule.name
+            for rule in self.policy.rules
+            if fits(rule, asked, self.policy.own_domains) is not MatchResult.NO
         )
+        for one in outcome.spends if outcome else ():
+            self.spent.setdefault(one.key, []).append((self.at, one.amount))
         if effect == ALLOW and past is Past.REFUSED:
             self.newly_allowed.append(_describe(record, by))
 

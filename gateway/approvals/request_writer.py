@@ -195,7 +195,7 @@ class Writer:
                     return None
                 case WriteResult.STOPPED | WriteResult.LATE | WriteResult.PAUSED:
                     pass  # the next try stores it ended
-                case WriteResult.AGAIN:
+                case WriteResult.AGAIN | WriteResult.OVER_LIMIT:
                     self.forget_policy()
                 case WriteResult.SPENT:
                     self._spend_grant(record)
@@ -392,7 +392,7 @@ class Writer:
         match result:
             case WriteResult.STALE | WriteResult.REPLAY | WriteResult.GONE:
                 pass  # what stands there now says what became of it
-            case WriteResult.AGAIN:
+            case WriteResult.AGAIN | WriteResult.OVER_LIMIT:
                 self.forget_policy()
             case WriteResult.SPENT:
                 self._spend_grant(refused.after)

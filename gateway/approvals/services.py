@@ -64,7 +64,7 @@ class Core:
         self.sizes = CardSizes()
         self.proofs = MaskProofs()
         self.writer = writer = Writer(store, clock, signer, book, tally=self.tally)
-        chain = Chain([*book.deciders, *rule_links(writer.policy), *deciders])
+        chain = Chain([*book.deciders, *rule_links(writer.policy, store.counted), *deciders])
         self.copies = PostedCopies(store, outbox)
         self.grants = GrantLifecycle(store, book, clock, writer)
         self.remembering = GrantCreation(

@@ -84,6 +84,7 @@ def close_record(
         revision=revision,
         decision=sign(decision),
         consumers=consumers,
+        spends=ending.spends,
         **noted,
     )
 

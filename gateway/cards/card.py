@@ -265,13 +265,14 @@ class Card:
     by its state and controls. `findings` those of guardrails, in which paths that the agent named
     stand quoted; `shorts` are the same in short, for the place before what runs. With `alarms` they
     raised the risk, and stand in red, else in amber. `asks_because` is what kept a remembered
-    approval from covering it. `changed` compares it with what was asked, under `changed_by`, which
-    says who changed it. `progress` counts a quorum and says who is missing. `outcome` says who
-    decided and why, `ending` the same as the first line of a card that ended, which begins with the
-    state's word; `short_ending` is that without what was answered, where the `answers` stand below;
-    `result` what became of it since, and who says so. `editable` is the text to edit, None when it
-    may not be shown. `calls` are who is called by name, as the platform's identities and groups,
-    and `deciders` who decided it, as far as the platform knows them: named there, and not notified.
+    approval, or a rule with a limit, from covering it. `changed` compares it with what was asked,
+    under `changed_by`, which says who changed it. `progress` counts a quorum and says who is
+    missing. `outcome` says who decided and why, `ending` the same as the first line of a card that
+    ended, which begins with the state's word; `short_ending` is that without what was answered,
+    where the `answers` stand below; `result` what became of it since, and who says so. `editable`
+    is the text to edit, None when it may not be shown. `calls` are who is called by name, as the
+    platform's identities and groups, and `deciders` who decided it, as far as the platform knows
+    them: named there, and not notified.
     One that does not `ask` stands for requests without cards, or says until when an agent is
     `paused`. At `inbox`, an address, people go on with what cannot be done on it. `people` are whom
     the gateway itself names on it: nobody else becomes a mention, whatever a text says. One that

@@ -4,7 +4,7 @@ Values only.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -36,6 +36,25 @@ class Guardrails(StrEnum):
     DENY = "deny"
 
 
+class Window(StrEnum):
+    """How long what a rule approved counts against its limit."""
+
+    HOUR = "hour"
+    DAY = "day"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleLimit(Wire):
+    """How much one allow rule approves by itself within any hour, or any 24 hours: at most `most`
+    of the argument `of`, or so many calls. It is counted for each value of the argument `for_each`,
+    for each `agent`, or without it for all together."""
+
+    most: float
+    of: str = ""
+    per: Window = Window.DAY
+    for_each: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRule(Wire):
     """One rule. All that is given must fit; a list fits when any of its entries does.
@@ -45,8 +64,10 @@ class PolicyRule(Wire):
     strings sought in arguments and payload without regard to case; an allow has none, because text
     around them could say anything. A rule in `shadow` decides nothing, and the audit says what it
     would have done. `message` is for the agent. `arguments` are values by the name of an argument,
-    or by an address such as `edits[].path`, in which `*` stands for anything; all must fit. With
-    `read_only`, which only an allow has, the author of the tool must say that it changes nothing.
+    or by an address such as `edits[].path`, in which `*` stands for anything; all must fit. Where
+    a value is a list, any of it is enough, for each entry of a list in the call. `numbers` compare
+    arguments, as in `> 0, <= 100`. With `read_only`, which only an allow has, the author of the
+    tool must say that it changes nothing. Only an allow has `limits`, which people go beyond.
     """
 
     name: str
@@ -57,7 +78,9 @@ class PolicyRule(Wire):
     commands: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     contains: tuple[str, ...] = ()
-    arguments: dict[str, str] = field(default_factory=dict)
+    arguments: Mapping[str, str | list[str]] = field(default_factory=dict)
+    numbers: dict[str, str] = field(default_factory=dict)
+    limits: tuple[RuleLimit, ...] = ()
     shadow: bool = False
     message: str = ""
     read_only: bool = False
@@ -250,6 +273,7 @@ class Rulebook(Wire):
 
     What the authors of tools declare about them may free arguments, and count as harmless, only for
     the agents of `trust_declarations`: names in which `*` stands for anything; empty for none.
+    A recipient outside `own_domains` is a finding; one that begins with `*.` has all below it.
     """
 
     people: tuple[Person, ...] = ()
@@ -260,6 +284,7 @@ class Rulebook(Wire):
     budgets: tuple[Budget, ...] = ()
     tools: tuple[ToolRow, ...] = ()
     trust_declarations: tuple[str, ...] = ()
+    own_domains: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -178,13 +178,15 @@ class StoredRequest(Wire):
     `declared` are the operator's roles for its arguments; where it is `trusted`, those of the
     request may free arguments too. Where something is decided, the policy of that moment counts for
     all three (`PolicyDocument.declare`). `asks_because` is a sentence without secrets: what
-    kept a remembered approval of the same tool from covering it; empty where none was near.
+    kept a remembered approval of the same tool, or a rule's limit, from covering it; empty where
+    none was near.
     `raised` are who raised the risk beyond what the policy and the agent say: it is part of `risk`,
     and kept apart from it because what would run may be assessed anew. `edits` say who changed the
     arguments, the last of each, the newest last. `numbered` says that a number is shown where its
     agent waits, which no record holds; `guesses` counts the wrong ones that were typed, and
     `stepped` are the step-ups that were done. `approvers` is not kept: it is looked up for whoever
-    reads, None where nobody did.
+    reads, None where nobody did. `spends` is not kept either: the script that stores an approval
+    by a rule counts it.
     """
 
     request: ApprovalRequest
@@ -229,6 +231,7 @@ class StoredRequest(Wire):
     stepped: tuple[StepUpDone, ...] = ()
     alike: int = field(default=0, compare=False)
     approvers: Approvers | None = field(default=None, compare=False)
+    spends: tuple[Spend, ...] = field(default=(), compare=False)
 
     def copy_with(self, **members: Any) -> StoredRequest:
         """Return a copy with these members instead: `dataclasses.replace` in a fifth of the time,
@@ -480,6 +483,17 @@ _OWN_WORDS = frozenset((Reason.RULE, Reason.BREAKER, Reason.STOPPED, Reason.UNDE
 _TOLD_ELSEWHERE = ("arguments", "answers", "result", "request_id", "revision", "status")
 
 
+class Spend(NamedTuple):
+    """What an approval by a rule counts against one of its limits, in ten-thousandths: `most` may
+    be counted by `key` within `window_ms`, and `words` say of what."""
+
+    key: str
+    amount: int
+    most: int
+    window_ms: int
+    words: str
+
+
 class RequestOutcome(NamedTuple):
     """How a request ends, apart from what the record itself knows."""
 
@@ -493,6 +507,7 @@ class RequestOutcome(NamedTuple):
     result: Any = None
     abort: str | None = None
     host_rule: HostRule | None = None
+    spends: tuple[Spend, ...] = ()
 
 
 def told_outcome(record: StoredRequest) -> str:

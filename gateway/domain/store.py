@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from gateway.domain.policy_document import Budget, PolicyDocument
-from gateway.domain.records import AuditEvent, Page, Query, Session, StoredRequest
+from gateway.domain.records import AuditEvent, Page, Query, Session, Spend, StoredRequest
 from gateway.models import Status
 from gateway.wire.codec import JsonObject
 
@@ -32,6 +32,7 @@ class WriteResult(StrEnum):
     EARLY = "early"
     CLOCK = "clock"
     SPENT = "spent"
+    OVER_LIMIT = "over limit"
     CROWDED = "crowded"
     PAUSED = "paused"
     FULL = "full"
@@ -182,6 +183,9 @@ class Store(Protocol):
         It is for that agent, and for the comparison with what somebody typed: no record holds it.
         """
 
+    async def counted(self, spends: Sequence[Spend]) -> list[int]:
+        """Return what is counted already in the window of each of these."""
+
     async def forget_secrets(self, request_id: str) -> None:
         """Drop the secret answers, now that the asking process has them."""
 
@@ -281,9 +285,9 @@ class WritableStore(Store, Protocol):
 
         The deadline is min(arrival, server's time) + timeout. What waits is held to the agent's
         `budget`; `posts` tells whether it would get cards. Results: OK with the record as stored;
-        EXISTS, AGAIN, STOPPED, LATE, SPENT, CROWDED, PAUSED with nothing written; CLOCK when the
-        decision's expiry is not that deadline: `created` of the returned record is then the
-        server's time.
+        EXISTS, AGAIN, STOPPED, LATE, SPENT, OVER_LIMIT, CROWDED, PAUSED with nothing written; CLOCK
+        when the decision's expiry is not that deadline: `created` of the returned record is then
+        the server's time.
         """
 
     async def change(
@@ -291,7 +295,7 @@ class WritableStore(Store, Protocol):
     ) -> WriteResult:
         """Apply a transition, answer the message, push terminal ones to every attached process.
 
-        Results: OK, REPLAY, STALE, GONE, AGAIN, STOPPED, LATE, EARLY, SPENT.
+        Results: OK, REPLAY, STALE, GONE, AGAIN, STOPPED, LATE, EARLY, SPENT, OVER_LIMIT.
         """
 
     async def change_all(self, transitions: Sequence[Transition]) -> tuple[WriteResult, str]:

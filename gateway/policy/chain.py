@@ -132,7 +132,7 @@ class Chain:
         return found
 
     async def asks_because(self, record: StoredRequest) -> str:
-        """Return why people are asked though something like it was remembered; "" without."""
+        """Return why people are asked though a grant or rule was near; "" without."""
         for decider in self._reasoning:
             try:
                 said: str = await decider.asks_because(record)
@@ -364,4 +364,5 @@ def _outcome_of(record: StoredRequest, verdict: Verdict) -> RequestOutcome | Non
         arguments=record.edited if allows else None,
         result=verdict.result if verdict.effect == RESPOND else None,
         abort=verdict.abort if verdict.effect == DENY else None,
+        spends=verdict.spends if allows else (),
     )

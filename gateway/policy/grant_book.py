@@ -15,7 +15,7 @@ from gateway.domain.time_and_tasks import Clock
 from gateway.models import DecidedBy, DeciderKind, Reason
 from gateway.policy.authorization import holds_at_risk, is_backed, lets_through
 from gateway.policy.chain import ALLOW, ASK, DENY
-from gateway.policy.grants.coverage import covers, why_asked
+from gateway.policy.grants.coverage import covers, names_each, why_asked
 from gateway.policy.grants.grant import PASSES, Effect, Grant, MatchResult, Outdated
 from gateway.policy.guardrails import find_dangers
 from gateway.policy.verdict import Decider, Verdict
@@ -157,9 +157,10 @@ class GrantBook:
         sees, one like this."""
         if not holds_at_risk(self._policy, grant, record, route):
             return False
+        own = self._policy.own_domains
         if grant.match.shape not in PASSES:
-            return True
-        return lets_through(self._policy, grant, record, route) and not find_dangers(record)
+            return names_each(grant, record, own)
+        return lets_through(self._policy, grant, record, route) and not find_dangers(record, own)
 
     async def _empty(self) -> bool:
         """Tell whether nothing is remembered: then nothing need be looked up for each request."""

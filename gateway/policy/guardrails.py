@@ -33,6 +33,7 @@ from gateway.policy.calls.paths import (
     lies_with_system,
     stands_for_secret,
 )
+from gateway.policy.calls.recipients import find_outside
 from gateway.policy.calls.script import read_script
 from gateway.policy.calls.shell_words import steers
 
@@ -62,7 +63,7 @@ def assess(record: StoredRequest, ruling: Ruling) -> StoredRequest:
     """
     policy = ruling.policy
     watched = policy.guardrails is not Guardrails.OFF
-    found = find_dangers(record) if watched else ()
+    found = find_dangers(record, policy.own_domains) if watched else ()
     in_force = policy.guardrails in (Guardrails.ASK, Guardrails.DENY)
     others = tuple(one for one in record.raised if one.decider != GUARDRAILS)
     assessed = record.copy_with(
@@ -93,12 +94,13 @@ class GuardrailFinding:
     destroys: bool = True  # or reaches for secrets; else it is only worth a look
 
 
-def find_dangers(record: StoredRequest) -> tuple[GuardrailFinding, ...]:
-    """Return each sign that a request shows, with the place of the first value that shows it."""
+def find_dangers(record: StoredRequest, own: tuple[str, ...] = ()) -> tuple[GuardrailFinding, ...]:
+    """Return each sign that a request shows, with the place of the first value that shows it. One
+    is a recipient outside the `own` domains."""
     found: dict[str, GuardrailFinding] = {}
     for call in chain.from_iterable(one.everything() for one in effects_of(record)):
         looks = (_in_texts, _in_joined, _in_paths, _in_commands, _in_arguments, _in_surroundings)
-        for shown in chain.from_iterable(look(call) for look in looks):
+        for shown in chain(*(look(call) for look in looks), _in_recipients(call, own)):
             sign = _hide_secrets(record, shown)
             if sign is None:
                 continue
@@ -106,6 +108,12 @@ def find_dangers(record: StoredRequest) -> tuple[GuardrailFinding, ...]:
             if len(found) == _MOST_FOUND:
                 return tuple(found.values())
     return tuple(found.values())
+
+
+def _in_recipients(call: CallEffects, own: tuple[str, ...]) -> Iterator[GuardrailFinding]:
+    for leaf, who in find_outside(call, own):
+        says = f"reaches {_quote_path(who)}, outside the own domains"
+        yield GuardrailFinding(says, leaf.place, False)
 
 
 def _in_texts(call: CallEffects) -> Iterator[GuardrailFinding]:

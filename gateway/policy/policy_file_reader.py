@@ -7,6 +7,7 @@ differ; a mistake anywhere refuses the whole file with a sentence.
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -34,6 +35,7 @@ from gateway.wire.codec import plain
 from gateway.wire.roles import role_mistakes
 from gateway.wire.schema import TOOL_NAME
 
+_DOMAIN = re.compile(r"(?:\*\.)?(?:[a-z0-9-]+\.)+[a-z0-9-]+")
 LOGIN = "token"  # the platform of everyone who logs in with a credential of ours, by their name
 
 
@@ -82,7 +84,8 @@ def differences(before: PolicyDocument, after: PolicyDocument) -> list[str]:
         *_compare_named("rule", before.rules, after.rules),
         *_compare_named("budget", before.budgets, after.budgets),
         *_compare_named("tool", before.tools, after.tools),
-        *_compare_trust(before.trust_declarations, after.trust_declarations),
+        *_compare_lists("trust_declarations", before, after),
+        *_compare_lists("own_domains", before, after),
         *(
             [f"~ guardrails: {before.guardrails} -> {after.guardrails}"]
             if before.guardrails is not after.guardrails
@@ -91,9 +94,10 @@ def differences(before: PolicyDocument, after: PolicyDocument) -> list[str]:
     ]
 
 
-def _compare_trust(before: tuple[str, ...], after: tuple[str, ...]) -> Iterator[str]:
-    if before != after:
-        yield f"~ trust_declarations: {_words(list(before))} -> {_words(list(after))}"
+def _compare_lists(name: str, before: PolicyDocument, after: PolicyDocument) -> Iterator[str]:
+    old, new = getattr(before, name), getattr(after, name)
+    if old != new:
+        yield f"~ {name}: {_words(list(old))} -> {_words(list(new))}"
 
 
 def _with_login(person: Person) -> Person:
@@ -120,6 +124,8 @@ def _mistakes(policy: PolicyDocument) -> Iterator[str]:
             or one.pause <= 0
         ):
             yield f"Budget {one.name!r}: write numbers above 0; only denials may be 0, for never."
+    for domain in (one for one in policy.own_domains if not _DOMAIN.fullmatch(one)):
+        yield f"The own domain {domain!r} is not written as in example.com or *.example.com."
     for rule in policy.rules:
         yield from (f"Rule {rule.name!r}: {text}" for text in mistakes(rule))
     written = [one for person in policy.people for one in person.identities]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from gateway.domain.policy_document import Guardrails, PolicyDocument, PolicyRule, Route, RuleEffect
-from gateway.domain.records import StoredRequest
+from gateway.domain.records import Spend, StoredRequest
 from gateway.domain.risk import is_named, searchable_text
 from gateway.domain.safe_text import fold
 from gateway.models import DecidedBy, DeciderKind, Kind, Reason
@@ -20,6 +23,7 @@ from gateway.policy.calls.argument_roles import (
 from gateway.policy.calls.call_arguments import Call, Declaration
 from gateway.policy.calls.call_effects import (
     CallEffects,
+    Leaf,
     UncertaintyKind,
     effects_of,
     fits_text,
@@ -27,6 +31,13 @@ from gateway.policy.calls.call_effects import (
     values_named,
 )
 from gateway.policy.calls.paths import delicate, is_root, within
+from gateway.policy.calls.recipients import (
+    find_outside,
+    is_address,
+    names_amount,
+    names_recipient,
+    spell,
+)
 from gateway.policy.chain import ALLOW, ASK, DENY, Shadow
 from gateway.policy.grants.coverage import runs_only
 from gateway.policy.grants.denials import (
@@ -46,27 +57,39 @@ from gateway.policy.grants.variations import (
     may_write,
 )
 from gateway.policy.guardrails import find_dangers
+from gateway.policy.limits import (
+    each_named,
+    limit_mistakes,
+    meets,
+    number_of,
+    numbers_named,
+    say_shortage,
+    spends_of,
+)
 from gateway.policy.verdict import Verdict
 from gateway.wire.roles import Role
 
 _RUNNING = (Role.ACTION, Role.INPUT, Role.NESTED, *COMMANDS)
+_SIGN, _SEPARATOR = re.compile(r"[^\w.+-]"), re.compile(r"[\s,;\\@]")
 _UNCLEAR = frozenset(UncertaintyKind) - {UncertaintyKind.CONTAINER, UncertaintyKind.URL}
 GUARDRAILS_PRIORITY = 1000
 PRIORITIES = {RuleEffect.DENY: 950, RuleEffect.ASK: 700, RuleEffect.ALLOW: 300}
 
 ReadPolicy = Callable[[], Awaitable[PolicyDocument]]
+ReadCounted = Callable[[Sequence[Spend]], Awaitable[list[int]]]
 
 
-def rule_links(policy: ReadPolicy) -> tuple[Rules | GuardrailLink, ...]:
+def rule_links(policy: ReadPolicy, counted: ReadCounted) -> tuple[Rules | GuardrailLink, ...]:
     """Return the links that answer with what operators wrote."""
-    return (GuardrailLink(policy), *(Rules(policy, effect) for effect in RuleEffect))
+    return (GuardrailLink(policy), *(Rules(policy, counted, effect) for effect in RuleEffect))
 
 
 class Rules:
     """All rules of one effect, in the order in which they are written."""
 
-    def __init__(self, policy: ReadPolicy, effect: RuleEffect) -> None:
+    def __init__(self, policy: ReadPolicy, counted: ReadCounted, effect: RuleEffect) -> None:
         self._policy = policy
+        self._counted = counted
         self._effect = effect
         self.seconds = None
         self.name = f"{effect} rules"
@@ -75,13 +98,28 @@ class Rules:
     async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Answer with the first rule that fits and is in force."""
         found = [one for one in await self._find_fitting(record) if not one[0].shadow]
-        certain = (_verdict(rule) for rule, cover in found if cover is MatchResult.YES)
+        certain = (rule for rule, cover in found if cover is MatchResult.YES)
         unsure = (
             replace(_verdict(rule), effect=ASK, message=f"may be {rule.name}")
             for rule, cover in found
             if cover is MatchResult.UNSURE
         )
-        return next(certain, None) or next(unsure, None)
+        rule = next(certain, None)
+        return next(unsure, None) if rule is None else await self._limit(rule, record)
+
+    async def asks_because(self, record: StoredRequest) -> str:
+        """Return which limit kept an allow rule that fits from allowing; "" without."""
+        found = await self.decide(record, Route()) if self._effect is RuleEffect.ALLOW else None
+        return found.message if found is not None and found.effect == ASK else ""
+
+    async def _limit(self, rule: PolicyRule, record: StoredRequest) -> Verdict:
+        """Return what a rule says that fits: people decide what is beyond its limits."""
+        spends = spends_of(rule, record.request.agent, effects_of(record)[0])
+        # The script that stores the decision has the last word.
+        counted = await self._counted(spends) if spends else []
+        if short := say_shortage(rule, spends, counted):
+            return replace(_verdict(rule), effect=ASK, message=short)
+        return replace(_verdict(rule), spends=spends or ())
 
     async def shadows(self, record: StoredRequest) -> list[Shadow]:
         """Return what the rules in shadow would have done."""
@@ -89,8 +127,9 @@ class Rules:
         return [Shadow(rule=one.name, effect=one.effect.value) for one, _ in found if one.shadow]
 
     async def _find_fitting(self, record: StoredRequest) -> list[tuple[PolicyRule, MatchResult]]:
-        rules = [one for one in (await self._policy()).rules if one.effect is self._effect]
-        found = [(rule, fits(rule, record)) for rule in rules]
+        policy = await self._policy()
+        rules = [one for one in policy.rules if one.effect is self._effect]
+        found = [(rule, fits(rule, record, policy.own_domains)) for rule in rules]
         return [one for one in found if one[1] is not MatchResult.NO]
 
 
@@ -106,10 +145,11 @@ class GuardrailLink:
 
     async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Ask or deny where something was found, and the policy says so."""
-        mode = (await self._policy()).guardrails
+        policy = await self._policy()
+        mode = policy.guardrails
         if mode not in (Guardrails.ASK, Guardrails.DENY):
             return None
-        found = find_dangers(record)
+        found = find_dangers(record, policy.own_domains)
         if not found:
             return None
         by = DecidedBy(kind=DeciderKind.RULE, name=self.name)
@@ -129,8 +169,9 @@ class GuardrailLink:
         return [Shadow(rule=self.name, effect=DENY, why=why) for why in record.located_findings]
 
 
-def fits(rule: PolicyRule, record: StoredRequest) -> MatchResult:
-    """Return whether a rule fits a request: an allow must be certain, others miss nothing."""
+def fits(rule: PolicyRule, record: StoredRequest, own: tuple[str, ...] = ()) -> MatchResult:
+    """Return whether a rule fits a request: an allow must be certain, and name each recipient
+    outside the `own` domains; others miss nothing."""
     request = record.request
     if not (is_named(rule.agents, request.agent) and _is_for_tool(rule, record)):
         return MatchResult.NO
@@ -139,7 +180,7 @@ def fits(rule: PolicyRule, record: StoredRequest) -> MatchResult:
     if rule.read_only and not request.read_only:
         return MatchResult.NO
     if rule.effect is RuleEffect.ALLOW:
-        return MatchResult.YES if _may_allow(rule, record) else MatchResult.NO
+        return MatchResult.YES if _may_allow(rule, record, own) else MatchResult.NO
     found = set(_hits(rule, record))
     if MatchResult.NO in found:
         return MatchResult.NO
@@ -172,6 +213,10 @@ def mistakes(rule: PolicyRule) -> Iterator[str]:
     for folder in rule.folders:
         if not folder.startswith("/"):
             yield f"the folder {folder!r} does not begin at the root."
+    for name, wanted in rule.arguments.items():
+        if wanted == []:
+            yield f"the argument {name!r} has an empty list, which nothing fits."
+    yield from limit_mistakes(rule)
 
 
 def _verdict(rule: PolicyRule) -> Verdict:
@@ -180,24 +225,80 @@ def _verdict(rule: PolicyRule) -> Verdict:
     return Verdict(effect=effect, by=by, reason=Reason.RULE, message=rule.message)
 
 
-def _may_allow(rule: PolicyRule, record: StoredRequest) -> bool:
+def _may_allow(rule: PolicyRule, record: StoredRequest, own: tuple[str, ...]) -> bool:
     request = record.request
     if record.for_people or request.questions or rule.contains or not legible(record.arguments):
         return False
     if request.context.env or request.payload is not None:
         return False
     effects = _read(rule, record)
-    if not all(
-        [*values_named(effects, address)] != []
-        and all(fits_text(wanted, one) for one in values_named(effects, address))
-        for address, wanted in rule.arguments.items()
-    ):
+    if not (_has_arguments(rule, effects) and _names_each(rule, effects, own)):
         return False
     if rule.commands:
         return _runs_plainly(rule, effects) and _runs_one_of(rule, record, effects)
     if rule.folders:
         return request.kind is not Kind.COMMAND and _stays_in(rule, record, effects)
     return bool(rule.tools) and request.kind is Kind.TOOL and _is_ordinary(rule, effects)
+
+
+def _has_arguments(rule: PolicyRule, effects: CallEffects) -> bool:
+    """Whether a call has each value that an allow names, and each is what the rule says."""
+    found: list[tuple[list[Any], Callable[[Any], bool]]] = [
+        *((_values(effects, one, said), partial(_is_surely, said))
+          for one, said in rule.arguments.items()),
+        *((numbers_named(effects, one), partial(meets, said))
+          for one, said in rule.numbers.items()),
+    ]  # fmt: skip
+    return all(values and all(map(fit, values)) for values, fit in found)
+
+
+def _is_surely(wanted: str | list[str], value: Any) -> bool:
+    """Whether a value is what an allow says, and no `*` in that hides a second address or name."""
+    patterns = [wanted] if isinstance(wanted, str) else wanted
+    found = (one for one in patterns if fits_text(one, value))
+    return any(_is_one_name(one, value, listed=one != wanted) for one in found)
+
+
+def _is_one_name(pattern: str, value: Any, *, listed: bool) -> bool:
+    """Whether a text is one address, or for a pattern of a list one name: what has signs that the
+    pattern lacks could be several, or another. A pattern with a blank is for any text."""
+    if isinstance(value, str) and "*" in pattern and "@" in pattern[1:]:
+        return is_address(value)
+    if not (listed and isinstance(value, str) and set(pattern) > {"*"}) or " " in pattern:
+        return True
+    signs = _SIGN.findall(value) if "://" not in pattern else _SEPARATOR.findall(value)
+    return set(signs) <= set(pattern) and ".." not in value
+
+
+def _values(effects: CallEffects, name: str, wanted: str | list[str]) -> list[Any]:
+    """Return the values under a name; where a rule has a list, a list is each of its entries."""
+    return [*(values_named if isinstance(wanted, str) else each_named)(effects, name)]
+
+
+def _names_each(rule: PolicyRule, effects: CallEffects, own: tuple[str, ...]) -> bool:
+    """Whether an allow that compares numbers names each amount of a call, one that names a
+    recipient each recipient, and any one each recipient outside the own domains."""
+    given = [one for one in effects.leaves if one.value not in (None, "", [], {})]
+    compares = rule.numbers or any(one.of for one in rule.limits)
+    if compares and not all(_names(rule, one) for one in given if names_amount(one)):
+        return False
+    named = [_names(rule, one) for one in given if names_recipient(one)]
+    if any(named) and not all(named):
+        return False
+    outside = (leaf for leaf, _ in find_outside(effects, own))
+    return all(_names(rule, one, any_value=False) for one in outside)
+
+
+def _names(rule: PolicyRule, leaf: Leaf, *, any_value: bool = True) -> bool:
+    """Whether a rule names a value, by the name of its argument or by its address; `*` alone names
+    none where it must say which."""
+    said = {name for name, wanted in rule.arguments.items() if any_value or set(wanted) != {"*"}}
+    if any_value:
+        said |= {*rule.numbers, *(name for one in rule.limits for name in (one.of, one.for_each))}
+    plain = plain_name(leaf.name)
+    return leaf.address in said or (
+        not leaf.owner and any(plain_name(name) == plain for name in said)
+    )
 
 
 def _read(rule: PolicyRule, record: StoredRequest) -> CallEffects:
@@ -304,17 +405,52 @@ def _hits(rule: PolicyRule, record: StoredRequest) -> Iterator[MatchResult]:
         yield most([reaches_folder(one, part) for one in rule.folders for part in parts])
     for address, wanted in rule.arguments.items():
         yield most([_has_argument(part, address, wanted) for part in parts])
+    for address, comparison in rule.numbers.items():
+        yield _has_number(parts, address, comparison)
 
 
-def _has_argument(effects: CallEffects, address: str, wanted: str) -> MatchResult:
+def _has_argument(effects: CallEffects, address: str, wanted: str | list[str]) -> MatchResult:
     """Whether a call, or one within it, has a value that a condition on its arguments means."""
     return over_readings(effects, lambda one: _has_value(one, address, wanted))
 
 
-def _has_value(effects: CallEffects, address: str, wanted: str) -> MatchResult:
-    values = list(values_named(effects, address))
-    if any(fits_text(wanted, one) for one in values):
+def _has_value(effects: CallEffects, address: str, wanted: str | list[str]) -> MatchResult:
+    values = _values(effects, address, wanted)
+    patterns = [wanted] if isinstance(wanted, str) else wanted
+    if any(fits_text(pattern, one) for one in values for pattern in patterns):
         return MatchResult.YES
-    hidden = any(one.kind is UncertaintyKind.LIMIT for one in effects.uncertainties)
+    folded = tuple(map(fold, patterns))
+    inner = [one.value for one in _leaves_named(effects, address)]
+    spelled = (way for one in (*values, *inner) if isinstance(one, str) for way in spell(one))
+    if folded and any(is_named(folded, one) for one in spelled):
+        return MatchResult.UNSURE
     plain = all(isinstance(one, str | int | float) or one is None for one in values)
+    return _no_or_unsure(effects, plain=plain)
+
+
+def _has_number(parts: Sequence[CallEffects], address: str, wanted: str) -> MatchResult:
+    """Whether a call, or one within it, has a number that a condition means; unsure where it is
+    nowhere, negative, or no plain number."""
+
+    def judge(effects: CallEffects) -> MatchResult:
+        numbers = [number_of(one) for one in values_named(effects, address)]
+        if any(one is not None and meets(wanted, one) for one in numbers):
+            return MatchResult.YES
+        numbers += [number_of(one.value) for one in _leaves_named(effects, address)]
+        plain = all(one is not None and one >= 0 and not meets(wanted, one) for one in numbers)
+        return _no_or_unsure(effects, plain=plain)
+
+    calls = (one for part in parts for one in part.everything())
+    known = any(True for one in calls for _ in values_named(one, address))
+    return most([over_readings(one, judge) for one in parts]) if known else MatchResult.UNSURE
+
+
+def _leaves_named(effects: CallEffects, name: str) -> list[Leaf]:
+    """Return the values of this name wherever they stand in a call."""
+    plain = plain_name(name)
+    return [one for one in effects.leaves if plain_name(one.name) == plain]
+
+
+def _no_or_unsure(effects: CallEffects, *, plain: bool) -> MatchResult:
+    hidden = any(one.kind is UncertaintyKind.LIMIT for one in effects.uncertainties)
     return MatchResult.NO if plain and not hidden else MatchResult.UNSURE

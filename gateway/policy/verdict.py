@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gateway.domain.policy_document import Route
-from gateway.domain.records import StoredRequest
+from gateway.domain.records import Spend, StoredRequest
 from gateway.domain.risk import RaisedRisk
 from gateway.models import DecidedBy, Reason, Risk
 from gateway.wire.codec import JsonObject
@@ -22,7 +22,8 @@ class Verdict:
     modify (with other `arguments`, which the chain then judges) and respond (with a `result`
     instead of running anything). `abort` stops the turn or the agent with a denial. Continue is no
     opinion but for the `risk`, which any answer may raise and none can lower: people read who
-    raised it and why. Hooks, which answer together, each have theirs in `raised`.
+    raised it and why. Hooks, which answer together, each have theirs in `raised`. An allow `spends`
+    what its rule limits.
     """
 
     effect: str
@@ -34,6 +35,7 @@ class Verdict:
     result: Any = None
     risk: Risk | None = None
     raised: tuple[RaisedRisk, ...] = ()
+    spends: tuple[Spend, ...] = ()
 
 
 class Decider(Protocol):

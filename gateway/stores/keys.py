@@ -170,6 +170,11 @@ class Keys:
         """What people decided lately of an agent's use of a tool, by when (sorted set)."""
         return f"{self._tag}decided:{agent}:{tool}"
 
+    def counter(self, key: str) -> str:
+        """What a rule approved within the window of one of its limits: a sixtieth of the window to
+        an amount (hash)."""
+        return f"{self._tag}counter:{key}"
+
     def grants_exact(self, digest: str) -> str:
         """Remembered decisions about one digest: id to body (hash)."""
         return f"{self._tag}grants:exact:{digest}"

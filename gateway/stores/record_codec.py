@@ -28,7 +28,7 @@ NUMBER_FIELD = "number"
 # Members of the request that the hash holds as fields of their own, so that scripts can check them.
 _APART = ("id", "agent", "digest")
 _NAMES = {"request": "body", "revision": "rev"}
-_BESIDE = ("approvers", "numbered", "decision")
+_BESIDE = ("approvers", "numbered", "decision", "spends")
 _TEXTS = frozenset({"digest", "route", "owner", "asks_because", "process", "note", "behind"})
 # Scripts look for a word in these.
 _WORDS = frozenset({"attached", "consumers", "nonces", "queues"})

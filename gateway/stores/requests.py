@@ -20,6 +20,7 @@ from gateway.domain.records import (
     Paused,
     Query,
     Session,
+    Spend,
     StoredRequest,
     duplicate_key,
     overflow_of,
@@ -71,6 +72,7 @@ STREAMS_PER_SHARD = 50
 # As long as a submission that was refused may cross with one that is stored.
 _PROBE_MS = 10_000
 _UNSTORED_SECONDS = 3600
+_WINDOW_PARTS = 60  # as in shared_functions.lua
 
 
 class AppliedFile(NamedTuple):
@@ -300,6 +302,17 @@ class RedisStore:
         """Return the number that is shown where a waiting request's agent waits."""
         number: str | None = await self.redis.hget(self.keys.record(request_id), NUMBER_FIELD)
         return number
+
+    async def counted(self, spends: Sequence[Spend]) -> list[int]:
+        """Return what is counted already in the window of each, as `counted` in Lua does."""
+        now, pipeline = await self.now(), self.redis.pipeline(transaction=False)
+        for one in spends:
+            pipeline.hgetall(self.keys.counter(one.key))
+        first = [(now - one.window_ms) // (one.window_ms // _WINDOW_PARTS) for one in spends]
+        return [
+            sum(int(amount) for part, amount in parts.items() if int(part) >= since)
+            for parts, since in zip(await pipeline.execute(), first, strict=True)
+        ]
 
     async def forget_secrets(self, request_id: str) -> None:
         """Drop the secret answers, now that the asking process has them."""

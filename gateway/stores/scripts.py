@@ -192,8 +192,9 @@ def submission(
     values |= {f"set.{name}": text for name, text in fields.items() if name not in told_by_name}
     if decision:
         values["set.decision"] = decision
-    call = ScriptCall([], [])
-    call.add(record.id, _keys_at_birth(keys, record, origin), values)
+    call, named = ScriptCall([], []), _keys_at_birth(keys, record, origin)
+    _spend(keys, record, values, named)
+    call.add(record.id, named, values)
     return call
 
 
@@ -229,6 +230,8 @@ def changes(
             named.append(("decided", keys.decided(after.request.agent, after.request.tool)))
             values["decided_ms"] = DECIDED_MS
         named += (("dirty+", keys.dirty(queue)) for queue in after.queues)
+        if not before.final:
+            _spend(keys, after, values, named)
         call.add(after.id, named, values)
     return call
 
@@ -341,6 +344,12 @@ def _likeness_at_birth(record: StoredRequest) -> str | None:
 
 def _is_by_person(record: StoredRequest) -> bool:
     return record.decision is not None and record.decision.decided_by.kind is DeciderKind.PERSON
+
+
+def _spend(keys: Keys, record: StoredRequest, values: Values, named: list[tuple[str, str]]) -> None:
+    """Add what is counted against the limits of the rule that approved."""
+    values["spends+"] = [f"{one.amount} {one.most} {one.window_ms}" for one in record.spends]
+    named += (("counters+", keys.counter(one.key)) for one in record.spends)
 
 
 def _grant_of(record: StoredRequest) -> str | None:

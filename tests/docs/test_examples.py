@@ -11,11 +11,12 @@ import pytest
 from gateway.client.pytest_plugin import ScriptedApprovals
 from gateway.domain.policy_document import Route
 from gateway.domain.records import StoredRequest
-from gateway.models import Origin
+from gateway.models import Origin, Status
 from gateway.policy.chain import Chain
 from gateway.policy.policy_file_reader import read_policy
 from tests.clocks import StandingClock
 from tests.grants.making import asked
+from tests.world import World
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = "# agent.py\n"
@@ -83,3 +84,36 @@ def test_the_rules_of_the_policy_page_can_be_applied() -> None:
     assert found is not None
     names = [rule.name for rule in read_policy(found[1]).rules]
     assert "reading the repository" in names
+
+
+async def test_the_limits_of_the_policy_page_do_as_it_says(world: World) -> None:
+    """The example as it stands there, and the sentence that people read."""
+    text = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
+    part = text[text.index("## Numbers, lists and limits") : text.index("## Tools\n")]
+    found = re.search(r"```toml\n(.*?)```", part, re.DOTALL)
+    assert found is not None
+    policy = read_policy(found[1])
+    await world.put(rules=policy.rules, own_domains=policy.own_domains)
+
+    async def refund(amount: Any, to: Any, **more: Any) -> StoredRequest:
+        arguments = {"amount": amount, "currency": "EUR", "to": to, **more}
+        return await world.submit(tool="refund", arguments=arguments)
+
+    for number in range(4):
+        assert (await refund(100, [f"a{number}@example.com"])).status is Status.APPROVED
+    assert (await refund("80.00", "shop@example.org")).status is Status.APPROVED
+    asks = await refund(20.5, "ana@example.com")
+    assert asks.status is Status.PENDING
+    assert f"The {asks.asks_because[4:]}" in part
+    for amount, to, more in (
+        (101, "ana@example.com", {}),
+        (-1, "ana@example.com", {}),
+        ("5 EUR", "ana@example.com", {}),
+        (5, "ana@example.com,eve@evil.org", {}),
+        (5, "ana@example.com", {"cc": "ben@example.com"}),
+        (5, "ana@example.com", {"currency": "USD"}),
+        (5, "ana@example.com", {"price": 5}),
+    ):
+        assert (await refund(amount, to, **more)).status is Status.PENDING, (amount, to, more)
+    foreign = await refund(5, "eve@example.org")
+    assert foreign.findings == ('reaches "eve@example.org", outside the own domains',)

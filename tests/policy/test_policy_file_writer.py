@@ -19,7 +19,9 @@ from gateway.domain.policy_document import (
     PolicyRule,
     Route,
     RuleEffect,
+    RuleLimit,
     ToolRow,
+    Window,
 )
 from gateway.domain.records import Person, ScopeQuorum
 from gateway.domain.risk import LevelRules, RiskRule, RulesByRisk, StepUp
@@ -87,7 +89,12 @@ EVERYTHING = PolicyDocument(
             kinds=(Kind.TOOL,),
             commands=("git log",),
             folders=("/srv",),
-            arguments={"branch": "main", "edits[].path": TEXT, TEXT: "x"},
+            arguments={"branch": "main", "edits[].path": TEXT, TEXT: "x", "to": ["a", TEXT]},
+            numbers={"amount": "> 0, <= 100.5", TEXT: "= 1"},
+            limits=(
+                RuleLimit(most=500.25, of=TEXT, per=Window.HOUR, for_each="to"),
+                RuleLimit(most=20),
+            ),
             shadow=True,
             message=TEXT,
             read_only=True,
@@ -113,6 +120,7 @@ EVERYTHING = PolicyDocument(
         ToolRow(name="jot"),
     ),
     trust_declarations=("*", TEXT),
+    own_domains=("example.com", "*.example.com"),
 )
 """Each member of each part is somewhere not at its default."""
 

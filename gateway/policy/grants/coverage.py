@@ -18,6 +18,7 @@ from gateway.models import Context, Kind, Reason, RiskLevel, Status
 from gateway.policy.calls.call_effects import CallEffects, Leaf, Program, effects_of, is_same
 from gateway.policy.calls.known_commands import Operands, ParsedCommand, files_of, paths_of, writes
 from gateway.policy.calls.paths import below, components, delicate, is_executed, within
+from gateway.policy.calls.recipients import find_outside
 from gateway.policy.grants.denials import denies
 from gateway.policy.grants.grant import (
     ANY_TOOL,
@@ -142,6 +143,15 @@ def _by_leaf(
             yield Difference(address, "is missing")
     if (why := why_fixed(answer, record, effects)) is not None:
         yield Difference("", why)
+
+
+def names_each(grant: Grant, record: StoredRequest, own: tuple[str, ...]) -> bool:
+    """Whether an approval holds each recipient outside the own domains as it was."""
+    if grant.effect is Effect.DENY or grant.match.shape is Shape.EXACT:
+        return True
+    fixed = {rule.address for rule in grant.match.rules if rule.kind is RuleKind.EQUALS}
+    calls = (call for part in effects_of(record) for call in part.everything())
+    return all(leaf.address in fixed for one in calls for leaf, _ in find_outside(one, own))
 
 
 def _is_empty_list(answer: Answer, leaf: Leaf, rules: Iterable[str]) -> bool:

@@ -6,17 +6,20 @@
 --   event and data; consumer?, the process that may act on an approval; untaken?, when it was handed to
 --   none and nothing was reported; attached+?, the processes to tell; set.<field>? and delete+?, what changes of the record
 -- what it depends on: clock? (before or after its deadline), generation? (of the policy), stoppable?
---   (the kill switch refuses it), nonce? (of the click), number? (that was typed), grant? (that decided)
+--   (the kill switch refuses it), nonce? (of the click), number? (that was typed), grant? (that decided),
+--   spends+? (`amount most window` for each of the counters of the rule that decided)
 -- what most do without: secrets?, or keep? for earlier ones that may be kept; warn? when it may have
 --   run; minutes?, for how many this denial answers the same call; when a person ended it denials?, the most in a row, and pause?, for how many ms more of them
 --   pause the agent, and decided_ms, for how long that is kept; of the message that is answered verb?, message_nonce?, entry? and process?
 -- keys: record, pending, agent_pending, deadlines, done, events, meta, load (the agent's), then without
 --   their last part outboxes, records and behind (who waits behind whom); for each process that is
 --   attached waiting+ (its set) and replies+ (its stream); dirty+ (cards); with what they belong to
---   ingress, reply, secret, grant, breakers, decided; with minutes grant, same and denials
+--   ingress, reply, secret, grant, counters+, breakers, decided; with minutes grant, same and denials
 -- Returns {result, revision, which transition was refused, from 1}.
 
 local now = now_ms()
+-- What the counters of rules come to with the transitions that were checked.
+local claimed = {}
 
 local FIELDS = {'rev', 'status', 'deadline', 'created', 'nonces', 'digest', 'behind', 'alike', 'queues',
   'leads', 'size', 'number'}
@@ -43,6 +46,7 @@ local function refusal(step, found)
   -- It was compared before; this is the last word.
   if step.number and step.number ~= found.number then return 'stale' end
   if step.grant and not usable(step.keys.grant, now) then return 'spent' end
+  if not has_room(step, now, claimed) then return 'over limit' end
 end
 
 -- Takes what ends, or is not any more what it was, away from those it waits behind, and from the lead.
@@ -163,6 +167,7 @@ local function apply(step, found)
   if step.status ~= 'pending' and not step.untaken then redis.call('ZREM', keys.deadlines, step.id) end
   local revision = write(step, found, ends)
   if step.grant then used(keys.grant, now) end
+  spend(step, now)
   if step.minutes then repeat_denial(step) end
   if step.decided_ms then note_decided(step) end
   if ends then redis.call('ZADD', keys.done, now, step.id) end

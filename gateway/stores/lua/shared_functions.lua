@@ -131,6 +131,46 @@ local function used(key, now)
   redis.call('HSET', key, 'last', digits(now))
 end
 
+-- A window of a limit slides by a sixtieth of itself: what is approved counts that much longer at most.
+local WINDOW_PARTS = 60
+
+local function spend_of(text)
+  local amount, most, window = string.match(text, '^(%d+) (%d+) (%d+)$')
+  return tonumber(amount), tonumber(most), tonumber(window)
+end
+
+-- Returns what a rule approved within the window of a limit, and the parts of it that are over.
+local function counted(key, window, now)
+  local first = math.floor((now - window) / (window / WINDOW_PARTS))
+  local parts, total, over = redis.call('HGETALL', key), 0, {}
+  for i = 1, #parts, 2 do
+    if tonumber(parts[i]) < first then over[#over + 1] = parts[i] else total = total + tonumber(parts[i + 1]) end
+  end
+  return total, over
+end
+
+-- Whether each limit of a rule has room for what is to be approved, beside what `claimed` holds by counter.
+local function has_room(one, now, claimed)
+  for i, key in ipairs(one.keys.counters or {}) do
+    local amount, most, window = spend_of(one.spends[i])
+    claimed[key] = (claimed[key] or counted(key, window, now)) + amount
+    if claimed[key] > most then return false end
+  end
+  return true
+end
+
+-- Counts what is approved against each limit of its rule. Nothing ever gives it back.
+local function spend(one, now)
+  for i, key in ipairs(one.keys.counters or {}) do
+    local amount, _, window = spend_of(one.spends[i])
+    local _, over = counted(key, window, now)
+    if over[1] then redis.call('HDEL', key, unpack(over)) end
+    local part = window / WINDOW_PARTS
+    redis.call('HINCRBY', key, digits(math.floor(now / part)), digits(amount))
+    redis.call('PEXPIRE', key, digits(window + part))
+  end
+end
+
 -- Puts something into the queues, named in a row, of the adapters that post cards.
 local function mark(prefix, queues, what, now)
   for queue in string.gmatch(queues or '', '%S+') do

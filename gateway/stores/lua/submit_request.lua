@@ -4,7 +4,8 @@
 --   record (its id), agent, session, digest, status, data (of its event), timeout (in ms), body, and
 --   set.<field>, the others; named (when the agent was given its name, in ms); process?, which waits for it, and lease (in ms); arrived? (when, in ms)
 --   number? that the process is to show, also among the fields
--- what it depends on: generation (of the policy), grant? (that decided), signed? (when the decision
+-- what it depends on: generation (of the policy), grant? (that decided), spends+? (`amount most window` for
+--   each of the counters of the rule that decided), signed? (when the decision
 --   expires), most_waiting, most_bytes, most_daily (of the agent)
 -- its decision?, when it was decided? (in ms, by the gateway's clock), and ended?, what the event of that says
 -- its cards: likeness?, without which it needs one of its own; card_ms? for each card, absent when none
@@ -12,7 +13,8 @@
 -- of the message that is answered: verb, message_nonce, entry?
 -- keys: record, pending, agent_pending, deadlines, done, events, meta, sessions, waiting (what the
 --   process waits for), processes, ingress, reply, load (the agent's), then without their last part
---   outboxes, records and behind (who waits behind whom); grant with the grant; dirty+ (cards);
+--   outboxes, records and behind (who waits behind whom); grant with the grant; counters+ with spends;
+--   dirty+ (cards);
 --   same?, the denials that answer this call
 -- Returns {result, created, deadline, what it waits behind or ''}; created is the server's time also
 -- when nothing was written. A call that was denied just now: {'denied', the id of the request that was}.
@@ -51,6 +53,7 @@ if new.signed then
   deadline = signed
 end
 if new.grant and not usable(keys.grant, now) then return {'spent'} end
+if not has_room(new, now, {}) then return {'over limit'} end
 local load = redis.call('HMGET', keys.load, 'handed', 'bytes', 'until', '=' .. (new.likeness or ''))
 -- What was handed in fades within a day: a leaky bucket, kept as the time it will be empty.
 local handed = math.max(tonumber(load[1] or '0'), now) +
@@ -98,6 +101,7 @@ if behind ~= '' then
   told = '{"behind":"' .. behind .. '"' .. (rest == '}' and '' or ',') .. rest
 end
 if new.grant then used(keys.grant, now) end
+spend(new, now)
 redis.call('ZADD', keys.sessions, now, agent .. ' ' .. new.session)
 event(keys.events, 'submitted', asked, agent, id, '1', told)
 if status == 'pending' then

@@ -1,0 +1,87 @@
+"""Whom a call reaches and what it is worth, by its values: recipients, amounts, foreign domains."""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections.abc import Iterator
+from urllib.parse import unquote
+
+from gateway.domain.risk import is_named
+from gateway.domain.safe_text import fold
+from gateway.policy.calls.argument_roles import RoleSource, words_in
+from gateway.policy.calls.call_effects import CallEffects, Leaf, texts_of
+from gateway.wire.roles import Role
+
+_RECIPIENTS = frozenset(
+    {"to", "cc", "bcc", "recipient", "recipients", "addressee", "addressees", "attendee",
+     "attendees", "email", "emails", "guest", "guests", "invitee", "invitees", "mail", "member",
+     "members", "participant", "participants"}
+)  # fmt: skip
+_AMOUNTS = frozenset(
+    {"amount", "amounts", "ccy", "cents", "cost", "costs", "currency", "fee", "fees", "price",
+     "prices", "qty", "quantity", "subtotal", "sum", "surcharge", "tax", "tip", "total", "totals",
+     "value", "values"}
+)  # fmt: skip
+_CURRENCY = re.compile(r"[A-Z]{3}")
+_SEPARATORS = re.compile(r"[\s,;<>()\[\]\"']+")
+_ADDRESS = re.compile(r"[A-Za-z0-9._+-]+@((?:[A-Za-z0-9-]+\.)+[A-Za-z0-9-]+)")
+# What passes for an address where no name says that one stands there.
+_LONE = re.compile(r"(?:[^@<>]*<)?(?:mailto:)?[^\s@/:<>]+@(?:[^\s@/:<>.]+\.)+[^\W\d_]{2,}\.?>?")
+
+
+def names_recipient(leaf: Leaf) -> bool:
+    """Whether a value is a recipient by its name, or by what was declared."""
+    declared = leaf.role is Role.RECIPIENT and leaf.source is not RoleSource.NAME
+    return declared or not _RECIPIENTS.isdisjoint(words_in(leaf.name))
+
+
+def names_amount(leaf: Leaf) -> bool:
+    """Whether a value is an amount, a quantity or a currency by its name, or looks like one."""
+    if not _AMOUNTS.isdisjoint(words_in(leaf.name)):
+        return True
+    text = leaf.value if isinstance(leaf.value, str) and not leaf.free else ""
+    signs = any(unicodedata.category(char) == "Sc" for char in text)
+    return signs or _CURRENCY.fullmatch(text) is not None
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is one plain address, such as `ana@example.com`, and nothing else."""
+    return _ADDRESS.fullmatch(text) is not None
+
+
+def untag(text: str) -> str:
+    """Return an address without its tag: `ana+x@example.com` reaches `ana@example.com`."""
+    local, at, domain = text.partition("@")
+    return f"{local.partition('+')[0]}@{domain}" if at else text
+
+
+def spell(text: str) -> Iterator[str]:
+    """Yield how else a text may be read: in small letters, word by word, an address without tag."""
+    whole = fold(text)
+    for one in (whole, *_SEPARATORS.split(whole)):
+        yield from (one, untag(one))
+
+
+def find_outside(effects: CallEffects, own: tuple[str, ...]) -> Iterator[tuple[Leaf, str]]:
+    """Yield each value of a call that names a recipient outside the own domains, and whom: also an
+    address that is not plain. Data names nobody, unless its name says so."""
+    for leaf in effects.leaves if own else ():
+        sure = names_recipient(leaf)
+        if leaf.free and not sure:
+            continue
+        for text in texts_of(leaf.value):
+            read = unicodedata.normalize("NFKC", html.unescape(unquote(text)))
+            words = [one for one in _SEPARATORS.split(read) if "@" in one]
+            parts = (one.strip() for one in re.split("[,;]", read))
+            if words and (sure or all(map(_LONE.fullmatch, parts))):
+                yield from ((leaf, one) for one in words if not _lies_inside(one, text, own))
+
+
+def _lies_inside(word: str, text: str, own: tuple[str, ...]) -> bool:
+    """Whether a word of a text, as it stands there, is an address of an own domain."""
+    if word.startswith("@") and "." not in word:
+        return True  # a name in a chat
+    found = _ADDRESS.fullmatch(word)
+    return found is not None and word in text and is_named(own, found[1].lower())
