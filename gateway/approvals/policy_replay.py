@@ -142,20 +142,21 @@ class _Tally:
     became: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
     newly_allowed: list[NewlyAllowed] = field(default_factory=list)
     spent: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    now: int = 0
+    at: int = 0
 
     def __post_init__(self) -> None:
         async def read() -> PolicyDocument:
             return self.policy
 
-        self._links = rule_links(read, self._count)
+        async def counted(spends: Sequence[Spend]) -> list[int]:
+            return [
+                sum(n for at, n in self.spent.get(one.key, ()) if at > self.at - one.window_ms)
+                for one in spends
+            ]
+
+        self._links = rule_links(read, counted)
         for rule in self.policy.rules:
             self.became[rule.name, SHADOW if rule.shadow else rule.effect.value] = Counter()
-
-    async def _count(self, spends: Sequence[Spend]) -> list[int]:
-        """Return what the rules of the file allowed so far within each window."""
-        return [sum(amount for at, amount in self.spent.get(one.key, ())
-                    if at > self.now - one.window_ms) for one in spends]  # fmt: skip
 
     async def take(self, record: StoredRequest | None) -> None:
         """Judge one request that ended."""
@@ -164,7 +165,7 @@ class _Tally:
             self.left_out[why] += 1
             return
         self.replayed += 1
-        self.now = record.created
+        self.at = record.created
         ruling = self.policy.ruling_on(record.request)
         asked = assess(self.policy.declare(_as_asked(record)), ruling)
         said: list[Verdict] = []
@@ -172,12 +173,14 @@ class _Tally:
         _, outcome = await judge(Chain(_Noted(link, said) for link in links), asked, ruling)
         by = outcome.by.name if outcome else said[0].by.name if said else ""
         effect, past = _effect_of(outcome), past_of(record)
-        for one in outcome.spends if outcome is not None else ():
-            self.spent.setdefault(one.key, []).append((self.now, one.amount))
         self.became.setdefault((by, effect), Counter())[past] += 1
         self.fitting.update(
-            rule.name for rule in self.policy.rules if fits(rule, asked) is not MatchResult.NO
+            rule.name
+            for rule in self.policy.rules
+            if fits(rule, asked, self.policy.own_domains) is not MatchResult.NO
         )
+        for one in outcome.spends if outcome else ():
+            self.spent.setdefault(one.key, []).append((self.at, one.amount))
         if effect == ALLOW and past is Past.REFUSED:
             self.newly_allowed.append(_describe(record, by))
 

@@ -6,7 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.approvals.policy_replay import PolicyReplay, ReplayedRule, replay
-from gateway.domain.policy_document import Guardrails, Mode, PolicyRule, Route, RuleEffect
+from gateway.domain.policy_document import (
+    Guardrails,
+    Mode,
+    PolicyRule,
+    Route,
+    RuleEffect,
+    RuleLimit,
+    Window,
+)
 from gateway.domain.records import Remember, StoredRequest
 from gateway.domain.risk import RiskRule
 from gateway.models import Action, Kind, Question, Reason, RiskLevel, new_id
@@ -173,3 +181,14 @@ async def test_a_secret_stays_masked(world: World) -> None:
     made = await replayed(world, ASKING, routes=(auto,))
     (found,) = made.newly_allowed
     assert token not in str(found)
+
+
+async def test_a_limit_counts_what_the_rule_would_have_allowed(world: World) -> None:
+    """What is beyond it is for people, as when the rule is in force."""
+    for _ in range(3):
+        await ended(world)
+    limited = replace(READING, limits=(RuleLimit(most=2, per=Window.HOUR),))
+    made = await replayed(world, limited)
+    assert (row(made, "reading", "allow").decides, row(made, "reading", "allow").fits) == (2, 3)
+    assert row(made, "reading", "ask").decides == 1
+    assert await replayed(world, limited) == made
