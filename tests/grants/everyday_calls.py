@@ -13,7 +13,7 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from gateway.domain.policy_document import Mode, PolicyDocument, Route
 from gateway.domain.records import Person, StoredRequest
@@ -94,7 +94,7 @@ def _width(offer: Offer) -> tuple[bool, int]:
     return offer.match.shape is Shape.LOOKS, sum(flags)
 
 
-class InMemory(GrantStore):
+class InMemory:
     """The approvals of a book, in memory."""
 
     def __init__(self, grants: list[Grant]) -> None:
@@ -115,11 +115,16 @@ class InMemory(GrantStore):
         return self.grants, None
 
 
+def book_of(grants: list[Grant]) -> GrantBook:
+    """Return a book of these approvals."""
+    return GrantBook(cast(GrantStore, InMemory(grants)), SystemClock())
+
+
 async def answer(calls: Iterable[dict[str, Any]], grants: list[Grant]) -> list[Answer]:
     """Return what the chain of remembered decisions says to each call."""
     route = Route(name="all", agents=("*",), approvers=("ann",), targets=("web:x",), mode=Mode.ASK)
     person = Person(name="ann", identities=("token:ann",), admin=True)
-    book = GrantBook(InMemory(grants), SystemClock())
+    book = book_of(grants)
     book.at(PolicyDocument(people=(person,), routes=(route,), generation=0))
     chain = Chain(book.deciders)
     found: list[Answer] = []

@@ -17,19 +17,17 @@ from gateway.domain.policy_document import (
     RuleLimit,
 )
 from gateway.domain.records import Person, StoredRequest
-from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import Context, Kind
 from gateway.policy.authorization import ADMIN, is_backed
 from gateway.policy.calls import command_lines
 from gateway.policy.calls.command_lines import read_line
 from gateway.policy.calls.script import read_script
 from gateway.policy.chain import ALLOW, Chain
-from gateway.policy.grant_book import GrantBook
 from gateway.policy.grants.grant import Effect, Grant, GrantVoter, Shape
 from gateway.policy.grants.offers import offers, passes_for
 from gateway.policy.grants.sequences import split
 from gateway.policy.verdict import Verdict
-from tests.grants.everyday_calls import InMemory, answer, read_calls, remember
+from tests.grants.everyday_calls import answer, book_of, read_calls, remember
 from tests.grants.making import asked, granted
 
 ROUTE = Route(name="all", agents=("*",), approvers=("ann",), targets=("web:x",))
@@ -152,7 +150,7 @@ def decide(
 ) -> Verdict | None:
     """Return what the chain of remembered decisions says to a line."""
     ann = Person(name="ann", identities=("token:ann",), admin=True)
-    book = GrantBook(InMemory(remembered), SystemClock())
+    book = book_of(remembered)
     book.at(PolicyDocument(people=(ann,), routes=(ROUTE,), rules=rules))
     return asyncio.run(Chain(book.deciders).decide(made(text, **changes), ROUTE)).verdict
 
@@ -298,7 +296,7 @@ def test_what_is_for_people_or_elsewhere_asks(changes: dict[str, Any]) -> None:
 def test_the_card_says_which_part_is_new() -> None:
     """Where the rest of a line is remembered; where nothing is, there is no more to say."""
     ann = Person(name="ann", identities=("token:ann",), admin=True)
-    book = GrantBook(InMemory(grants()), SystemClock())
+    book = book_of(grants())
     book.at(PolicyDocument(people=(ann,), routes=(ROUTE,)))
     chain = Chain(book.deciders)
     said = asyncio.run(chain.asks_because(made("npm test && npm publish --tag x && git status")))
