@@ -110,6 +110,10 @@ class InMemory:
         """Return how many there are."""
         return 0, len(self.grants)
 
+    async def of_session(self, agent: str, session: str, *, denials: bool = True) -> list[Grant]:
+        """Return none: nothing here is a session's."""
+        return []
+
     async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:
         """Return all of them."""
         return self.grants, None

@@ -248,8 +248,10 @@ def _list_wider(known: CommandSpec, used: frozenset[str]) -> Iterator[tuple[froz
             return
     if harmless == known.harmless:
         yield harmless, f"with any of its {len(harmless)} flags that run and write nothing else"
-    if told - known.harmless:
-        yield told, f"with no flags but {' '.join(sorted(told))}"
+    more = " ".join(sorted(told - harmless))
+    if more and len(more) <= _LONGEST_FLAGS:
+        counted = f"with any of its {len(harmless)} flags that run and write nothing else"
+        yield every, f"{counted}, and with {more}"
 
 
 def _command_words(pattern: CommandPattern) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 _FLAGS = (
     r"(?P<flags>with no flags but (?P<listed>\S+(?: -\S+)*)|without flags"
-    r"|with any of its \d+ flags that run and write nothing else)"
+    r"|with any of its \d+ flags that run and write nothing else(?:, and with \S+(?: -\S+)*)?)"
 )
 _COMMAND = re.compile(
     r"(?P<each>each command of a list: )?(?P<command>.+?)"
