@@ -239,6 +239,13 @@ class _Link:
 class _Allows(_Link):
     """The remembered approvals, which can tell what kept them from covering a request."""
 
+    async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
+        """Answer with the first grant that covers the request, unless a part of it is denied."""
+        verdict = await super().decide(record, route)
+        if verdict is not None and await _Sequences(self._book).refuses(record):
+            return None
+        return verdict
+
     async def asks_because(self, record: StoredRequest) -> str:
         """Return what kept the nearest remembered approval of the tool from covering it."""
         if said := await _Sequences(self._book).tell_new(record):
@@ -277,11 +284,17 @@ class _Sequences:
         others = [one.id for one in grants if one is not first]
         return _cite(ALLOW, first, _each([*others, *by_rules]))
 
+    async def refuses(self, record: StoredRequest) -> bool:
+        """Whether a denial, or a rule that denies or asks, is for any part of a line."""
+        calls = [one for part in split(self._book.redeclare(record))
+                 for way in part.ways for one in way]  # fmt: skip
+        return any([await self._is_refused(one) for one in calls])
+
     async def tell_new(self, record: StoredRequest) -> str:
         """Say which parts of a line are new, where the rest of it is remembered."""
         covered = await self._cover(record)
-        new = [part.text for part, one in covered if one is None]
-        if not new or len(new) == len(covered):
+        new = list(dict.fromkeys(part.text for part, one in covered if one is None))
+        if not new or all(one is None for _, one in covered):
             return ""
         said = ", ".join(quote_start(one, _LONGEST_PART) for one in new[:_MOST_TOLD])
         more = f" and {len(new) - _MOST_TOLD} more" if len(new) > _MOST_TOLD else ""

@@ -18,7 +18,7 @@ from gateway.domain.policy_document import PolicyRule, RuleEffect, RuleLimit, Wi
 from gateway.domain.records import Spend
 from gateway.policy.calls.argument_roles import plain_name
 from gateway.policy.calls.call_effects import CallEffects, values_named
-from gateway.policy.calls.recipients import untag
+from gateway.policy.calls.recipients import is_address, untag
 from gateway.wire.canonical_json import canonical, sha256_hex
 
 _HOUR_MS = 3_600_000
@@ -34,7 +34,8 @@ _COMPARISON = re.compile(rf"\s*(<=|>=|<|>|=)\s*({_NUMBER})\s*")
 _COMPARE = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
             "=": operator.eq}  # fmt: skip
 # A recipient, a repository, an id: what cannot hold two of them, or one in another spelling.
-_ONE = re.compile(r"(?=.{1,256}\Z)[a-z0-9_.#/:+-]*@?[a-z0-9_.#/:+-]*")
+# A name in one spelling: no sign at its end, and none twice.
+_ONE = re.compile(r"(?=.{1,256}\Z)[#@+]?[a-z0-9_](?:[a-z0-9_]|[.#/:+-](?=[a-z0-9_]))*")
 
 
 def number_of(value: Any) -> Decimal | None:
@@ -160,7 +161,8 @@ def _spell(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ""
     text = str(value).lower()
-    return untag(text) if _ONE.fullmatch(text) else ""
+    plain = is_address(text) if "@" in text[1:] else _ONE.fullmatch(text)
+    return untag(text) if plain else ""
 
 
 def each_named(effects: CallEffects, name: str) -> Iterator[Any]:

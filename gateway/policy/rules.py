@@ -33,6 +33,7 @@ from gateway.policy.calls.call_effects import (
 from gateway.policy.calls.paths import delicate, is_root, within
 from gateway.policy.calls.recipients import (
     find_outside,
+    holds_address,
     is_address,
     names_amount,
     names_recipient,
@@ -282,7 +283,7 @@ def _names_each(rule: PolicyRule, effects: CallEffects, own: tuple[str, ...]) ->
     compares = rule.numbers or any(one.of for one in rule.limits)
     if compares and not all(_names(rule, one) for one in given if names_amount(one)):
         return False
-    named = [_names(rule, one) for one in given if names_recipient(one)]
+    named = [_names(rule, one) for one in given if names_recipient(one) or holds_address(one)]
     if any(named) and not all(named):
         return False
     outside = (leaf for leaf, _ in find_outside(effects, own))

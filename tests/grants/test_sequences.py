@@ -28,7 +28,7 @@ from gateway.policy.grants.offers import offers, passes_for
 from gateway.policy.grants.sequences import split
 from gateway.policy.verdict import Verdict
 from tests.grants.everyday_calls import answer, book_of, read_calls, remember
-from tests.grants.making import asked, granted
+from tests.grants.making import allowed, asked, granted
 
 ROUTE = Route(name="all", agents=("*",), approvers=("ann",), targets=("web:x",))
 ANN = GrantVoter(person="ann", via=(ADMIN,))
@@ -118,6 +118,13 @@ ASKS = {
     "npx evil && npm test": "another program",
     "uv run python x.py; git status": "another program",
     "echo a; echo b": "nothing that is remembered",
+    "echo x > build/a.txt": "nothing but a write, by another tool than was approved",
+    "cd src && mkdir x/../y": "behind a name that may be a link",
+    "env -u HOME npm test": "without what steers it",
+    "RAILS_ENV=development npm test": "other settings",
+    "git commit -m \"$(cat <<'EOF'\nx )\nEOF\n)\"": "a bracket that ends it in some shells",
+    "git diff > %self": "another word in some shells",
+    "git status; cargo --version": "a toolchain that the project names",
     "bash -c 'npm test && npm run lint'": "a script within",
     "npm test & npm run lint": "at the same time",
     "for f in a.py b.py; do git log --oneline $f; done": "a loop",
@@ -218,6 +225,7 @@ def test_one_use_is_for_one_part() -> None:
     once = granted(offers(made("cat a.py"))[-1].match, backers=(ANN,), max_uses=1)
     assert allows("cat a.py | head", [once])
     assert not allows("cat a.py; cat b.py", [once])
+    assert not allows("cat a.py; cat a.py", [once])
 
 
 def test_what_is_denied_alone_is_denied_in_a_line() -> None:
@@ -245,6 +253,7 @@ def test_a_tool_that_writes_no_whole_files_lets_the_shell_write_none() -> None:
         ("create_directory", {"path": "/ws/build/x"}),
         ("append_file", {"path": "/ws/build/x", "content": "a"}),
         ("Edit", {"file_path": "/ws/build/a.py", "old_string": "a", "new_string": "b"}),
+        ("write_file", {"path": "/ws/build/x", "content": "a", "append": True}),
     ):
         change = asked(tool, kind=Kind.FILE_CHANGE, arguments=arguments)
         mine = [granted(one.match, backers=(ANN,)) for one in offers(change)]
@@ -323,11 +332,12 @@ def test_looking_is_remembered_below_a_folder() -> None:
     look = next(one for one in passes_for(made("cat a.py")) if one.match.shape is Shape.LOOKS)
     grant = granted(look.match, backers=(ANN,))
     assert look.words.startswith("looking at anything below /ws, by any tool")
-    for text in ("grep -rn x src | head", "cd src && git log --oneline -3", "rg x; ls -la"):
+    for text in ("grep -rn x src | head", "cd src && head -3 a.py", "git log -3; ls -la"):
         assert allows(text, [grant]), text
-        assert allows(text, [grant], context=Context(cwd="/ws/app"))
+        assert ("git" in text) != allows(text, [grant], context=Context(cwd="/ws/app")), text
     for text in ("cat .env", "cat ../x", "cat /etc/passwd", "npm test", "git add a.py",
-                 "grep -rn x src > a.txt", "git log | sh", "cd /srv && ls"):  # fmt: skip
+                 "grep -rn x src > a.txt", "git log | sh", "cd /srv && ls", "cd third && git log",
+                 "cargo tree", "git remote -v", "cat a&#; touch M"):  # fmt: skip
         assert not allows(text, [grant]), text
     assert not allows("cat a.py", [grant], context=Context(cwd="/srv"))
     assert allows("cat a.py && npm test", [grant, widest(made("npm test"))])
@@ -342,6 +352,36 @@ def test_looking_speaks_for_all_routes() -> None:
     both = PolicyDocument(routes=(shell, replace(ROUTE, approvers=("ben",))))
     assert is_backed(both, grant)
     assert not is_backed(PolicyDocument(routes=(shell, ROUTE)), grant)
+
+
+def test_exactly_this_is_no_part_of_a_line() -> None:
+    """Its words say that one changed letter asks."""
+    deploy = granted(offers(made("./deploy.sh --all"))[0].match, backers=(ANN,))
+    assert allows("./deploy.sh --all", [deploy])
+    for text in (
+        "CI=1 ./deploy.sh --all",
+        "./deploy.sh --all | head -1",
+        "timeout 1 ./deploy.sh --all",
+    ):
+        assert not allows(text, [deploy]), text
+
+
+def test_looking_passes_no_denial_of_a_part() -> None:
+    """What is denied as a call of its own asks in a line that only looks."""
+    look = next(one for one in passes_for(made("cat a.py")) if one.match.shape is Shape.LOOKS)
+    grant = granted(look.match, backers=(ANN,))
+    denied = granted(offers(made("cat s.txt"), Effect.DENY)[0].match, Effect.DENY)
+    assert allows("cat s.txt; true", [grant])
+    assert not allows("cat s.txt; true", [grant, denied])
+
+
+def test_a_terminals_comment_is_none() -> None:
+    """An interactive shell may run what stands behind it."""
+    look = next(one for one in passes_for(made("cat a.py")) if one.match.shape is Shape.LOOKS)
+    typed = asked("run_in_terminal", kind=Kind.COMMAND, arguments={"command": "ls # ; touch M"})
+    plain = asked("run_in_terminal", kind=Kind.COMMAND, arguments={"command": "ls"})
+    grant = granted(look.match, backers=(ANN,))
+    assert allowed([grant], plain) and not allowed([grant], typed)
 
 
 def test_a_line_is_taken_apart_where_a_shell_runs_it() -> None:

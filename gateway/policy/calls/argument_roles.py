@@ -187,6 +187,11 @@ def is_lookup(tool: str) -> bool:
     return begins and plain and bool(words_of(tool)) and not may_run_anything(tool)
 
 
+def is_of_server(tool: str) -> bool:
+    """Whether a tool's name says that an MCP server has it, which may run anywhere."""
+    return tool.lower().startswith("mcp_")
+
+
 def begins_as_lookup(tool: str) -> bool:
     """Whether the first word of a tool's name is the verb of a look-up."""
     found = _PARTS.findall(bare_name(tool))

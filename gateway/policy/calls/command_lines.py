@@ -23,13 +23,13 @@ from gateway.policy.calls.shell_words import (
     SINGLE_QUOTED,
     is_readable,
     simple_command,
-    steers,
 )
 
 _MOST_STEPS = 32
-_BARE = r"(?!=)[A-Za-z0-9_@%+:,./*-](?:[A-Za-z0-9_@%+=:,./*-]|(?<=[A-Za-z0-9])~)*"
+_BARE = r"(?!=)[A-Za-z0-9_@+:,./*-](?:[A-Za-z0-9_@%+=:,./*-]|(?<=[A-Za-z0-9])~)*"
 _SAID = r'"(?:[^"\\$`!\x00-\x1f\x7f]|\$\?)*"|\$\?'  # with how the command before ended
-_MESSAGE = r"\"\$\(cat <<'EOF'\n(?P<body>(?:(?!EOF\n).*\n)*)EOF\n[ \t]*\)\""
+# Some shells end `$(` at a bracket within the text.
+_MESSAGE = r"\"\$\(cat <<'EOF'\n(?P<body>(?:(?!EOF\n)[^()`\"\n]*\n)*)EOF\n[ \t]*\)\""
 _TOKEN = re.compile(
     rf"(?P<message>{_MESSAGE})|(?P<head>{_BARE}=)(?P<value>{SINGLE_QUOTED}|{DOUBLE_QUOTED})"
     rf"|(?P<errors>2>&1)|(?P<redirect>[12]?>>?)|(?P<bare>{_BARE})"
@@ -42,8 +42,8 @@ _RESERVED = frozenset(
      "select", "then", "until", "while"}
 )  # fmt: skip
 _SETTING = re.compile(r"([A-Z][A-Z0-9_]*)=([A-Za-z0-9_.,:/@+-]*)")
-# Which of its settings a program takes: those of production reach further than those of a test.
-_MODES = frozenset({"NODE_ENV", "RAILS_ENV"})
+# What changes only how a program prints. Settings of production reach further than those of a test.
+_SHOWING = HARMLESS_VARIABLES - {"CI", "DEBIAN_FRONTEND", "NODE_ENV", "RAILS_ENV"}
 _MODEST = frozenset({"development", "test"})
 _TIME = re.compile(r"[0-9]+(?:\.[0-9]+)?[smh]?")
 _NUMBER = re.compile(r"-?[0-9]{1,2}")
@@ -318,12 +318,12 @@ _OPTIONS: dict[str, Callable[[list[str]], int | None]] = {
 
 
 def _is_harmless(name: str, value: str) -> bool:
-    return name in HARMLESS_VARIABLES and (name not in _MODES or value in _MODEST)
+    return name in _SHOWING | {"CI"} or (name == "NODE_ENV" and value in _MODEST)
 
 
 def _may_be_unset(name: str) -> bool:
-    """Whether a program does no more without a variable: what steers it may go."""
-    return name in HARMLESS_VARIABLES or (steers(name) and name != "PATH")
+    """Whether a program does no more without a variable."""
+    return name in _SHOWING or name in ("NODE_OPTIONS", "PYTHONPATH")
 
 
 def _agrees(text: str, steps: list[Step]) -> bool:

@@ -29,7 +29,8 @@ RUNNERS = load_words("runners.txt")
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _NAME = re.compile(r"[A-Za-z0-9_@](?:[A-Za-z0-9_.@~^+-]|[/:](?![/:]))*")
-_EXPANDED = re.compile(r"[{}\[\]()!]")
+_EXPANDED = re.compile(r"[{}\[\]()!`$]")
+_PASTED = re.compile(r"[`$\"\\]")
 _DASHED_NUMBER = re.compile(r"-[0-9]{1,6}")
 # Other spellings that their programs take as these very words.
 _ALIASES: dict[tuple[str, ...], tuple[str, ...]] = {("npm", "run", "test"): ("npm", "test")}
@@ -259,6 +260,9 @@ def _flag_behind_dashes(known: CommandSpec, word: Word, rest: list[Word]) -> set
     flag = known.flags.get(name)
     if flag is None or not word.head.startswith(text):
         return None
+    following = rest[0].text if rest and not equals else value
+    if flag.value is not None and _PASTED.search(following):
+        return None  # some programs paste it into a shell
     return _with_value(name, flag, value if equals else None, rest)
 
 

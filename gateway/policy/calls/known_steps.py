@@ -59,12 +59,12 @@ _LOOKS = frozenset(
      "nproc", "cat", "head", "tail", "wc", "nl", "tac", "stat", "file", "basename", "dirname",
      "realpath", "readlink", "which", "tree", "cut", "sort", "comm", "diff", "cmp", "md5sum",
      "sha1sum", "sha256sum", "sha512sum", "grep", "rg", "sed", "jq", "find", "git status",
-     "git log", "git diff", "git show", "git blame", "git branch", "git tag", "git remote",
+     "git log", "git diff", "git show", "git blame", "git branch", "git tag",
      "git stash list",
      "git rev-parse", "git rev-list", "git merge-base", "git describe", "git ls-files",
      "git shortlog", "git reflog", "git check-ignore", "git grep", "git tag -l", "git tag --list",
      "rg --files", "pip list", "pip show", "pip freeze", "pip check", "npm ls",
-     "go version", "cargo tree", "terraform version"}
+     "go version", "terraform version"}
 )  # fmt: skip
 _RUNS = frozenset(
     {"git commit", "git switch", "git stash", "git stash pop", "cargo build", "cargo check",
@@ -107,7 +107,7 @@ _SCRIPTS = {
     "sh": (".sh",), "ts-node": (".ts",), "tsx": (".ts", ".tsx"),
 }  # fmt: skip
 # Programs that run nothing of the project when they say their version.
-_VERSIONED = frozenset({*_SCRIPTS, "cargo", "docker", "dotnet", "gcc", "git", "go", "java", "npm",
+_VERSIONED = frozenset({*_SCRIPTS, "docker", "gcc", "git", "go", "java", "npm",
                         "pip", "rustc", "uv"})  # fmt: skip
 _SET = re.compile(r"[-+][euxo]+|pipefail")
 _OPTIONS = load_words("project_options.txt")
@@ -179,7 +179,6 @@ def is_idle(step: Step, base: str | None) -> bool:
         or (name == "echo" and Certainty.GLOB not in step.marks)
         or (name in ("exit", "sleep") and len(words) == 1 and words[0].isdecimal())
         or (name == "set" and bool(words) and all(map(_SET.fullmatch, words)))
-        or (name in _VERSIONED and words == ("--version",))
         or (name in _SPEAKING and _read_table(step) is not None)
     )
     return says or _is_filter(step, base)
@@ -288,10 +287,19 @@ def _stays(step: Step, base: str | None) -> bool:
     return (
         step.folders is not None
         and all(_lies_below(folder or ".", base) for folder in step.folders)
+        and (step.name != "git" or all(_is_base(folder, base) for folder in step.folders))
         and all(_may_read(step, path, base) for path in step.reads)
         and all(_may_write(step, path, base) for path in step.writes)
         and not any(map(_UNCERTAIN.search, step.reads))
     )
+
+
+def _is_base(folder: str, base: str | None) -> bool:
+    """Whether a folder is the one in which the call runs: the settings of another repository run
+    programs."""
+    if base is None:
+        return folder in ("", ".")
+    return posixpath.normpath(posixpath.join(base, folder)) == posixpath.normpath(base)
 
 
 def _is_clear(word: str, mark: Certainty) -> bool:

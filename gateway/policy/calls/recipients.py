@@ -15,18 +15,21 @@ from gateway.policy.calls.call_effects import CallEffects, Leaf, texts_of
 from gateway.wire.roles import Role
 
 _RECIPIENTS = frozenset(
-    {"to", "cc", "bcc", "recipient", "recipients", "addressee", "addressees", "attendee",
-     "attendees", "email", "emails", "guest", "guests", "invitee", "invitees", "mail", "member",
-     "members", "participant", "participants"}
+    {"address", "addressee", "addressees", "addresses", "attendee", "attendees", "bcc", "blind",
+     "cc", "ccs", "copy", "email", "emails", "forward", "guest", "guests", "headers", "invitee",
+     "invitees", "mail", "member", "members", "notify", "participant", "participants", "recipient",
+     "recipients", "subscriber", "subscribers", "to", "watcher", "watchers"}
 )  # fmt: skip
 _AMOUNTS = frozenset(
-    {"amount", "amounts", "ccy", "cents", "cost", "costs", "currency", "fee", "fees", "price",
-     "prices", "qty", "quantity", "subtotal", "sum", "surcharge", "tax", "tip", "total", "totals",
-     "value", "values"}
+    {"amount", "amounts", "amt", "asset", "ccy", "cents", "charge", "coin", "cost", "costs",
+     "count", "cur", "currency", "eur", "fee", "fees", "multiplier", "payment", "percent", "price",
+     "prices", "qty", "quantity", "refund", "subtotal", "sum", "surcharge", "tax", "tip", "total",
+     "totals", "usd", "value", "values"}
 )  # fmt: skip
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _SEPARATORS = re.compile(r"[\s,;<>()\[\]\"']+")
 _ADDRESS = re.compile(r"[A-Za-z0-9._+-]+@((?:[A-Za-z0-9-]+\.)+[A-Za-z0-9-]+)")
+_PRICED = re.compile(r"[0-9][0-9.,]*\s*[A-Za-z]{3,4}|[A-Za-z]{3,4}\s*[0-9][0-9.,]*")
 # What passes for an address where no name says that one stands there.
 _LONE = re.compile(r"(?:[^@<>]*<)?(?:mailto:)?[^\s@/:<>]+@(?:[^\s@/:<>.]+\.)+[^\W\d_]{2,}\.?>?")
 
@@ -37,13 +40,20 @@ def names_recipient(leaf: Leaf) -> bool:
     return declared or not _RECIPIENTS.isdisjoint(words_in(leaf.name))
 
 
+def holds_address(leaf: Leaf) -> bool:
+    """Whether an address stands in a value that is not text for people."""
+    text = leaf.value if isinstance(leaf.value, str) and not leaf.free else ""
+    return _ADDRESS.search(text) is not None
+
+
 def names_amount(leaf: Leaf) -> bool:
     """Whether a value is an amount, a quantity or a currency by its name, or looks like one."""
-    if not _AMOUNTS.isdisjoint(words_in(leaf.name)):
+    number = isinstance(leaf.value, int | float) and not isinstance(leaf.value, bool)
+    if not _AMOUNTS.isdisjoint(words_in(leaf.name)) or (number and leaf.role is not Role.ID):
         return True
     text = leaf.value if isinstance(leaf.value, str) and not leaf.free else ""
     signs = any(unicodedata.category(char) == "Sc" for char in text)
-    return signs or _CURRENCY.fullmatch(text) is not None
+    return signs or any(one.fullmatch(text) for one in (_CURRENCY, _PRICED))
 
 
 def is_address(text: str) -> bool:

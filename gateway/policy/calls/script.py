@@ -59,7 +59,7 @@ _ODD_ESCAPES = re.compile(r"\\(?:c|0|x\{|u|U|[4-7][0-7]{2})")
 _LETTER_ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*\\[A-Za-z0-9]")
 _PLAIN_SUM = re.compile(r"\$\(\([\s0-9+*/%()-]*\)\)")
 _RECKONED = re.compile(
-    r"\(\(|\$\[|\$\{!|@[A-Za-z]\}|\$\{\w+:(?![-+=?])|\{\w+\}[<>]|>\||(?<![^\s;&|(])\w+\[[^\]]*\]\+?="
+    r"&#|\(\(|\$\[|\$\{!|@[A-Za-z]\}|\$\{\w+:(?![-+=?])|\{\w+\}[<>]|>\||(?<![^\s;&|(])\w+\[[^\]]*\]\+?="
     r"|[(\s]\[[^\]\s]+\]\+?="
 )
 # What stands before these as a setting stays set in some shells.

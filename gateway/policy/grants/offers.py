@@ -151,7 +151,8 @@ class _Said:
 def _one_part(record: StoredRequest) -> Iterator[tuple[str, Match]]:
     """Yield what may be remembered of the one command that is at work in a line."""
     parts = split(record)
-    calls = parts[0].ways[0] if len(parts) == 1 and parts[0].ways else ()
+    alike = len({(one.text, one.written) for one in parts}) == 1
+    calls = parts[0].ways[0] if alike and parts[0].ways else ()
     if len(calls) != 1 or calls[0].digest == record.digest:
         return
     for words, match in _matches(calls[0], Effect.ALLOW):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from gateway.domain.records import StoredRequest
 from gateway.models import Kind, digest_of
-from gateway.policy.calls.argument_roles import COMMANDS, words_of
+from gateway.policy.calls.argument_roles import COMMANDS, is_of_server, words_of
 from gateway.policy.calls.call_effects import CallEffects, Leaf, effects_of
 from gateway.policy.calls.command_lines import read_line, spell
 from gateway.policy.calls.known_commands import paths_of, read
@@ -32,7 +32,7 @@ from gateway.policy.calls.paths import components, delicate, is_executed, within
 from gateway.policy.calls.script import Certainty, ShellScript, Step
 from gateway.policy.calls.shell_words import WRAPPER, Word, unwrap
 from gateway.policy.grants.coverage import covers
-from gateway.policy.grants.grant import Answer, Grant, Match, MatchResult, RuleKind
+from gateway.policy.grants.grant import Answer, Grant, Match, MatchResult, RuleKind, Shape
 from gateway.policy.grants.variations import command_leaf, legible, why_fixed
 from gateway.wire.roles import Role
 
@@ -42,12 +42,13 @@ _LINE_ENDS = re.compile(r"\s*\n\s*")
 _BY_PATHS = frozenset({"black", "isort", "mkdir", "ruff check", "ruff format"})
 # What changes the shell itself, or has it run something else: never a call of its own.
 _OF_SHELL = frozenset(
-    {"-", ".", "alias", "autoload", "bind", "break", "builtin", "command", "continue", "coproc",
-     "declare", "disable", "emulate", "enable", "eval", "exec", "exit", "export", "fc", "functions",
-     "getopts", "hash", "let", "local", "logout", "mapfile", "nocorrect", "noglob", "popd", "pushd",
-     "read", "readarray", "readonly", "return", "set", "setopt", "shift", "shopt", "source",
-     "suspend", "trap", "typeset", "ulimit", "umask", "unalias", "unfunction", "unset", "unsetopt",
-     "vared", "zle", "zmodload"}
+    {"-", ".", "..", "alias", "and", "autoload", "begin", "bind", "break", "builtin", "chdir",
+     "command", "continue", "coproc", "declare", "disable", "emulate", "enable", "end", "eval",
+     "exec", "exit", "export", "fc", "functions", "getopts", "hash", "let", "local", "logout",
+     "mapfile", "nocorrect", "noglob", "not", "or", "popd", "pushd", "read", "readarray",
+     "readonly", "repeat", "return", "set", "setopt", "shift", "shopt", "source", "suspend",
+     "trap", "typeset", "ulimit", "umask", "unalias", "unfunction", "unset", "unsetopt", "vared",
+     "zle", "zmodload"}
 )  # fmt: skip
 
 
@@ -91,9 +92,10 @@ def _split(record: StoredRequest) -> tuple[Part, ...]:
     for at, step in enumerate(steps):
         found = [*_parts(step, record, effects, leaf), *_writing(step, effects.base)]
         parts += [Part(text=one.text) for one in found] if at in unsafe else found
-    if [one.digest for part in parts for way in part.ways for one in way] == [record.digest]:
-        return ()  # it is one command, and no more than that
-    return tuple({(one.text, one.written): one for one in parts}.values())
+    calls = [one for part in parts for way in part.ways for one in way]
+    if not calls or [one.digest for one in calls] == [record.digest]:
+        return ()  # it runs nothing, or is one command and no more than that
+    return tuple(parts)
 
 
 def _without_tee(step: Step) -> Step:
@@ -149,7 +151,8 @@ def part_is_covered(grant: Grant, part: Part) -> bool:
 
 def way_is_covered(grant: Grant, way: tuple[StoredRequest, ...]) -> bool:
     """Whether an approval covers a command in each folder in which it may run."""
-    return all(covers(grant, one) is MatchResult.YES for one in way)
+    exact = grant.match.shape is Shape.EXACT  # which says that one changed letter asks
+    return not exact and all(covers(grant, one) is MatchResult.YES for one in way)
 
 
 def _may_write(match: Match, path: str) -> bool:
@@ -157,7 +160,8 @@ def _may_write(match: Match, path: str) -> bool:
     that runs later or is delicate."""
     folders = [str(rule.value) for rule in match.rules if rule.kind is RuleKind.FOLDER]
     changes = match.answer is Answer.FOLDER and writes_whole_files(match.tool, match.kind)
-    named = changes and any(within(path, folder) for folder in folders)
+    free = all(rule.kind in (RuleKind.FOLDER, RuleKind.ANY) for rule in match.rules)
+    named = changes and free and any(within(path, folder) for folder in folders)
     return named and delicate(path) is None and not is_executed(path)
 
 
@@ -179,8 +183,8 @@ def _readable(record: StoredRequest) -> CallEffects | None:
     if not legible([request.tool, record.arguments]):
         return None
     programs, base = found[0].programs, found[0].base
-    if base is None or not base.startswith("/"):
-        return None  # it may be another system's shell
+    if base is None or not base.startswith("/") or is_of_server(request.tool):
+        return None  # it may be another system's shell, or another machine's
     return found[0] if programs and all(one.proven for one in programs) else None
 
 
@@ -253,7 +257,8 @@ def _spell_from_base(step: Step, words: tuple[str, ...], folder: str) -> str | N
     if reading is None or " ".join((reading.known.program, *reading.known.verbs)) not in _BY_PATHS:
         return None
     paths = paths_of(reading)
-    own = all(one[:1] not in ("/", "~", "$", "-") and words.count(one) == 1 for one in paths)
+    own = all(one[:1] not in ("/", "~", "-") and ".." not in one.split("/")
+              and words.count(one) == 1 for one in paths)  # fmt: skip
     if not paths or not own or folder[:1] in ("/", "~", "$"):
         return None
     moved = {one: posixpath.normpath(posixpath.join(folder, one)) for one in paths}

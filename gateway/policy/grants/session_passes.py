@@ -4,6 +4,7 @@ its words."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from gateway.domain.records import StoredRequest
 from gateway.models import Kind
@@ -14,9 +15,11 @@ from gateway.policy.calls.argument_roles import (
     Family,
     family_of,
     find_known_tools,
+    is_of_server,
     looks_like,
     plain_name,
     verbs_of_file_tool,
+    words_of,
 )
 from gateway.policy.calls.call_effects import (
     CallEffects,
@@ -38,6 +41,7 @@ from gateway.policy.calls.paths import (
     names_delicate,
     within,
 )
+from gateway.policy.calls.script import Step, read_script
 from gateway.policy.calls.shell_words import plain_words, unwrap
 from gateway.policy.grants.grant import Answer
 from gateway.policy.grants.variations import command_leaf, is_open, is_systems_folder, why_fixed
@@ -50,7 +54,6 @@ _CHANGING = frozenset(
      "write"}
 )  # fmt: skip
 _SWITCHES = frozenset({"append", "createdirs", "dryrun", "encoding", "overwrite", "useregex"})
-_MCP = re.compile(r"mcp_", re.IGNORECASE)
 # What a command may be told beside it that changes nothing of what it does, or where.
 _BESIDE = frozenset({"background", "blocking", "isbackground", "login", "persistent", "pty",
                      "runinbackground", "stream", "tty"})  # fmt: skip
@@ -152,7 +155,7 @@ def lets_work(record: StoredRequest, *, scripts: bool) -> bool:
     request = record.request
     base, files = request.context.cwd, request.context.files
     outside = (path for path in files if base is not None and not within(path, base))
-    if _MCP.match(request.tool):  # its server may run anywhere
+    if is_of_server(request.tool):  # its server may run anywhere
         return False
     if is_root(base) or any(delicate(path) is not None for path in files) or any(outside):
         return False
@@ -165,7 +168,7 @@ def lets_look(record: StoredRequest, folder: str) -> bool:
     """Whether a call is known to do no more than look, below a folder."""
     request = record.request
     base, files = request.context.cwd, request.context.files
-    if _MCP.match(request.tool) or base is None or not within(base, folder):
+    if is_of_server(request.tool) or base is None or not within(base, folder):
         return False
     if is_systems_folder(folder):
         return False
@@ -177,7 +180,12 @@ def lets_look(record: StoredRequest, folder: str) -> bool:
 def _looks(record: StoredRequest, effects: CallEffects, folder: str) -> bool:
     if effects.nested:
         return False
+    if "open" in words_of(effects.call.tool):
+        return False  # it may start what it opens
     if effects.programs and effects.call.kind in (Kind.COMMAND, Kind.TOOL):
+        git = any(one.words[0] == "git" for one in _steps(effects))
+        if git and effects.base != folder:
+            return False  # another repository's settings run programs
         return _reach_beside(record, effects) is Extent.LOOK
     return _is_look(effects, folder)
 
@@ -195,9 +203,19 @@ def _is_work(record: StoredRequest, effects: CallEffects, *, scripts: bool) -> b
 
 def _reach_beside(record: StoredRequest, effects: CallEffects) -> Extent | None:
     """Return how far a call's command reaches, where nothing beside it adds to that."""
+    texts = [text for leaf in effects.with_role(*COMMANDS) for text in texts_of(leaf.value)]
+    if any(set("#!") & set(text) for text in texts) and "terminal" in words_of(effects.call.tool):
+        return None  # a terminal's shell may know no comments, and repeat what ran before
     known = why_fixed(Answer.COMMAND, record, effects) is None
     beside = (leaf for leaf in effects.leaves if leaf.role not in COMMANDS)
     return _reach(effects) if known and all(map(_changes_nothing, beside)) else None
+
+
+def _steps(effects: CallEffects) -> Iterator[Step]:
+    """Yield what a call's commands start."""
+    for leaf in effects.with_role(*COMMANDS):
+        for text in texts_of(leaf.value):
+            yield from read_script(text).steps
 
 
 def _changes_nothing(leaf: Leaf) -> bool:

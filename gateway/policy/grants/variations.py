@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote_plus
 
 from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import holds_secrets, quote_start
@@ -86,11 +87,17 @@ _LEAD = re.compile(
 _FIRST = re.compile(r"\w|[^\x00-\x7f]|[<,=@]|\.\.\.|:(?!\w)|-+$|$")
 # Words by which bots are told to act, as a whole line or at its beginning.
 _TOLD = re.compile(
-    r"(?:approved?|deploy(?: (?:it|this))?|lgtm|merge(?: (?:it|this))?|queue|rebase|recheck|release"
+    r"(?:approved?|deploy(?: \w+)?|lgtm|merge(?: (?:it|this))?|queue|rebase|recheck|release"
     r"|rerun|retest|retry|run tests?|ship ?it|try)\W*$"
     r"|(?:ok(?:ay)? to test|(?:re)?test this|add to (?:allow|white)list|r[+-]|r=|delegate[+=])"
-    r"|(?:bors|claude|codex|copilot|cursor|dependabot|devin|homu|hubot|jenkins|mergify(?:io)?"
+    r"|(?:atlantis|digger|pre-commit\.ci|terrateam"
+    r"|bors|claude|codex|copilot|cursor|dependabot|devin|homu|hubot|jenkins|mergify(?:io)?"
     r"|renovate|rultor)\b",
+    re.IGNORECASE,
+)
+# What some bots find anywhere in a text.
+_TOLD_ANYWHERE = re.compile(
+    r"\bok(?:ay)? to test\b|\bre?test this\b|\badd to (?:allow|white)list\b|\bhereby sign\b",
     re.IGNORECASE,
 )
 _MESSAGE_IDS = frozenset({"inreplyto", "messageid", "messagets", "replyto"})
@@ -135,6 +142,8 @@ def _calls(text: str) -> bool:
 
 
 def _tells_bot(line: str) -> bool:
+    if _TOLD_ANYWHERE.search(line):
+        return True
     lead = _LEAD.match(line)
     begin = lead.end() if lead else 0
     return _FIRST.match(line, begin) is None or _TOLD.match(line, begin) is not None
@@ -397,7 +406,7 @@ def _why_no_source(record: StoredRequest, effects: CallEffects) -> str | None:
     if urls:
         use = next((one for one in effects.urls if one.place == urls[0].place), None)
         known = len(fixed) == 1 and use is not None and use.scheme == "https"
-        known = known and not holds_secrets(urls[0].value)
+        known = known and not any(map(holds_secrets, _spellings(str(urls[0].value))))
         return (
             None if known and use is not None and use.uncertainty is None else "its URL is unclear"
         )
@@ -408,6 +417,12 @@ def _why_no_source(record: StoredRequest, effects: CallEffects) -> str | None:
         return "it names no repository"
     other = next((one for one in fixed if one.role is not Role.RECIPIENT), None)
     return f"{_quote(other)} is {other.role.value}" if other is not None else None
+
+
+def _spellings(url: str) -> tuple[str, ...]:
+    """Return a URL as it stands, undone, and with what stands in its parts joined."""
+    undone = unquote_plus(url)
+    return url, undone, re.sub(r"[&?/]\w*=?", "", undone)
 
 
 def _varies_in_source(leaf: Leaf) -> bool:

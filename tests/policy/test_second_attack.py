@@ -1,0 +1,42 @@
+"""What a second attacker got past the rules with numbers, recipients and limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.domain.policy_document import PolicyRule, RuleEffect
+from gateway.policy.grants.grant import MatchResult
+from gateway.policy.limits import _spell
+from gateway.policy.rules import fits
+from tests.grants.making import asked
+
+RULE = PolicyRule(name="small", effect=RuleEffect.ALLOW, tools=("refund",),
+                  numbers={"amount": "<= 100"}, arguments={"to": "*@example.com"})  # fmt: skip
+GIVEN = {"amount": 5, "to": "ana@example.com"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"amt": 500}, {"refundamount": 500}, {"multiplier": 100}, {"theamount": 500.5},
+     {"extra": "500 EUR"}, {"payment": "x"}, {"copy": "eve@evil.org"}, {"ccs": "eve@evil.org"},
+     {"watchers": "eve"}, {"headers": "Bcc: eve@evil.org"}, {"notify": "eve"},
+     {"options": "--bcc eve@evil.org"}],
+    ids=str,
+)  # fmt: skip
+def test_each_number_and_address_is_named(more: dict[str, Any]) -> None:
+    """An allow with numbers and a recipient names every other one of the call."""
+    assert fits(RULE, asked("refund", arguments=GIVEN)) is MatchResult.YES
+    assert fits(RULE, asked("refund", arguments={**GIVEN, **more})) is MatchResult.NO
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ana@x.org.", "mailto:ana@x.org", "smtp:ana@x.org", "//ana@x.org", "ana@x.org#", "ana@x.org/",
+     "ana@x.org:25", "/ops", "ops/", "+49-170-", "acme//app", "ops::x"],
+)  # fmt: skip
+def test_a_recipient_has_one_spelling(text: str) -> None:
+    """What could be another spelling of a recipient is not counted, so that people decide."""
+    assert _spell(text) == ""
+    assert _spell("ana@x.org") and _spell("#ops") and _spell("acme/app")
