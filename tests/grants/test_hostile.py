@@ -95,7 +95,7 @@ def open_in(offer: Offer) -> set[str]:
     """Return the arguments that an offer leaves open by a rule; its words name each of them, or
     the command or folder that it reads them by."""
     rules = offer.match.rules
-    read = {RuleKind.COMMAND, RuleKind.FOLDER}
+    read = {RuleKind.COMMAND, RuleKind.FOLDER, RuleKind.HOST}
     reads = any(rule.kind in read for rule in rules)
     named = {rule.address.partition("[")[0] for rule in rules if rule.kind is RuleKind.ANY}
     if not reads or any(rule.kind is RuleKind.COMMAND for rule in rules):

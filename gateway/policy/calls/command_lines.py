@@ -330,7 +330,7 @@ def _agrees(text: str, steps: list[Step]) -> bool:
     """Whether the reader of scripts finds the same words, in the same order, and the same files."""
     script = read_script(text)
     theirs = [one for one in script.steps if not (one.words == ("cat",) and one.given is not None)]
-    if not script.whole or script.run:
+    if not (script.whole and script.alike) or script.run:
         return False
     mine = [one for one in steps if one.words != (":",)]
     theirs = [one for one in theirs if one.words != (":",)]

@@ -160,9 +160,12 @@ def reach_of(text: str, base: str | None) -> Extent | None:
     if ENTITY.search(text):  # some hosts undo these before a shell reads them
         return None
     script = read_script(text)
-    if not script.whole or not script.steps or script.run - _spoken(script.steps):
+    read = script.whole and script.alike and bool(script.steps)
+    if not read or script.run - _spoken(script.steps):
         return None
     if any(names_delicate_place(script, at, base) for at in range(len(script.steps))):
+        return None
+    if any(one.name == "git" and not _is_base(one, base) for one in script.steps):
         return None
     found = [reach_of_step(step, base) for step in script.steps]
     known = [one for one in found if one is not None]
@@ -287,19 +290,17 @@ def _stays(step: Step, base: str | None) -> bool:
     return (
         step.folders is not None
         and all(_lies_below(folder or ".", base) for folder in step.folders)
-        and (step.name != "git" or all(_is_base(folder, base) for folder in step.folders))
         and all(_may_read(step, path, base) for path in step.reads)
         and all(_may_write(step, path, base) for path in step.writes)
         and not any(map(_UNCERTAIN.search, step.reads))
     )
 
 
-def _is_base(folder: str, base: str | None) -> bool:
-    """Whether a folder is the one in which the call runs: the settings of another repository run
-    programs."""
-    if base is None:
-        return folder in ("", ".")
-    return posixpath.normpath(posixpath.join(base, folder)) == posixpath.normpath(base)
+def _is_base(step: Step, base: str | None) -> bool:
+    """Whether a step runs where the call does: the settings of another repository run programs."""
+    here = posixpath.normpath(base or "")
+    places = (posixpath.normpath(posixpath.join(base or "", one)) for one in step.folders or ("?",))
+    return all(place == here for place in places)
 
 
 def _is_clear(word: str, mark: Certainty) -> bool:

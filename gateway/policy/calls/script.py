@@ -152,11 +152,13 @@ class ShellScript:
     """The steps of a script in the order in which they stand there; see `Step`.
 
     `run` are the positions of the steps whose output is run: a shell or an interpreter reads it.
+    Where it is not `alike`, some shells may read it otherwise, or run what a variable holds.
     """
 
     steps: tuple[Step, ...]
     whole: bool
     run: frozenset[int] = frozenset()
+    alike: bool = True
 
     def sources(self, positions: Iterable[int]) -> Iterator[Step]:
         """Yield the steps at these positions, and those whose output they get."""
@@ -183,7 +185,8 @@ def read_script(text: str) -> ShellScript:
     """Return what a shell would run for this text. It never raises."""
     reader = _ScriptReader()
     reader.read(text, _Start())
-    return ShellScript(tuple(reader.steps), reader.whole, frozenset(reader.output_run))
+    run = frozenset(reader.output_run)
+    return ShellScript(tuple(reader.steps), reader.whole, run, reader.alike)
 
 
 _BEGINS_ESCAPED = re.compile(rb"\n\\")
@@ -227,6 +230,7 @@ class _ScriptReader:
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.whole = True
+        self.alike = True
         self.output_run: set[int] = set()
         self._source = b""
         self._folders: _Folders = ("",)
@@ -241,7 +245,8 @@ class _ScriptReader:
         if len(text) > MOST_TEXT or start.depth > _MOST_NESTED:
             self.whole = False
             text = text[:MOST_TEXT]
-        self.whole = self.whole and not (_JOINS.search(text) or _reckons_or_differs(text))
+        self.whole = self.whole and not _JOINS.search(text)
+        self.alike = self.alike and not _reckons_or_differs(text)
         before, self._source = self._source, spell_out(text).encode(errors="replace")
         root = self._parse()
         self.whole = self.whole and not root.has_error
@@ -352,7 +357,7 @@ class _ScriptReader:
             ends = self._run(part, replace(begun, fed_by=(*fed, *begun.fed_by), given=told))
             went = any(base_name(one.words[0]) in _MOVING for one in self.steps[begin:])
             if went and len(parts) > 1 and part.type == "command":
-                self.whole = False  # where it stays then is the shell's choice
+                self.alike = False  # where it stays then is the shell's choice
             if _is_redirected_list(part) and len(self.steps) > begin:
                 before = self.steps[-1].folders  # only the last one of the list is in the pipe
             fed = tuple(range(begin, len(self.steps)))
@@ -427,7 +432,7 @@ class _ScriptReader:
     def _run_test(self, node: ShellNode, start: _Start) -> _Ends:
         """Read `[[ … ]]`, which starts nothing but what is substituted in it, unless it reckons."""
         text = self._text(node)
-        self.whole = self.whole and not _OF_TERMINAL.search(text)
+        self.alike = self.alike and not _OF_TERMINAL.search(text)
         if reckons(_OF_TESTS.sub(r" \1 ", text).split()):
             self.whole = False  # with a variable whose value may hold a command
         bare = (one for one in _descend(node) if one.type in _UNQUOTED and not _is_quoted(one))
@@ -689,7 +694,7 @@ class _ScriptReader:
         said = self._value(node)
         before = node.prev_sibling
         if before is not None and before.is_named and before.end_byte == node.start_byte:
-            self.whole = False  # the grammar took one word for two
+            self.alike = False  # the grammar took one word for two
         if node.type in _UNQUOTED and said.mark is not Certainty.OPEN:
             words = said.text.split()
             if len(words) > 1:  # zsh leaves it one word
@@ -725,7 +730,7 @@ class _ScriptReader:
             return read(self, node)
         text = self._text(node)
         if node.type == "word" and _LETTER_ESCAPED.search(text):
-            self.whole = False  # fish knows more escapes
+            self.alike = False  # fish knows more escapes
         if not node.is_named or node.type in _LITERAL:
             return _plain(text) if node.is_named else _Word(text)
         self._read_rest(node)
@@ -757,6 +762,13 @@ class _ScriptReader:
     def _quoted(self, begin: int, end: int) -> _Word:
         text = self._source[begin:end].decode("utf-8", "replace")
         return _Word(_ESCAPED_IN_QUOTES.sub(lambda one: one[1].replace("\n", ""), text))
+
+    def _raw(self, node: ShellNode) -> _Word:
+        """Return a text in single quotes: in fish a backslash before the last one keeps it open."""
+        text = self._text(node)[1:-1]
+        backslashes = len(text) - len(text.rstrip("\\"))
+        self.alike = self.alike and backslashes % 2 == 0
+        return _Word(text)
 
     def _look_up(self, node: ShellNode) -> _Word:
         name = next((one for one in node.named_children if one.type == "variable_name"), None)
@@ -819,7 +831,7 @@ _STATEMENTS: dict[str, Callable[[_ScriptReader, ShellNode, _Start], _Ends]] = {
 
 _LITERAL = frozenset({"word", "number", "test_operator", "variable_name", "heredoc_content"})
 _VALUES: dict[str, Callable[[_ScriptReader, ShellNode], _Word]] = {
-    "raw_string": lambda reader, node: _raw(reader._text(node)[1:-1]),
+    "raw_string": _ScriptReader._raw,
     "ansi_c_string": lambda reader, node: _undo_ansi_string(reader._text(node)[2:-1]),
     "string": lambda reader, node: reader._fill(node, node.start_byte + 1, node.end_byte - 1),
     "translated_string": lambda reader, node: _join(
@@ -843,14 +855,15 @@ def said_by(step: Step) -> tuple[str, ...]:
     if step.name not in _SAYING:
         return ()
     words = list(step.words[1:])
-    if any(map(_ODD_ESCAPES.search, words)) or (step.name == "echo" and step.words[1:2][:1] and
-                                               words[0][:1] == "-"):  # fmt: skip
-        return ()  # shells differ
     if step.name == "printf":
-        return _said_by_printf(words)
+        odd = tuple(f"{one}\n" for one in words if _ODD_ESCAPES.search(one))
+        return (*_said_by_printf(words), *odd)  # shells differ
+    whole = " ".join(words) + "\n"
+    while words and re.fullmatch("-[neE]+", words[0]):
+        words.pop(0)
     plain = " ".join(words) + "\n"
     undone = _ANSI.sub(_undo_said, plain)
-    return tuple(dict.fromkeys((undone, plain)))
+    return tuple(dict.fromkeys((undone, plain, whole)))
 
 
 def _said_by_printf(words: list[str]) -> tuple[str, ...]:
@@ -892,12 +905,6 @@ def _plain(text: str) -> _Word:
     unquoted = _ESCAPED.sub(lambda one: one[1].replace("\n", ""), text)
     is_glob = _GLOB.search(_ESCAPED.sub("", text)) is not None
     return _Word(unquoted, Certainty.GLOB if is_glob else Certainty.PLAIN)
-
-
-def _raw(text: str) -> _Word:
-    """Return a text in single quotes: fish undoes a backslash before a quote or another one."""
-    odd = text.endswith("\\") or "\\\\" in text
-    return _Word(text, Certainty.OPEN if odd else Certainty.PLAIN)
 
 
 def _is_redirected_list(node: ShellNode) -> bool:

@@ -248,11 +248,13 @@ def _list_wider(known: CommandSpec, used: frozenset[str]) -> Iterator[tuple[froz
             yield every, named
             return
     if harmless == known.harmless:
-        yield harmless, f"with any of its {len(harmless)} flags that run and write nothing else"
-    more = " ".join(sorted(told - harmless))
-    if more and len(more) <= _LONGEST_FLAGS:
         counted = f"with any of its {len(harmless)} flags that run and write nothing else"
-        yield every, f"{counted}, and with {more}"
+        yield harmless, counted
+        more = " ".join(sorted(told - harmless))
+        if more and len(more) <= _LONGEST_FLAGS:
+            yield every, f"{counted}, and with {more}"
+    elif told - known.harmless:
+        yield told, f"with no flags but {' '.join(sorted(told))}"
 
 
 def _command_words(pattern: CommandPattern) -> str:
@@ -396,7 +398,8 @@ def _pattern(
         same = len({one.type for one in leaves}) == 1
         kept = first.type.value if same and len(leaves) == 1 else ""
         if _all_vary(answer, leaves) if only is None else address in only:
-            any_known = answer in (Answer.SOURCE, Answer.TOOL)
+            source = answer is Answer.SOURCE and first.role is not Role.ACTION
+            any_known = answer is Answer.TOOL or source
             optional = all(one.optional for one in leaves) or any_known
             optional = optional and only is None
             known = "" if first.type is JsonType.NULL or answer is Answer.TOOL else kept

@@ -206,7 +206,8 @@ def may_come(answer: Answer, leaf: Leaf) -> bool:
     if answer is Answer.TOOL:
         return leaf.source in DECLARED and _varies_in_tool(leaf)
     if answer is Answer.SOURCE:
-        return leaf.source in DECLARED and _varies_in_source(leaf)
+        read = leaf.role is not Role.ACTION and leaf.source in DECLARED
+        return read and _varies_in_source(leaf)
     if answer is Answer.VALUES or not leaf.optional:
         return False
     if leaf.role is Role.REMARK:
@@ -434,7 +435,8 @@ def _varies_in_source(leaf: Leaf) -> bool:
         return below(text) and delicate(text, written=False) is None
     if leaf.role is Role.ACTION:  # what a model is asked about a page
         said = leaf.value if leaf.source is RoleSource.TABLE else None
-        return isinstance(said, str) and not _PLACES.search(said)
+        plain = is_message_text("message", said)
+        return plain and not _PLACES.search(str(said))
     named = not isinstance(leaf.value, str) or _NAME_OF_PART.fullmatch(leaf.value) is not None
     return leaf.role in (Role.ID, Role.PART, Role.FLAG) and named
 
