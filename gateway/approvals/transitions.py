@@ -295,7 +295,11 @@ def check_action(record: StoredRequest, click: Click) -> None:
         and click.action not in (Action.DENY, Action.ABORT)
     ):
         raise Unconfirmed("this is high risk: confirm that you have read all of it")
-    planned = record.request.kind is Kind.CALLS and click.action is Action.APPROVE
+    # An edit that strikes nothing is an approval of the whole list.
+    whole = click.action is Action.APPROVE or (
+        click.action is Action.EDIT and click.arguments == record.arguments
+    )
+    planned = record.request.kind is Kind.CALLS and whole
     if planned and not click.confirmed:
         raise Unconfirmed("this is a plan: confirm that you have read every line of it")
     if click.revision < record.shown_since or click.revision > record.revision:

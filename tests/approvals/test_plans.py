@@ -392,6 +392,9 @@ async def test_a_plan_is_confirmed_and_decided_alone(world: World) -> None:
     record, other = await plan(world, TEST), await plan(world, NOTES)
     with pytest.raises(Unconfirmed, match="every line"):
         await agree(world, record, confirmed=False)
+    unread = click(record, action=Action.EDIT, arguments=record.arguments, confirmed=False)
+    with pytest.raises(Unconfirmed, match="every line"):
+        await world.core.requests.decide(unread)
     clicks = [click(one, confirmed=True, nonce="1") for one in (record, other)]
     with pytest.raises(BatchRefused, match="plan"):
         await world.core.requests.decide_all(clicks)
