@@ -43,6 +43,7 @@ from gateway.policy.grants.grant import (
     MatchResult,
     Shape,
 )
+from gateway.policy.grants.line_parts import split
 from gateway.policy.grants.offers import (
     HOUR_MS,
     LIFETIMES,
@@ -55,7 +56,6 @@ from gateway.policy.grants.offers import (
     offers,
     pass_words,
 )
-from gateway.policy.grants.sequences import split
 
 _REMEMBERED = {
     Action.APPROVE: Effect.ALLOW,

@@ -28,12 +28,12 @@ from gateway.policy.grants.grant import (
     MatchResult,
     Outdated,
 )
-from gateway.policy.grants.sequences import Part, part_is_covered, split, way_is_covered
+from gateway.policy.grants.line_parts import Part, part_is_covered, split, way_is_covered
 from gateway.policy.guardrails import find_dangers
 from gateway.policy.rules import fits
 from gateway.policy.verdict import Decider, Verdict
 
-DENY_PRIORITY, ALLOW_PRIORITY, SEQUENCE_PRIORITY = 900, 500, 200
+DENY_PRIORITY, ALLOW_PRIORITY, LINE_PRIORITY = 900, 500, 200
 PAGE = 200
 _MOST_TOLD, _LONGEST_PART = 3, 80  # parts of a line that are said to be new, and characters of each
 _MOST_ENTRIES = 10_000
@@ -128,7 +128,7 @@ class GrantBook:
     def deciders(self) -> tuple[Decider, ...]:
         """The links of the chain: denials, approvals, and approvals of each part of a line."""
         return (_Link(self, Effect.DENY, DENY_PRIORITY),
-                _Allows(self, Effect.ALLOW, ALLOW_PRIORITY), _Sequences(self))  # fmt: skip
+                _Allows(self, Effect.ALLOW, ALLOW_PRIORITY), _Lines(self))  # fmt: skip
 
     def at(self, policy: PolicyDocument) -> None:
         """Use only what is of this policy's generation from now on."""
@@ -242,13 +242,13 @@ class _Allows(_Link):
     async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Answer with the first grant that covers the request, unless a part of it is denied."""
         verdict = await super().decide(record, route)
-        if verdict is not None and await _Sequences(self._book).refuses(record):
+        if verdict is not None and await _Lines(self._book).refuses(record):
             return None
         return verdict
 
     async def asks_because(self, record: StoredRequest) -> str:
         """Return what kept the nearest remembered approval of the tool from covering it."""
-        if said := await _Sequences(self._book).tell_new(record):
+        if said := await _Lines(self._book).tell_new(record):
             return said
         record = self._book.redeclare(record)
         near = [one for one in await self._book.about(record) if one.effect is Effect.ALLOW]
@@ -256,11 +256,11 @@ class _Allows(_Link):
         return why_unplanned(planned, record) if planned else why_asked(near, record)
 
 
-class _Sequences:
+class _Lines:
     """Lines of which approvals or rules cover each part alone."""
 
     name = "remembered approvals of each part"
-    priority = SEQUENCE_PRIORITY
+    priority = LINE_PRIORITY
     seconds = None
 
     def __init__(self, book: GrantBook) -> None:

@@ -18,7 +18,7 @@ ALLOWED = {
     "gateway/policy/declared_tools.py": "`arguments` are those of a declaration, not a call's",
     "gateway/policy/grants/coverage.py": "nothing hides in the whole; whether there is a payload",
     "gateway/policy/grants/offers.py": "nothing hides in the whole",
-    "gateway/policy/grants/sequences.py": "the same arguments with another command; nothing hides",
+    "gateway/policy/grants/line_parts.py": "the same arguments with another command; nothing hides",
     "gateway/policy/grants/session_passes.py": "names of members, as texts; whether a row fits",
     "gateway/policy/grants/variations.py": "whether there is a payload",
     "gateway/policy/grants/denials.py": "`parts` are the components of a path of the model",

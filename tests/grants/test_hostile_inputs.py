@@ -12,8 +12,8 @@ import pytest
 from gateway.models import Context, Kind, Risk, RiskLevel, digest_of
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Effect, MatchResult, Shape
+from gateway.policy.grants.line_parts import split
 from gateway.policy.grants.offers import offers
-from gateway.policy.grants.sequences import split
 from tests.grants.making import allowed, asked, command, granted, offer_of, remembered
 from tests.world import request
 

@@ -43,7 +43,7 @@ from gateway.policy.grants.grant import (
     RuleKind,
     Shape,
 )
-from gateway.policy.grants.sequences import part_is_covered, split, writes_whole_files
+from gateway.policy.grants.line_parts import part_is_covered, split, writes_whole_files
 from gateway.policy.grants.variations import (
     command_leaf,
     fixed_words,

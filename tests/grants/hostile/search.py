@@ -21,8 +21,8 @@ from gateway.policy.grants.grant import (
     MatchResult,
     Shape,
 )
+from gateway.policy.grants.line_parts import part_is_covered, split
 from gateway.policy.grants.offers import Offer, offers, pass_words, passes_for
-from gateway.policy.grants.sequences import part_is_covered, split
 from gateway.policy.guardrails import find_dangers
 from tests.grants.hostile.base_calls import FOLDER, BaseCall
 from tests.grants.hostile.cell import Cell

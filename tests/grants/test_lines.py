@@ -24,8 +24,8 @@ from gateway.policy.calls.command_lines import read_line
 from gateway.policy.calls.script import read_script
 from gateway.policy.chain import ALLOW, Chain
 from gateway.policy.grants.grant import Effect, Grant, GrantVoter, Shape
+from gateway.policy.grants.line_parts import split
 from gateway.policy.grants.offers import offers, passes_for
-from gateway.policy.grants.sequences import split
 from gateway.policy.verdict import Verdict
 from tests.grants.everyday_calls import answer, book_of, read_calls, remember
 from tests.grants.making import allowed, asked, granted
