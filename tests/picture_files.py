@@ -11,7 +11,7 @@ BUILT = ROOT / "build" / "pictures"
 
 def picture_file(name: str) -> Path:
     """Return where the picture of this name belongs; its folder exists."""
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     shown = any(f"images/{name}" in page.read_text(encoding="utf-8") for page in pages)
     folder = DOCS if shown else BUILT
     folder.mkdir(parents=True, exist_ok=True)

@@ -140,7 +140,7 @@ async def _log_in() -> AsyncIterator[discord.Client]:
 # Checks of `gateway doctor` for Discord.
 
 Found = tuple[str, Finding]
-_PAGE = "see docs/discord.md"
+_PAGE = "see docs/guides/discord.md"
 _MOST_CHANNELS = 20
 _WORDS = "This is `gateway doctor --live`; the message goes away again."
 

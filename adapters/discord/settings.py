@@ -74,7 +74,7 @@ def read_settings(token: str = "") -> DiscordSettings:
                 f"Discord is not set up: run `gateway discord setup`, or set {PREFIX}TOKEN"
             ) from None
         name = f"{PREFIX}{str(first['loc'][0]).upper()}" if first["loc"] else "Discord"
-        raise Misconfigured(f"{name}: {first['msg']}; see docs/discord.md") from None
+        raise Misconfigured(f"{name}: {first['msg']}; see docs/guides/discord.md") from None
     except OSError as error:
         raise Misconfigured(f"{PREFIX}TOKEN_FILE: {error.strerror}") from None
 

@@ -1,4 +1,4 @@
-"""Slack: people answer in a channel or on the phone. See docs/slack.md."""
+"""Slack: people answer in a channel or on the phone. See docs/guides/slack.md."""
 
 from adapters.slack.adapter import SlackAdapter
 

@@ -64,7 +64,7 @@ _HOOKS = "hooks.slack.com"
 
 
 class SlackAdapter(Adapter):
-    """People answer in Slack. See docs/slack.md."""
+    """People answer in Slack. See docs/guides/slack.md."""
 
     name = PLATFORM
     checks_copies = True

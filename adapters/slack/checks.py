@@ -159,7 +159,7 @@ async def run_checks(
     try:
         settings.refuse_incomplete()
     except GatewayError as error:
-        return [("slack settings", report_failure(str(error), "see docs/slack.md"))]
+        return [("slack settings", report_failure(str(error), "see docs/guides/slack.md"))]
     async with open_session() as session:
         checks = _Checks(settings, notes, clock, session)
         await checks.check_tokens(sorted({place.team for place in _read_places(targets)}))

@@ -1,4 +1,4 @@
-"""What an operator can set for Slack. docs/slack.md and .env.example list the same."""
+"""What an operator can set for Slack. docs/guides/slack.md and .env.example list the same."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ async def add_agent(options: argparse.Namespace) -> int:
             print(f"from this machine that is {gateway_url(Settings())}.")
         if (redis := Settings().own_redis) is not None:
             address = name_data(redis, "").partition(",")[0]
-            print(f"Over Redis (docs/redis.md) it logs in as its Redis user at {address}.")
+            print(f"Over Redis (docs/guides/deploy.md) it logs in as its Redis user at {address}.")
     return 0
 
 

@@ -371,7 +371,9 @@ def _add_operator_commands(verbs: Verbs) -> None:
     applying = _command(
         verbs, "apply", "policy.apply", "put people, routes and risk rules in force"
     )
-    applying.add_argument("file", help="a TOML file, see docs/routes.md; - is standard input")
+    applying.add_argument(
+        "file", help="a TOML file, see docs/guides/write-policy.md; - is standard input"
+    )
     applying.add_argument("--check", action="store_true", help="only print what would change")
     applying.add_argument(
         "--yes", action="store_true", help="ask nothing, also where no approver or admin is left"
@@ -381,7 +383,9 @@ def _add_operator_commands(verbs: Verbs) -> None:
     policy("show", "show", "print them as JSON")
     policy("export", "export", "print them as the policy file that would produce them")
     test = policy("test", "replay_file", "print what a file would have done with past requests")
-    test.add_argument("file", help="a TOML file, see docs/routes.md; - is standard input")
+    test.add_argument(
+        "file", help="a TOML file, see docs/guides/write-policy.md; - is standard input"
+    )
     test.add_argument("--days", type=_count, help="how far back (default: all that is kept)")
     stop = _command(
         verbs, "stop-all", "grants.stop_all", "kill switch: deny everything until resume"

@@ -1,6 +1,6 @@
 """Checks what a gateway depends on, and names a remedy for each problem.
 
-Start at `examine`. docs/troubleshooting.md lists the checks.
+Start at `examine`. docs/guides/troubleshooting.md lists the checks.
 """
 
 from __future__ import annotations

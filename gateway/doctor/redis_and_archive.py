@@ -84,7 +84,7 @@ def _replication(found: AllFacts) -> Finding:
     if not writes_alone(found.servers.values()):
         return report_ok("each write has a replica, or there is none")
     says = "a primary takes decisions that no replica has; a fail-over loses them"
-    remedy = "set `min-replicas-to-write 1`, see docs/growing.md"
+    remedy = "set `min-replicas-to-write 1`, see docs/guides/high-availability.md"
     return report_failure(says, remedy) if found.production else report_doubt(says, remedy)
 
 
@@ -195,7 +195,9 @@ _LOST = (
     "put them back from a backup, or name the right folder in GATEWAY_ARCHIVE; if they are gone "
     "for good, `gateway archive give-up`"
 )
-_FORGOT = "keep the archive as it is: `gateway audit export` holds both; see docs/audit.md"
+_FORGOT = (
+    "keep the archive as it is: `gateway audit export` holds both; see docs/reference/events.md"
+)
 
 
 async def check_archive(backend: Backend) -> Finding:

@@ -306,7 +306,7 @@ def find_lockout(policy: PolicyDocument, tokens: Collection[str]) -> str:
             f"gateway approver add {name}" for name in missing
         )
     else:
-        remedy = "add [[people]], and approvers to [[routes]], as in docs/routes.md"
+        remedy = "add [[people]], and approvers to [[routes]], as in docs/guides/write-policy.md"
     return f"after this nobody could approve anything; {remedy}"
 
 

@@ -50,7 +50,7 @@ def prepare_lan(settings: Settings) -> LocalNetwork:
     if settings.production or not is_loopback(settings.host):
         raise BadSettings(
             "--lan is for a gateway on your own machine: use it without GATEWAY_ENV and "
-            "GATEWAY_HOST, or follow docs/https.md"
+            "GATEWAY_HOST, or follow docs/guides/deploy.md"
         )
     if "web" not in settings.adapters:
         raise BadSettings('--lan serves the inbox: add "web" to GATEWAY_ADAPTERS')
@@ -155,7 +155,7 @@ async def phone_lines(
         "The phone warns of a certificate that it does not know. Go on if the SHA-256 fingerprint "
         f"that it shows begins with {begin}.",
         "Without a public name a phone gets no push notifications, no passkeys and no installed "
-        "app. docs/phone.md says how to get one.",
+        "app. docs/guides/answer.md says how to get one.",
     ]
 
 

@@ -82,10 +82,11 @@ class Settings(BaseSettings):
         ("web",), description='where people answer, as a JSON list, for example ["web","slack"]'
     )
     policy_file: Path | None = Field(
-        None, description="people, routes and risk rules, applied at the start; see docs/routes.md"
+        None,
+        description="people, routes and risk rules, applied at the start; see docs/guides/write-policy.md",
     )
     deciders: tuple[str, ...] = Field(
-        (), description="JSON list of installed deciders to ask, see docs/policy.md"
+        (), description="JSON list of installed deciders to ask, see docs/guides/custom-deciders.md"
     )
     grants: Literal["storage", "memory"] = Field(
         "storage", description="memory forgets all remembered decisions when a gateway starts"
@@ -98,7 +99,8 @@ class Settings(BaseSettings):
         "minutes; 0 asks again at once",
     )
     hooks_file: Path | None = Field(
-        None, description="policy hooks to run as processes of ours, see docs/hooks.md"
+        None,
+        description="policy hooks to run as processes of ours, see docs/guides/custom-deciders.md",
     )
     mode: Mode = Field(
         Mode.ASK, description="what routes start with: ask, auto-approve or auto-deny"
@@ -137,7 +139,7 @@ class Settings(BaseSettings):
     )
     oidc_issuer: str | None = Field(
         None,
-        description="identity provider to sign in with: its issuer's URL, see docs/inbox.md",
+        description="identity provider to sign in with: its issuer's URL, see docs/guides/answer.md",
     )
     oidc_client_id: str | None = Field(None, description="what the provider calls this gateway")
     oidc_client_secret: SecretStr | None = Field(
@@ -176,7 +178,9 @@ class Settings(BaseSettings):
             if value is not None:
                 Signer(value.get_secret_value())
         except ValueError:
-            raise ValueError("write base64 of a 32-byte seed, see docs/configuration.md") from None
+            raise ValueError(
+                "write base64 of a 32-byte seed, see docs/reference/configuration.md"
+            ) from None
         return value
 
     @field_validator("public_url", "oidc_issuer")

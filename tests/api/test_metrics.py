@@ -19,7 +19,7 @@ from tests.api.test_operations import figures
 from tests.waiting import moment
 from tests.world import policy
 
-PAGE = Path(__file__).parents[2] / "docs" / "http-api.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "http-api.md"
 
 
 async def test_how_long_requests_waited_is_told_by_how_they_ended(gate: Replica) -> None:

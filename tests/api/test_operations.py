@@ -163,7 +163,7 @@ async def test_the_document_in_the_docs_is_the_one_served(server_url: str, names
 
 def test_every_route_and_error_code_stands_in_the_docs() -> None:
     """The page about the HTTP API names each route and each code of a problem."""
-    page = (DOCS / "http-api.md").read_text(encoding="utf-8")
+    page = (DOCS / "reference" / "http-api.md").read_text(encoding="utf-8")
     for one in ROUTES:
         assert f"`{one.method} {one.path}" in page, one.path
     for code in ("unauthorized", "not_found", "too_large", "wrong_host", "too_many_requests"):

@@ -56,7 +56,7 @@ class Rude(Adapter):
     async def checks(self, called, notes, *, live, trial=None):
         raise KeyError("password=open-sesame")
 """
-DOCUMENT = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "guides" / "troubleshooting.md"
 
 
 def documented() -> set[str]:

@@ -58,7 +58,7 @@ class Served:
     def listen(self) -> None:
         """Read what it says next, up to its last line for phones."""
         said = b""
-        while b"docs/phone.md" not in said:
+        while b"docs/guides/answer.md" not in said:
             said += self.terminal.read(65536)
         self.said = said.decode().replace("\r\n", "\n")
 
@@ -265,9 +265,9 @@ def test_phones_have_the_next_port(
 @pytest.mark.parametrize(
     ("settings", "found", "said"),
     [
-        ({"env": "production"}, [HOME], "docs/https.md"),
-        ({"host": "0.0.0.0"}, [HOME], "docs/https.md"),
-        ({"host": HOME}, [HOME], "docs/https.md"),
+        ({"env": "production"}, [HOME], "docs/guides/deploy.md"),
+        ({"host": "0.0.0.0"}, [HOME], "docs/guides/deploy.md"),
+        ({"host": HOME}, [HOME], "docs/guides/deploy.md"),
         ({"adapters": ("saiki",)}, [HOME], 'add "web"'),
         ({}, [], "addresses are: none"),
         ({}, [HOME, "9.9.9.9"], f"addresses are: {HOME}, 9.9.9.9"),

@@ -140,7 +140,7 @@ def test_exit_codes_tell_failures_apart(up: Shell, words: tuple[str, ...], code:
     """As the table of the page has them."""
     up.call("ask", "shell", "--no-wait", "--", "ls")
     assert up.call(*words)[0] == code
-    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     assert re.search(rf"^\| {code} \|", page, re.MULTILINE)
 
 

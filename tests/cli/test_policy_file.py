@@ -98,7 +98,7 @@ def test_a_start_keeps_what_is_in_force(shell: Shell, tmp_path: Path) -> None:
 def test_the_sample_of_the_page_locks_nobody_out(up: Shell, tmp_path: Path) -> None:
     """Applied as printed the owner can still approve; without its people it is refused, also by
     --check, unless --yes says so."""
-    page = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "policy-file.md").read_text(encoding="utf-8")
     (sample,) = re.findall(r"```toml\n(guardrails.*?)```", page, re.DOTALL)
     path = tmp_path / "policy.toml"
     path.write_text(re.sub(r"\[\[(people|routes)\]\]\n(?:.+\n)+", "", sample), encoding="utf-8")
@@ -195,10 +195,8 @@ SAMPLES = [
     *(path.read_text(encoding="utf-8") for path in (ROOT / "deploy" / "policies").glob("*.toml")),
     *(
         re.sub("^ +", "", sample, flags=re.MULTILINE)
-        for name in ("slack", "discord", "routes", "inbox", "policy")
-        for sample in re.findall(
-            r"```toml\n(.*?)```", (ROOT / f"docs/{name}.md").read_text(encoding="utf-8"), re.DOTALL
-        )
+        for page in sorted((ROOT / "docs").rglob("*.md"))
+        for sample in re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
         if "[[people]]" in sample
     ),
 ]

@@ -35,7 +35,7 @@ from tests.slack.counterpart.slack import Slack
 from tests.slack.office import environment, shown
 from tests.waiting import moment
 
-PAGE = Path(__file__).parents[2] / "docs" / "write-an-adapter.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "write-an-adapter.md"
 PATIENCE = 40.0
 
 

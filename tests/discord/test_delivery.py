@@ -158,7 +158,7 @@ async def test_06_a_burst_arrives_whole_in_order_and_within_the_limits(
 async def test_06_two_hundred_requests_to_two_channels(stage: Stage) -> None:
     """Within Discord's limits of five in five seconds a channel, for posts and for edits, and fifty
     a second in all: every card arrives and comes to say that nobody waits; nothing is refused.
-    Prints the counts for docs/verification.md."""
+    Prints the counts for tests/verification.md."""
     server, rest = stage.server, stage.server.discord.rest
     for method, path in (("POST", "messages$"), ("PATCH", r"messages/\d+$")):
         rest.limits.rule(method, rf"/channels/\d+/{path}", 5, 5.0)

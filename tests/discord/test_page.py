@@ -1,4 +1,4 @@
-"""docs/discord.md: what a newcomer types works, in its order, and everything it names exists."""
+"""docs/guides/discord.md: what a newcomer types works, in its order, and everything it names exists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.discord.town import Json
 from tests.waiting import moment
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "discord.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "guides" / "discord.md").read_text(encoding="utf-8")
 
 
 def commands() -> list[str]:

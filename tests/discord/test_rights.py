@@ -173,7 +173,9 @@ async def test_doctor_says_what_is_well(server: Server) -> None:
     told |= await mentioned(server, target, f"{server.guild.id}/{role}")
     assert {result for result, _ in told.values()} == {OK}
     assert not server.channel.messages
-    page = (Path(__file__).parents[2] / "docs" / "discord.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "discord.md").read_text(
+        encoding="utf-8"
+    )
     documented = {
         line.split("`")[1] for line in page.splitlines() if line.startswith("| `discord ")
     }

@@ -14,8 +14,13 @@ from gateway.cli import main
 from gateway.cli.completion import commands_and_words
 from tests.frame.tree import ROOT
 
-SHORT = "docs/cli.md"
+SHORT = "docs/reference/cli.md"
 """The page that prints our commands without the word `gateway`."""
+RECORDS = (
+    *(f"tests/{name}.md" for name in ("compatibility", "hostile-inputs", "verification")),
+    "benchmarks/history.md",
+)
+"""What was tried and measured, beside the tests that did it."""
 _PROGRAMS = (
     r"gateway|make|curl|python3?|redis-cli|pip|pipx|uvx|pytest|docker compose|kill(?= -)"
     r"|\S+/python|\.ci/run"
@@ -58,7 +63,7 @@ class Row(NamedTuple):
 def pages() -> dict[str, str]:
     """Return the documents for readers by name; decision records are no instructions."""
     first = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
-    names = [*first, *sorted(ROOT.glob("docs/**/*.md"))]
+    names = [*first, *sorted(ROOT.glob("docs/**/*.md")), *(ROOT / name for name in RECORDS)]
     texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in names}
     return {name: text for name, text in texts.items() if not name.startswith("docs/adr/")}
 

@@ -1,4 +1,4 @@
-"""docs/audit.md: a head that was kept tells what `verify` alone cannot."""
+"""docs/reference/events.md: a head that was kept tells what `verify` alone cannot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.thorough,
 ]  # one server or build for all of them
 
-PAGE = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "events.md").read_text(encoding="utf-8")
 KEEP, COMPARE = re.findall(r"^```sh\n(.*head\.jsonl.*\n)```$", PAGE, re.MULTILINE)
 
 

@@ -30,7 +30,7 @@ def blocks(name: str) -> list[tuple[int, str]]:
     return [(text[: found.start()].count("\n") + 2, found[1]) for found in BLOCK.finditer(text)]
 
 
-@pytest.mark.parametrize("name", ["docs/python-sdk.md", "docs/cli.md"])
+@pytest.mark.parametrize("name", ["docs/reference/python-sdk.md", "docs/reference/cli.md"])
 def test_the_examples_run(name: str, approvals: ScriptedApprovals) -> None:
     """Each block, with the fixture as the people, as a reader would paste it."""
     found = blocks(name)
@@ -45,10 +45,10 @@ def test_the_examples_run(name: str, approvals: ScriptedApprovals) -> None:
 async def test_the_deciders_of_the_policy_page_decide_as_it_says() -> None:
     """Each example is a decider of under 20 lines that does what the text above it promises."""
     names: dict[str, Any] = {"__name__": "examples"}
-    for _, code in blocks("docs/policy.md"):
+    for _, code in blocks("docs/guides/custom-deciders.md"):
         body = code[code.index("class ") :]
         assert len(body.strip().splitlines()) < 20
-        exec(compile(code, "docs/policy.md", "exec", dont_inherit=True), names)
+        exec(compile(code, "docs/guides/custom-deciders.md", "exec", dont_inherit=True), names)
 
     async def said(decider: Any, record: StoredRequest) -> str | None:
         verdict = (await Chain([decider]).decide(record, Route())).verdict
@@ -79,7 +79,7 @@ async def test_the_deciders_of_the_policy_page_decide_as_it_says() -> None:
 
 def test_the_rules_of_the_policy_page_can_be_applied() -> None:
     """What the page shows is a policy file."""
-    text = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "policy-file.md").read_text(encoding="utf-8")
     found = re.search(r"```toml\n(.*?)```", text, re.DOTALL)
     assert found is not None
     names = [rule.name for rule in read_policy(found[1]).rules]
@@ -88,7 +88,7 @@ def test_the_rules_of_the_policy_page_can_be_applied() -> None:
 
 async def test_the_limits_of_the_policy_page_do_as_it_says(world: World) -> None:
     """The example as it stands there, and the sentence that people read."""
-    text = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "policy-file.md").read_text(encoding="utf-8")
     part = text[text.index("## Numbers, lists and limits") : text.index("## Tools\n")]
     found = re.search(r"```toml\n(.*?)```", part, re.DOTALL)
     assert found is not None

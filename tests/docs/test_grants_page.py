@@ -1,4 +1,4 @@
-"""The examples of docs/grants.md are what grants do."""
+"""The examples of docs/explanation/grants.md are what grants do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.policy.grants.offers import offers
 from tests.unit.test_transitions import record
 from tests.world import AGENT, request
 
-PAGE = Path(__file__).parents[2] / "docs" / "grants.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "grants.md"
 TEXT = "the deploy of the shop is done, have a look at it"
 
 

@@ -1,4 +1,4 @@
-"""docs/http-api.md: its commands ask a real gateway, and its recipe makes the digests it takes."""
+"""docs/reference/http-api.md: its commands ask a real gateway, and its recipe makes the digests it takes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ pytestmark = [
     pytest.mark.thorough,
 ]  # one server or build for all of them
 
-PAGE = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "http-api.md").read_text(
+    encoding="utf-8"
+)
 PLACES = {"URL=http://127.0.0.1:8787\n": "URL={url}\n", "TOKEN=agw_…\n": "TOKEN={token}\n"}
 """What the reader puts in, and what the test does."""
 LONG_AGO = 1_790_000_000_000  # from here on a number on the page is a time, which differs

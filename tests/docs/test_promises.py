@@ -120,7 +120,7 @@ class Row(NamedTuple):
 
 def read_page() -> str:
     """Return the page of hostile inputs."""
-    return (ROOT / "docs" / "hostile-inputs.md").read_text(encoding="utf-8")
+    return (ROOT / "tests" / "hostile-inputs.md").read_text(encoding="utf-8")
 
 
 def table() -> dict[int, Row]:
@@ -194,7 +194,7 @@ def test_every_way_in_of_its_own_has_tests() -> None:
 
 def test_every_feature_of_the_compatibility_page_has_a_test() -> None:
     """Each row of its tables, or says why not: a file alone would say nothing."""
-    page = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    page = (ROOT / "tests" / "compatibility.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([0-9-]*) ?\| ([^|]+) \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE)
     numbers = set[int]()
     for number, feature, shown in rows:

@@ -1,4 +1,4 @@
-"""docs/redis.md: its commands, typed as they are printed, ask a real gateway over Redis."""
+"""docs/guides/deploy.md: its commands over Redis, typed as they are printed, ask a real gateway over Redis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from tests.docs.test_tutorial import gateway
 
 pytestmark = [pytest.mark.xdist_group("tutorial"), pytest.mark.thorough]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "redis.md").read_text(encoding="utf-8")
+_GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "deploy.md").read_text(encoding="utf-8")
+_, _, PAGE = _GUIDE.partition("\n## Ask over Redis from any language\n")
+PAGE = PAGE.partition("\n## ")[0]
 PLACES = {
     "REDISCLI_AUTH=the-redis-password": "REDISCLI_AUTH={password}",
     'redis-cli -h "$HOST" -p "$PORT"': "redis-cli -s {socket}",

@@ -17,15 +17,21 @@ pytestmark = [
 ]  # one server or build for all of them
 
 
-FIRST = {"docs/python-sdk.md": TUTORIAL, "README.md": TUTORIAL}
+FIRST = {
+    "docs/tutorials/gate-python.md": TUTORIAL,
+    "docs/tutorials/first-approval.md": TUTORIAL,
+    "README.md": TUTORIAL,
+}
 """The pages with a script for the first minutes, and how it begins."""
 
 
 @pytest.mark.parametrize(
     ("page", "answer", "printed"),
     [
-        ("docs/python-sdk.md", ["approve"], "deleted old"),
-        ("docs/python-sdk.md", ["deny"], "not deleted: denied by owner"),
+        ("docs/tutorials/gate-python.md", ["approve"], "deleted old"),
+        ("docs/tutorials/gate-python.md", ["deny"], "not deleted: denied by owner"),
+        ("docs/tutorials/first-approval.md", ["approve"], "deleted old"),
+        ("docs/tutorials/first-approval.md", ["deny"], ""),
         ("README.md", ["approve"], "deleted old"),
         ("README.md", ["deny"], ""),
     ],

@@ -20,7 +20,9 @@ from gateway import ports
 
 pytestmark = pytest.mark.xdist_group("toy")  # one server or build for all of them
 
-PAGE = (Path(__file__).parents[2] / "docs" / "write-an-adapter.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "write-an-adapter.md").read_text(
+    encoding="utf-8"
+)
 MOST_LINES = 60
 MOST_METHODS, MOST_CALLS = 7, 30
 POLICY = """

@@ -74,7 +74,7 @@ async def test_everything_holds_while_another_server_takes_over(
     """While an agent asks over both ways: nothing is lost, doubled or wrongly told.
 
     In order it happens twice. A primary that is killed had handed everything on a moment before:
-    what it acknowledges in the moment itself may be lost, as docs/growing.md says.
+    what it acknowledges in the moment itself may be lost, as docs/guides/high-availability.md says.
     """
     async with Site(servers.url, NAMESPACE, tmp_path) as site:
         gateway = await site.gateway()

@@ -83,7 +83,7 @@ def _unknown_paths(document: Path) -> Iterator[str]:
 
 def test_modules_and_names_in_documents_exist() -> None:
     """Whoever looks up a module, a name or a file that a document names finds it."""
-    documents = [one for one in _documents() if not one.is_relative_to(ROOT / "tests")]
+    documents = [one for one in _documents() if one != ROOT / "tests" / "findings.md"]
     assert [one for document in documents for one in _unknown_names(document)] == []
     assert [one for document in documents for one in _unknown_paths(document)] == []
 

@@ -38,6 +38,15 @@ def call(path: str, number: int = 1) -> dict[str, Any]:
     return {"id": f"call_{number}", "name": "delete_file", "args": {"path": path}}
 
 
+_SHARED = "ag2-crewai-smolagents"
+_PARTS = {
+    "ag2": (_SHARED, "AG2"),
+    "crewai": (_SHARED, "CrewAI"),
+    "smolagents": (_SHARED, "smolagents"),
+}
+"""The frameworks that share a page, and the heading of each."""
+
+
 class Agent:
     """A framework's agent that runs its page's code, in processes of their own."""
 
@@ -45,12 +54,14 @@ class Agent:
         self.gate, self.folder = gate, folder
         self._python = str(installed / "bin" / "python")
         self._code = str(_AGENTS / f"{name}_agent.py")
-        self._page = str(ROOT / "docs" / "integrations" / f"{name.replace('_', '-')}.md")
+        page, self._part = _PARTS.get(name, (name.replace("_", "-"), ""))
+        self._page = str(ROOT / "docs" / "integrations" / f"{page}.md")
         for one in _FILES:
             (folder / one).touch()
 
     def _env(self, calls: Sequence[dict[str, Any]], more: dict[str, str]) -> dict[str, str]:
-        said = {"CALLS": json.dumps(calls), "PAGE": self._page, "PYTHONDONTWRITEBYTECODE": "1"}
+        said = {"CALLS": json.dumps(calls), "PAGE": self._page, "PART": self._part}
+        said["PYTHONDONTWRITEBYTECODE"] = "1"
         return environment(self.gate, self.folder, **said, **more)
 
     async def run(self, block: int, *calls: dict[str, Any], **more: str) -> Ending:

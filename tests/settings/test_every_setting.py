@@ -20,9 +20,9 @@ from tests.frame.tree import ROOT
 SEED = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 WEBHOOK = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 PAGES: dict[type[BaseSettings], str] = {
-    Settings: "configuration.md",
-    SlackSettings: "slack.md",
-    DiscordSettings: "discord.md",
+    Settings: "reference/configuration.md",
+    SlackSettings: "guides/slack.md",
+    DiscordSettings: "guides/discord.md",
 }
 # A good value of each setting, as it is written, and as it is read.
 GOOD: dict[type[BaseSettings], dict[str, tuple[str, Any]]] = {
@@ -120,7 +120,7 @@ def test_a_good_value_arrives(
 
 def test_the_table_says_what_the_settings_say() -> None:
     """Name, default and meaning of each, in the words that `.env.example` has too."""
-    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
     assert "\n".join(rows()) in page
 
 
@@ -144,7 +144,7 @@ def _written(default: Any) -> str:
 
 def test_every_option_stands_in_the_page_of_commands() -> None:
     """Whatever `--help` lists is explained."""
-    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     told = set(re.findall(r"--[a-z][a-z-]*", page)) | {"--help"}
     missing = {
         f"{path} {word}"

@@ -47,7 +47,7 @@ class Way:
     @property
     def steps(self) -> list[str]:
         """The steps that the page numbers, each by the words that it begins with."""
-        page = (ROOT / "docs" / f"{self.chat}.md").read_text(encoding="utf-8")
+        page = (ROOT / "docs" / "guides" / f"{self.chat}.md").read_text(encoding="utf-8")
         found = re.findall(r"^(\d+)\. ([^.:,]+)", page, re.MULTILINE)
         first_list = [words for at, (number, words) in enumerate(found, 1) if int(number) == at]
         return [words.replace("*", "") for words in first_list]

@@ -24,7 +24,7 @@ from tests.slack.test_surfaces import OAUTH, install
 from tests.world import World
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "slack.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "guides" / "slack.md").read_text(encoding="utf-8")
 CHANNEL = ("slack:T1/C1",)
 
 

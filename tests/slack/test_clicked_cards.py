@@ -36,7 +36,7 @@ async def test_a_clicked_card_changes_at_once_in_a_burst(office: Office) -> None
 @pytest.mark.slow
 async def test_two_dozen_clicked_cards_change_at_once(office: Office) -> None:
     """24 cards are approved at once, at Slack's own limits: each loses its buttons without waiting
-    for them. Prints the counts for docs/verification.md."""
+    for them. Prints the counts for tests/verification.md."""
     cards = [await office.asked(arguments={"n": number}) for number in range(24)]
     now = asyncio.get_running_loop().time
     office.slack.rates.refused.clear()

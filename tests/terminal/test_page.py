@@ -1,4 +1,4 @@
-"""docs/terminal.md names every key."""
+"""docs/guides/answer.md names every key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from adapters.terminal import prompts
 from adapters.terminal import prompts as questions
 from adapters.terminal import screen as answering
 
-PAGE = (Path(__file__).parents[2] / "docs" / "terminal.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "answer.md").read_text(encoding="utf-8")
 NAMES = {
     "left": "←", "right": "→", "up": "↑", "down": "↓", "question_mark": "?", "ctrl+s": "Ctrl+S",
     "escape": "Esc", "space": "Space", "enter": "Enter",

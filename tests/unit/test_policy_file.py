@@ -14,7 +14,7 @@ from gateway.policy.policy_file_reader import BadPolicy, differences, read_polic
 from tests.unit.test_transitions import record
 from tests.world import request
 
-PAGE = Path(__file__).parents[2] / "docs" / "routes.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "write-policy.md"
 PEOPLE = '[[people]]\nname = "ana"\n[[people]]\nname = "ben"\n'
 
 

@@ -1,4 +1,4 @@
-"""Each configuration of docs/https.md is run, and a browser signs in through it as on a phone."""
+"""Each configuration of docs/guides/deploy.md is run, and a browser signs in through it as on a phone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.web.test_passkeys import add_authenticator
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240), pytest.mark.thorough]
 
 NAME = "approvals.example"
-PAGE = (ROOT / "docs" / "https.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "guides" / "deploy.md").read_text(encoding="utf-8")
 
 
 def block(language: str) -> str:

@@ -35,8 +35,7 @@ def hear(results: list[Any]) -> bool:
 
 def run_page(model: Any) -> None:
     """Run a block of the page that the environment names."""
-    page = Path(os.environ["PAGE"]).read_text(encoding="utf-8")
-    code, replaced = _MODEL.subn("", _BLOCK.findall(page)[int(sys.argv[1])])
+    code, replaced = _MODEL.subn("", _blocks()[int(sys.argv[1])])
     assert replaced == 1, "a block says `model = …` once"
     if os.environ.get("STAY_IN_TOOL"):
         _stay_after_deleting()
@@ -51,6 +50,14 @@ def run_page(model: Any) -> None:
     sys.stdout.flush()
     if os.environ.get("STAY"):  # to be killed
         sys.stdin.read()
+
+
+def _blocks() -> list[str]:
+    """Return the blocks of the page, or of the part of it that the environment names."""
+    page = Path(os.environ["PAGE"]).read_text(encoding="utf-8")
+    if part := os.environ.get("PART"):
+        page = page.partition(f"\n## {part}\n")[2].partition("\n## ")[0]
+    return _BLOCK.findall(page)
 
 
 def _stay_after_deleting() -> None:
