@@ -83,7 +83,8 @@ class Settings(BaseSettings):
     )
     policy_file: Path | None = Field(
         None,
-        description="people, routes and risk rules, applied at the start; see docs/guides/write-policy.md",
+        description="people, routes and risk rules, applied at the start; "
+        "see docs/guides/write-policy.md",
     )
     deciders: tuple[str, ...] = Field(
         (), description="JSON list of installed deciders to ask, see docs/guides/custom-deciders.md"
@@ -139,7 +140,8 @@ class Settings(BaseSettings):
     )
     oidc_issuer: str | None = Field(
         None,
-        description="identity provider to sign in with: its issuer's URL, see docs/guides/answer.md",
+        description="identity provider to sign in with: its issuer's URL, "
+        "see docs/guides/answer.md",
     )
     oidc_client_id: str | None = Field(None, description="what the provider calls this gateway")
     oidc_client_secret: SecretStr | None = Field(

@@ -45,7 +45,8 @@ _READERS = 1000
 _FORMS = (
     "REDIS_URL cannot be read. Write redis://user:password@host:6379/0, rediss://... for TLS, "
     "unix:///path, redis+sentinel://host:26379/service or redis+cluster://host:6379, and "
-    "percent-encode what is not a letter or digit in the password (docs/reference/configuration.md)."
+    "percent-encode what is not a letter or digit in the password "
+    "(docs/reference/configuration.md)."
 )
 
 

@@ -1,4 +1,6 @@
-"""Takes the picture of docs/guides/reduce-prompts.md from the real cards: `python -m tests.approvals.pictures`.
+"""Takes the picture of docs/guides/reduce-prompts.md from the real cards.
+
+`python -m tests.approvals.pictures`.
 
 The overflow card, also of a paused agent, in Slack and in Discord, at a phone's width. Look at it
 afterwards.

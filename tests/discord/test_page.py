@@ -1,4 +1,4 @@
-"""docs/guides/discord.md: what a newcomer types works, in its order, and everything it names exists."""
+"""docs/guides/discord.md: what a newcomer types works, in order, and all that it names exists."""
 
 from __future__ import annotations
 

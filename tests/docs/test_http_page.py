@@ -1,4 +1,4 @@
-"""docs/reference/http-api.md: its commands ask a real gateway, and its recipe makes the digests it takes."""
+"""docs/reference/http-api.md: its commands ask a real gateway, its recipe makes its digests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/guides/deploy.md: its commands over Redis, typed as they are printed, ask a real gateway over Redis."""
+"""docs/guides/deploy.md: its commands for Redis, typed as they are printed, ask a real gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Takes the pictures of docs/explanation/grants.md from the real cards: `python -m tests.grants.pictures`.
+"""Takes the pictures of docs/explanation/grants.md from the real cards.
+
+`python -m tests.grants.pictures`.
 
 One sheet: the inbox, Slack and Discord at a phone's width. Look at it afterwards.
 """

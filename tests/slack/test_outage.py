@@ -102,7 +102,8 @@ async def test_an_outage_at_slacks_own_pace(
     slack: Slack, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """150 cards with Slack's real tier: 25 within 30 seconds, then at least nine tenths of what it
-    takes, and at most one call in a hundred refused. Prints the counts for tests/verification.md."""
+    takes, and at most one call in a hundred refused.
+    Prints the counts for tests/verification.md."""
     monkeypatch.setattr("adapters.slack.posting.POSTS", Rate(1000, 1.0))
     slack.rates.burst = slack.rates.workspace_posts = 10_000
     async with at_work(slack, world, ROUTE) as office:

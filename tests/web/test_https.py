@@ -1,4 +1,4 @@
-"""Each configuration of docs/guides/deploy.md is run, and a browser signs in through it as on a phone."""
+"""Each configuration of docs/guides/deploy.md is run, and a phone signs in through it."""
 
 from __future__ import annotations
 
