@@ -82,9 +82,9 @@ types: $(READY) ## mypy --strict over source and tests
 imports: $(READY) ## the rules of who may import whom
 	$(VENV)/bin/lint-imports
 
-docs: $(READY) ## spelling, links and promises of the documents
+docs: $(READY) ## spelling, links, promises and plain English of the documents and docstrings
 	$(VENV)/bin/codespell $(SOURCES) docs deploy *.md Makefile Dockerfile docker-compose.yml
-	$(RUN) -m pytest -q tests/frame/test_documents.py
+	$(RUN) -m pytest -q tests/frame/test_documents.py tests/frame/test_language.py
 
 format: $(READY) ## format the code and sort the imports
 	$(VENV)/bin/ruff check --select I --fix $(SOURCES)
