@@ -164,7 +164,7 @@ def _get_path(value: Any, path: str) -> Any:
 
 # OAuth installation: an admin adds the app to a workspace; its token is stored as a note.
 #
-# Why this is not Bolt's OAuth flow: docs/adr/0023-slack-installs-by-our-own-pages.md.
+# Why this is not Bolt's OAuth flow: docs/adr/0023-own-slack-install-pages.md.
 
 log = logging.getLogger("adapters.slack")
 

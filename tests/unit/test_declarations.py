@@ -25,7 +25,7 @@ from tests.unit.test_transitions import record
 from tests.world import AGENT, request
 
 ROLES = {"text": "data", "edits[].path": "write"}
-RECORD = Path(__file__).parents[2] / "docs/adr/0027-one-model-of-what-a-call-touches.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/policy-file.md"
 
 
 def declaring(**changes: Any) -> ApprovalRequest:
@@ -33,11 +33,12 @@ def declaring(**changes: Any) -> ApprovalRequest:
     return request(tool="note", roles=ROLES, harmless=True, **changes)
 
 
-def test_the_roles_are_those_of_the_decision_record() -> None:
+def test_the_roles_are_those_of_the_page() -> None:
     """No word more, none less; each may be declared."""
-    listed = RECORD.read_text(encoding="utf-8").partition("**Roles.**")[2].partition(". Free")[0]
-    words = re.findall(r"`(\w+)`", listed)
-    assert [role.value for role in Role] == words
+    table = PAGE.read_text(encoding="utf-8").partition("| role |")[2].partition("\n\n")[0]
+    words = [word for row in table.splitlines()[2:]
+             for word in re.findall(r"`(\w+)`", row.split("|")[1])]  # fmt: skip
+    assert sorted(role.value for role in Role) == sorted(words)
     check_roles({str(number): word for number, word in enumerate(words)})
 
 
