@@ -13,7 +13,7 @@ from gateway.cards.masks import hides_offer
 from gateway.cards.remember_options import SIMILAR
 from gateway.cards.shared_texts import clip
 from gateway.cards.summary import plain_summary, summarize
-from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.policy_document import PolicyDocument, Ruling
 from gateway.domain.records import Identity, StoredRequest
 from gateway.domain.store import DECIDED_DAYS, Store
 from gateway.errors import InvalidRequest, Unauthorized
@@ -162,20 +162,24 @@ def _may_remember(policy: PolicyDocument, record: StoredRequest, identity: Ident
     """Whether somebody may decide a request that waits, or approved it as it was asked. It is for
     what they are told: a click is judged again."""
     ruling, decision = policy.ruling_on(record.request), record.decision
-    mine = decision is None or (
-        past_of(record) is Past.APPROVED and decision.decided_by.name == policy.name_of(identity)
-    )
     try:
         refuse_unknown(policy, identity)
         if decision is None:
             approver(ruling, record, identity)
     except Unauthorized:
         return False
+    allowed = Action.APPROVE in record.request.allowed and not ruling.step_up(record).asked
+    return allowed and (decision is None or _approved_it(ruling, record, identity))
+
+
+def _approved_it(ruling: Ruling, record: StoredRequest, identity: Identity) -> bool:
+    """Whether somebody approved a request as it was asked, and still may."""
+    decision, name = record.decision, ruling.policy.name_of(identity)
+    by = decision.decided_by.name if decision is not None else ""
     # Whom a chat's group admitted is known when they click, and not here.
     names = who_may_approve(ruling, record).names
-    still = policy.name_of(identity) in names or any(":" in one for one in names)
-    allowed = Action.APPROVE in record.request.allowed
-    return mine and still and allowed and not ruling.step_up(record).asked
+    still = name in names or any(":" in one for one in names)
+    return still and name == by and past_of(record) is Past.APPROVED
 
 
 def _list_narrow(record: StoredRequest) -> list[Offer]:
