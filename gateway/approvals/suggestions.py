@@ -27,6 +27,7 @@ from gateway.ports.outgoing import AdapterStorage
 _TIMES = 12  # answers of one person before anything is suggested
 _MOST, _PAGE = 500, 50  # of people's answers that are looked at
 _EXAMPLES, _EXAMPLE = 5, 120  # how many, and their characters
+_SUMMARIES = 20  # of the newest, which take a moment each
 _STRAY = "“”\n"  # what stands around an offer's words
 _CALM = Risk(level=RiskLevel.MEDIUM)
 _WEEK, _REFUSED = 7 * 86_400.0, 90 * 86_400.0
@@ -107,12 +108,11 @@ class Suggestions:
                 continue
             if not _reads_plainly(record, offer):
                 return None  # a wider one says too much
-            told = (plain_summary(summarize(form)) for one in past for form in one.forms)
-            examples = [clip(one, _EXAMPLE) for one in dict.fromkeys(told)]
+            examples = await _list_examples(past)
             text = (
                 f"You approved this {times} times in {DECIDED_DAYS} days, and nobody denied it. "
                 f"Remembering “{record.show(offer.words).text}” would have let through {len(past)} "
-                f"requests, such as: {'; '.join(examples[:_EXAMPLES])}."
+                f"requests, such as: {'; '.join(examples)}."
             )
             return Suggestion(offer=offer.id, text=text)
         return None
@@ -143,6 +143,17 @@ async def _count_times(offer: Offer, approvals: Iterable[_Decided]) -> int:
             taps.add(one.tap)
         await asyncio.sleep(0)
     return len(taps)
+
+
+async def _list_examples(past: list[_Decided]) -> list[str]:
+    """Return what some of the newest of these were, each once."""
+    told: dict[str, None] = {}
+    for form in (one.forms[0] for one in past[:_SUMMARIES]):
+        told[clip(plain_summary(summarize(form)), _EXAMPLE)] = None
+        if len(told) == _EXAMPLES:
+            break
+        await asyncio.sleep(0)
+    return list(told)
 
 
 def _list_forms(record: StoredRequest, *, approved: bool) -> Iterator[StoredRequest]:

@@ -29,8 +29,10 @@ _AMOUNTS = frozenset(
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _SEPARATORS = re.compile(r"[\s,;<>()\[\]\"']+")
 _ADDRESS = re.compile(r"[A-Za-z0-9._+-]+@((?:[A-Za-z0-9-]+\.)+[A-Za-z0-9-]+)")
+# The least that an address has: looking for a whole one takes time by the square of a text.
+_SOME_ADDRESS = re.compile(r"[A-Za-z0-9._+-]@[A-Za-z0-9-]+\.[A-Za-z0-9-]")
 _PRICED = re.compile(r"[0-9][0-9.,]*\s*[A-Za-z]{3,4}|[A-Za-z]{3,4}\s*[0-9][0-9.,]*")
-_NUMERIC = re.compile(r"\s*[+-]?\d[\d.,'_\s]*(?:[eE][+-]?\d+)?\s*")  # as somebody may read it
+_NUMERIC = re.compile(r"\s*[+-]?\d[\d.,'_\s]*(?:[eE][+-]?\d+\s*)?")  # as somebody may read it
 # What passes for an address where no name says that one stands there.
 _LONE = re.compile(r"(?:[^@<>]*<)?(?:mailto:)?[^\s@/:<>]+@(?:[^\s@/:<>.]+\.)+[^\W\d_]{2,}\.?>?")
 
@@ -44,7 +46,7 @@ def names_recipient(leaf: Leaf) -> bool:
 def holds_address(leaf: Leaf) -> bool:
     """Whether an address stands in a value that is not text for people."""
     text = leaf.value if isinstance(leaf.value, str) and not leaf.free else ""
-    return _ADDRESS.search(text) is not None
+    return _SOME_ADDRESS.search(text) is not None
 
 
 def names_amount(leaf: Leaf) -> bool:
