@@ -13,14 +13,15 @@ from gateway.cards.masks import hides_offer
 from gateway.cards.remember_options import SIMILAR
 from gateway.cards.shared_texts import clip
 from gateway.cards.summary import plain_summary, summarize
-from gateway.domain.policy_document import PolicyDocument, Ruling
+from gateway.domain.policy_document import PolicyDocument, RuleEffect, Ruling
 from gateway.domain.records import Identity, StoredRequest
 from gateway.domain.store import DECIDED_DAYS, Store
 from gateway.errors import InvalidRequest, Unauthorized
 from gateway.models import Action, Risk, RiskLevel, Status
 from gateway.policy.authorization import approver, refuse_unknown, who_may_approve
-from gateway.policy.grants.grant import Answer, Effect
+from gateway.policy.grants.grant import Answer, Effect, MatchResult
 from gateway.policy.grants.offers import Offer, find_offer, might_cover, offers, would_cover
+from gateway.policy.rules import fits
 from gateway.ports.adapter_api import Suggestion
 from gateway.ports.outgoing import AdapterStorage
 
@@ -180,7 +181,17 @@ def _may_remember(policy: PolicyDocument, record: StoredRequest, identity: Ident
     except Unauthorized:
         return False
     allowed = Action.APPROVE in record.request.allowed and not ruling.step_up(record).asked
-    return allowed and (decision is None or _approved_it(ruling, record, identity))
+    return (
+        allowed
+        and not _is_held_up(policy, record)
+        and (decision is None or _approved_it(ruling, record, identity))
+    )
+
+
+def _is_held_up(policy: PolicyDocument, record: StoredRequest) -> bool:
+    """Whether a rule asks or denies whatever is remembered."""
+    rules = (one for one in policy.rules if one.effect is not RuleEffect.ALLOW and not one.shadow)
+    return any(fits(one, record, policy.own_domains) is not MatchResult.NO for one in rules)
 
 
 def _approved_it(ruling: Ruling, record: StoredRequest, identity: Identity) -> bool:

@@ -317,6 +317,7 @@ async def test_nothing_is_suggested_beside_what_it_would_not_cover(world: World,
     assert await suggested(world, await asked(world, **BESIDE[what])) is None
 
 
+LOGS = PolicyRule(name="logs", effect=RuleEffect.ASK, commands=("git log",))
 ENDS: dict[str, Callable[[World, StoredRequest], Awaitable[Any]]] = {
     "denied": lambda world, one: answered(world, one, Action.DENY),
     "edited": lambda world, one: answered(world, one, Action.EDIT, arguments={"command": "ls"}),
@@ -325,6 +326,8 @@ ENDS: dict[str, Callable[[World, StoredRequest], Awaitable[Any]]] = {
     "ann may not": lambda world, one: world.route(Route(approvers=("bob",))),
     "nobody may": lambda world, one: world.route(Route()),
     "ann is nobody": lambda world, one: world.put(people=()),
+    "a rule asks": lambda world, one: world.put(rules=(LOGS,)),
+    "a rule denies": lambda world, one: world.put(rules=(replace(LOGS, effect=RuleEffect.DENY),)),
     "a step-up": lambda world, one: world.route(Route(approvers=("ann",), risk=RulesByRisk(
         low=LevelRules(step_up=(StepUp.PERSON,)), medium=LevelRules(step_up=(StepUp.PERSON,))))),
 }  # fmt: skip
