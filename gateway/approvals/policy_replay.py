@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from operator import itemgetter
 
 from gateway.approvals.request_writer import TOMBSTONE_DIGEST
 from gateway.cards.summary import plain_summary, summarize
@@ -22,7 +23,7 @@ from gateway.policy.rules import fits, rule_links
 from gateway.policy.verdict import Decider, Verdict
 from gateway.wire.codec import Wire
 
-_PAGE = 500
+_PAGE, _AT_ONCE = 500, 100  # events, and requests
 _LAST = 2**64 - 1  # the greatest number of an event within a millisecond
 AS_THEN = {Reason.GRANT: "grants, as then", Reason.HOOK: "policy hooks, as then"}
 """Which decisions are taken over, by their reasons, and the names of their rows."""
@@ -83,15 +84,30 @@ async def replay(store: Store, policy: PolicyDocument, *, since: int = 0) -> Pol
     Each request is judged as its agent sent it. Decisions of grants and policy hooks are taken
     over. Installed deciders and the kill switch are not part of it.
     """
-    tally = _Tally(policy)
+    tally, ended = _Tally(policy), list[str]()
     cursor = f"{since - 1}-{_LAST}" if since > 0 else None
     while events := await store.history(cursor, _PAGE):
-        ended = [event.request_id for event in events if event.type in ENDINGS]
-        for record in await store.load_many(ended):
-            await tally.take(record)
-            await asyncio.sleep(0)
+        ended += [event.request_id for event in events if event.type in ENDINGS]
         cursor = events[-1].id
+    if any(rule.limits for rule in policy.rules):
+        ended = await _sort_as_asked(store, ended)
+    async for record in _load(store, ended):
+        await tally.take(record)
     return tally.result()
+
+
+async def _load(store: Store, ids: Sequence[str]) -> AsyncIterator[StoredRequest | None]:
+    for begin in range(0, len(ids), _AT_ONCE):
+        for record in await store.load_many(ids[begin : begin + _AT_ONCE]):
+            yield record
+            await asyncio.sleep(0)
+
+
+async def _sort_as_asked(store: Store, ids: Sequence[str]) -> list[str]:
+    """Return requests in the order in which they were asked: a limit counts the first first, also
+    one that was answered last."""
+    asked = [0 if record is None else record.created async for record in _load(store, ids)]
+    return [one for _, one in sorted(zip(asked, ids, strict=True), key=itemgetter(0))]
 
 
 class _AsThen:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,35 +13,40 @@ from gateway.cards.masks import hides_offer
 from gateway.cards.remember_options import SIMILAR
 from gateway.cards.shared_texts import clip
 from gateway.cards.summary import plain_summary, summarize
-from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.policy_document import PolicyDocument, RuleEffect, Ruling
 from gateway.domain.records import Identity, StoredRequest
 from gateway.domain.store import DECIDED_DAYS, Store
 from gateway.errors import InvalidRequest, Unauthorized
-from gateway.models import Action
-from gateway.policy.authorization import approver, refuse_unknown
-from gateway.policy.grants.grant import Answer, Effect
-from gateway.policy.grants.offers import Offer, find_offer, offers, would_cover
+from gateway.models import Action, Risk, RiskLevel, Status
+from gateway.policy.authorization import approver, refuse_unknown, who_may_approve
+from gateway.policy.grants.grant import Answer, Effect, MatchResult
+from gateway.policy.grants.offers import Offer, find_offer, might_cover, offers, would_cover
+from gateway.policy.rules import fits
 from gateway.ports.adapter_api import Suggestion
 from gateway.ports.outgoing import AdapterStorage
 
 _TIMES = 12  # answers of one person before anything is suggested
 _MOST, _PAGE = 500, 50  # of people's answers that are looked at
 _EXAMPLES, _EXAMPLE = 5, 120  # how many, and their characters
+_SUMMARIES = 20  # of the newest, which take a moment each
+_STRAY = "“”\n"  # what stands around an offer's words
+_CALM = Risk(level=RiskLevel.MEDIUM)
 _WEEK, _REFUSED = 7 * 86_400.0, 90 * 86_400.0
 
 
 class _Decided(NamedTuple):
-    """A request that a person decided, as its agent asked; None where that is not known any more.
-    `tap` names the answer, which may have decided a batch."""
+    """A request that a person decided, in each form in which they did; none where that is not known
+    any more. `tap` names the answer, which may have decided a batch."""
 
-    asked: StoredRequest | None = None
+    forms: tuple[StoredRequest, ...] = ()
     approved: bool = False
     by: str = ""
     tap: str = ""
 
     def is_covered(self, offer: Offer) -> bool:
         """Whether an offer covers it. What is not known counts as refused, and as covered."""
-        return self.asked is None or would_cover(offer, self.asked)
+        look = would_cover if self.approved else might_cover
+        return not self.forms or any(look(offer, one) for one in self.forms)
 
 
 class Suggestions:
@@ -71,13 +76,14 @@ class Suggestions:
         policy = await self._writer.policy()
         name, week = policy.name_of(identity), f"week {policy.name_of(identity)}"
         told = await self._notes.get(week)
-        if told not in (None, record.id) or not _may_remember(policy, record, identity):
+        if (told and not told.startswith(record.id)) or not _may_remember(policy, record, identity):
             return None
         found = await self._find(record, name)
         if found is None or await self._notes.get(_refusal(record, found.offer, name)):
             return None
-        ours = told or await self._notes.put_new(week, record.id, seconds=_WEEK)
-        return found if ours or await self._notes.get(week) == record.id else None
+        this = f"{record.id} {found.offer}"
+        ours = await self._notes.put_new(week, this, seconds=_WEEK)
+        return found if ours or await self._notes.get(week) == this else None
 
     async def decline(self, identity: Identity, record: StoredRequest, offer: str) -> None:
         """Suggest an offer to this person no more for 90 days."""
@@ -96,15 +102,18 @@ class Suggestions:
                 if one.is_covered(offer):
                     past.append(one)
         for offer, past in like:
-            times = len({one.tap for one in past if one.by == name})
-            if times < _TIMES or not all(one.approved for one in past):
+            mine = [one for one in past if one.by == name]
+            if len(mine) < _TIMES or not all(one.approved for one in past):
                 continue
-            told = (plain_summary(summarize(one.asked)) for one in past if one.asked)
-            examples = [clip(one, _EXAMPLE) for one in dict.fromkeys(told)]
+            if (times := await _count_times(offer, mine)) < _TIMES:
+                continue
+            if not _reads_plainly(record, offer):
+                return None  # a wider one says too much
+            examples = await _list_examples(past)
             text = (
                 f"You approved this {times} times in {DECIDED_DAYS} days, and nobody denied it. "
                 f"Remembering “{record.show(offer.words).text}” would have let through {len(past)} "
-                f"requests, such as: {'; '.join(examples[:_EXAMPLES])}."
+                f"requests, such as: {'; '.join(examples)}."
             )
             return Suggestion(offer=offer.id, text=text)
         return None
@@ -119,11 +128,46 @@ class Suggestions:
                 if begin == _MOST or one is None or one.erased or one.decision is None:
                     yield _Decided()
                     continue
-                asked = policy.declare(replace(one, edited=None, digest=one.request.digest))
                 approved = past_of(one) is Past.APPROVED
+                forms = tuple(map(policy.declare, _list_forms(one, approved=approved)))
                 tap = one.nonces[-1] if one.nonces else one.id
-                yield _Decided(asked, approved, one.decision.decided_by.name, tap)
+                yield _Decided(forms, approved, one.decision.decided_by.name, tap)
                 await asyncio.sleep(0)  # let clicks run between requests
+
+
+async def _count_times(offer: Offer, approvals: Iterable[_Decided]) -> int:
+    """Count the answers to requests with which the same could have been remembered: what only has
+    less than the offer, such as fewer flags, is no approval of all of it."""
+    taps = set()
+    for one in approvals:
+        if any(find_offer(form, offer.id) for form in one.forms):
+            taps.add(one.tap)
+        await asyncio.sleep(0)
+    return len(taps)
+
+
+async def _list_examples(past: list[_Decided]) -> list[str]:
+    """Return what some of the newest of these were, each once."""
+    told: dict[str, None] = {}
+    for form in (one.forms[0] for one in past[:_SUMMARIES]):
+        told[clip(plain_summary(summarize(form)), _EXAMPLE)] = None
+        if len(told) == _EXAMPLES:
+            break
+        await asyncio.sleep(0)
+    return list(told)
+
+
+def _list_forms(record: StoredRequest, *, approved: bool) -> Iterator[StoredRequest]:
+    """Yield a request as its agent sent it; a refused one also as it was edited when it was denied,
+    and without what made it one for people: it may be asked without that next time."""
+    sent = replace(record, edited=None, digest=record.request.digest)
+    if approved:
+        yield sent
+        return
+    edited = record.edited is not None and record.status is Status.DENIED
+    for one in (sent, record) if edited else (sent,):
+        request = replace(one.request, human=False)
+        yield replace(one, request=request, risk=_CALM, raised=(), findings=())
 
 
 def _may_remember(policy: PolicyDocument, record: StoredRequest, identity: Identity) -> bool:
@@ -136,20 +180,39 @@ def _may_remember(policy: PolicyDocument, record: StoredRequest, identity: Ident
             approver(ruling, record, identity)
     except Unauthorized:
         return False
-    mine = decision is None or (
-        past_of(record) is Past.APPROVED and decision.decided_by.name == policy.name_of(identity)
+    allowed = Action.APPROVE in record.request.allowed and not ruling.step_up(record).asked
+    return (
+        allowed
+        and not _is_held_up(policy, record)
+        and (decision is None or _approved_it(ruling, record, identity))
     )
-    return mine and Action.APPROVE in record.request.allowed and not ruling.step_up(record).asked
+
+
+def _is_held_up(policy: PolicyDocument, record: StoredRequest) -> bool:
+    """Whether a rule asks or denies whatever is remembered."""
+    rules = (one for one in policy.rules if one.effect is not RuleEffect.ALLOW and not one.shadow)
+    return any(fits(one, record, policy.own_domains) is not MatchResult.NO for one in rules)
+
+
+def _approved_it(ruling: Ruling, record: StoredRequest, identity: Identity) -> bool:
+    """Whether somebody approved a request as it was asked, and still may."""
+    decision, name = record.decision, ruling.policy.name_of(identity)
+    by = decision.decided_by.name if decision is not None else ""
+    # Whom a chat's group admitted is known when they click, and not here.
+    names = who_may_approve(ruling, record).names
+    still = name in names or any(":" in one for one in names)
+    return still and name == by and past_of(record) is Past.APPROVED
 
 
 def _list_narrow(record: StoredRequest) -> list[Offer]:
-    """Return the narrowest offer of each kind that can be read in full, and never a whole tool."""
+    """Return the narrowest offer of each kind, and never a whole tool."""
     kinds = {one.match.answer: one for one in reversed(offers(record))}
-    return [
-        one
-        for one in reversed(kinds.values())
-        if one.match.answer is not Answer.TOOL and not hides_offer(record, one, Effect.ALLOW)
-    ]
+    return [one for one in reversed(kinds.values()) if one.match.answer is not Answer.TOOL]
+
+
+def _reads_plainly(record: StoredRequest, offer: Offer) -> bool:
+    """Whether an offer can be read in full, and its words cannot pass for ours around them."""
+    return not (hides_offer(record, offer, Effect.ALLOW) or set(offer.words) & set(_STRAY))
 
 
 def _refusal(record: StoredRequest, offer: str, name: str) -> str:

@@ -63,7 +63,7 @@ def run(words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        return _close_output()
+        return close_output()
     except GatewayError as error:
         problems, code = [str(error)], error.exit_code
     except Exception as error:
@@ -81,7 +81,7 @@ def run(words: Sequence[str]) -> int:
     return code
 
 
-def _close_output() -> int:
+def close_output() -> int:
     """Leave quietly: whoever reads the output, as `head -1` does, has read enough of it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

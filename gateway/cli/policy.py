@@ -17,6 +17,7 @@ from typing import Any
 from gateway.approvals.policy_replay import Past, PolicyReplay, replay
 from gateway.approvals.search_and_report import DAY_MS
 from gateway.cli.chats import confirm
+from gateway.cli.commands import close_output
 from gateway.cli.http_access import connect_as_approver
 from gateway.cli.redis_access import connect_backend
 from gateway.cli.requests import say
@@ -158,10 +159,11 @@ async def replay_file(options: argparse.Namespace) -> int:
     async with connect_backend() as found:
         since = 0 if options.days is None else await found.store.now() - options.days * DAY_MS
         made = await replay(found.store, document, since=since)
-    if options.json:
-        print(json.dumps(plain(made)))
-    else:
-        print("\n".join(_format_replay(made)))
+    try:
+        print(json.dumps(plain(made)) if options.json else "\n".join(_format_replay(made)))
+        sys.stdout.flush()
+    except BrokenPipeError:  # `| head` has read enough, and the exit code still counts
+        close_output()
     return 1 if made.newly_allowed else 0
 
 
@@ -169,7 +171,7 @@ def _format_replay(made: PolicyReplay) -> Iterator[str]:
     left_out = "".join(f"; {count} left out: {why}" for why, count in made.left_out.items())
     yield f"requests replayed: {made.replayed}{left_out}"
     yield ""
-    shown = [(make_visible(row.rule or _NO_RULE).text, row) for row in made.rules]
+    shown = [(_on_one_line(row.rule or _NO_RULE), row) for row in made.rules]
     width = max((len(name) for name, _ in shown), default=0)
     yield f"{'rule':{width}}  effect" + "".join(f"{name:>9}" for name in _HEAD)
     for name, row in shown:
@@ -180,7 +182,12 @@ def _format_replay(made: PolicyReplay) -> Iterator[str]:
     for one in made.newly_allowed:
         moment = datetime.fromtimestamp(one.at / 1000, UTC).isoformat(timespec="seconds")
         told = f"{one.agent}  {one.summary}: {one.outcome}; now allowed by {one.rule}"
-        yield f"  {moment}  {one.id[:8]}  {make_visible(told).text}".replace("\n", " ")
+        yield f"  {moment}  {one.id[:8]}  {_on_one_line(told)}"
+
+
+def _on_one_line(text: str) -> str:
+    """Return a text that cannot pass for a line of ours."""
+    return make_visible(text).text.replace("\n", " ")
 
 
 # `gateway explain`: how a call would be decided. Nothing is asked and nothing is stored.

@@ -139,6 +139,12 @@ def to_units(number: Decimal) -> int | None:
     return int(units) if units == int(units) else None
 
 
+def arguments_of(limit: RuleLimit) -> Iterator[str]:
+    """Yield the arguments that a limit names."""
+    yield from (limit.of,) if limit.of else ()
+    yield from () if limit.for_each in _SHARED else (limit.for_each,)
+
+
 def _amount(limit: RuleLimit, effects: CallEffects) -> int | None:
     if not limit.of:
         return to_units(Decimal(1))

@@ -53,7 +53,7 @@ def read_policy(text: str) -> PolicyDocument:
     try:
         values = tomllib.loads(text)
         raw = json.dumps(values, allow_nan=False).encode()
-    except (tomllib.TOMLDecodeError, TypeError, ValueError) as error:
+    except (tomllib.TOMLDecodeError, TypeError, ValueError, RecursionError) as error:
         raise BadPolicy(f"this is not a TOML file of plain values: {error}") from None
     try:
         found = parse_message(Rulebook, raw)

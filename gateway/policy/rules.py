@@ -59,6 +59,7 @@ from gateway.policy.grants.variations import (
 )
 from gateway.policy.guardrails import find_dangers
 from gateway.policy.limits import (
+    arguments_of,
     each_named,
     limit_mistakes,
     meets,
@@ -295,10 +296,10 @@ def _names(rule: PolicyRule, leaf: Leaf, *, any_value: bool = True) -> bool:
     none where it must say which."""
     said = {name for name, wanted in rule.arguments.items() if any_value or set(wanted) != {"*"}}
     if any_value:
-        said |= {*rule.numbers, *(name for one in rule.limits for name in (one.of, one.for_each))}
+        said |= {*rule.numbers, *(name for one in rule.limits for name in arguments_of(one))}
     plain = plain_name(leaf.name)
     return leaf.address in said or (
-        not leaf.owner and any(plain_name(name) == plain for name in said)
+        plain != "" and not leaf.owner and any(plain_name(name) == plain for name in said)
     )
 
 

@@ -364,7 +364,10 @@ class RedisStore:
 
     async def list_decided(self, agent: str, tool: str, *, limit: int) -> list[str]:
         """Return what people decided lately of an agent's use of a tool. See `domain.store`."""
-        key, since = self.keys.decided(agent, tool), await self.now() - DECIDED_MS
+        key, now = self.keys.decided(agent, tool), await self.now()
+        # What an earlier holder of the agent's name did says nothing of this one.
+        held = await self.redis.hget(self.keys.meta, f"since:{agent}")
+        since = max(now - DECIDED_MS, int(held or 0))
         ids: list[str] = await self.redis.zrange(
             key, "+inf", since, byscore=True, desc=True, offset=0, num=limit
         )

@@ -192,3 +192,15 @@ async def test_a_limit_counts_what_the_rule_would_have_allowed(world: World) -> 
     assert (row(made, "reading", "allow").decides, row(made, "reading", "allow").fits) == (2, 3)
     assert row(made, "reading", "ask").decides == 1
     assert await replayed(world, limited) == made
+
+
+async def test_a_limit_counts_what_was_asked_first(world: World) -> None:
+    """Also where it was answered last: it would have been let through then."""
+    first = await world.submit(arguments={"command": "git log"}, kind=Kind.COMMAND)
+    second = await world.submit(arguments={"command": "git log -n 2"}, kind=Kind.COMMAND)
+    await world.core.requests.decide(click(second))
+    await world.core.requests.decide(click(first, Action.DENY))
+    limited = replace(READING, limits=(RuleLimit(most=1, per=Window.HOUR),))
+    made = await replayed(world, limited)
+    assert [one.id for one in made.newly_allowed] == [first.id]
+    assert row(made, "reading", "ask").became["approved"] == 1

@@ -178,6 +178,7 @@ async def test_a_batch_is_seen_before_anybody_wakes(line: Multiplexer) -> None:
 
 
 HookOutput = Callable[[bytes, int], bytes]
+HELLO = b"%1\r\n$5\r\nproto\r\n:3\r\n"
 
 
 @asynccontextmanager
@@ -190,12 +191,14 @@ async def saying(said: HookOutput, **options: Any) -> AsyncIterator[Multiplexer]
         nonlocal connections
         connections += 1
         number, commands = connections, hiredis.Reader()
-        while sent := await reader.read(65536):
-            commands.feed(sent)
-            while command := commands.gets():
-                answer = {b"HELLO": b"%1\r\n$5\r\nproto\r\n:3\r\n"}.get(command[0], b"+OK\r\n")
-                writer.write(said(command[1], number) if command[0] == b"ECHO" else answer)
-        writer.close()
+        try:
+            while sent := await reader.read(65536):
+                commands.feed(sent)
+                while command := commands.gets():
+                    answer = HELLO if command[0] == b"HELLO" else b"+OK\r\n"
+                    writer.write(said(command[1], number) if command[0] == b"ECHO" else answer)
+        finally:  # also when it is cancelled before it reads the end
+            writer.transport.abort()
 
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

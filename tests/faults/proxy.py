@@ -67,9 +67,11 @@ class Proxy:
         try:
             await self._flowing.wait()
             there, back = await self._upstream()
-        except OSError:
+        except BaseException as error:  # also when it is cancelled: nobody else closes the socket
             writer.transport.abort()
-            return
+            if isinstance(error, OSError):
+                return
+            raise
         link = _Link(writer, back)
         self._links.add(link)
         try:

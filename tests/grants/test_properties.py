@@ -25,6 +25,7 @@ from gateway.models import Action, Kind
 from gateway.policy.calls.known_commands import Operands
 from gateway.policy.calls.shell_words import simple_command
 from gateway.policy.grants.grant import Match, Scope, Shape
+from gateway.policy.grants.line_parts import split
 from gateway.policy.grants.offers import offers
 from tests.grants.making import allowed, asked, command, granted, offer_of, patterns_of, remembered
 from tests.sweeps import sweep
@@ -164,10 +165,12 @@ def check_spoilt(value: tuple[str, str, int]) -> None:
 
 
 def check_offers(text: str) -> None:
-    """Each offer covers the request that it was made from, and no other environment or payload."""
+    """Each offer covers the request that it was made from, and no other environment or payload. For
+    a line with one command, blanks around it say, that is the command alone."""
     record = command(text) if text.isprintable() else command("ls")
+    alone = [call for part in split(record) for way in part.ways for call in way]
     for offer in offers(record):
-        assert allowed([granted(offer.match)], record)
+        assert any(allowed([granted(offer.match)], one) for one in (record, *alone))
         if offer.match.shape is not Shape.EXACT:
             more = {"kind": Kind.COMMAND, "arguments": record.arguments, "payload": {"x": 1}}
             assert not allowed([granted(offer.match)], asked("shell", **more))

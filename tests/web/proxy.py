@@ -31,14 +31,21 @@ async def line(to_port: int) -> AsyncIterator[Line]:
     made.mend()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", to_port)
+        try:
+            there_reader, there_writer = await asyncio.open_connection("127.0.0.1", to_port)
+        except BaseException:  # also when it is cancelled: nobody else closes the socket
+            writer.transport.abort()
+            raise
         try:
             await asyncio.gather(
                 _pass(reader, there_writer, made.passing), _pass(there_reader, writer, made.passing)
             )
-        finally:
-            writer.close()
-            there_writer.close()
+        except BaseException:
+            writer.transport.abort()
+            there_writer.transport.abort()
+            raise
+        writer.close()
+        there_writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     made.port = server.sockets[0].getsockname()[1]

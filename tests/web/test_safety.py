@@ -38,6 +38,7 @@ async def test_writes_need_our_origin_our_cookie_and_our_token(box: Inbox, ann: 
     path = f"requests/{record.id}/decide"
     seen = (await ann.shown(record))["seen"]
     body = {"revision": 1, "action": "approve", "nonce": "n", "seen": seen}
+    no, offer = f"requests/{record.id}/decline", {"offer": offers(record)[0].id}
     for headers in (
         {"Origin": "https://example.invalid"},
         {"Origin": "null"},
@@ -48,11 +49,30 @@ async def test_writes_need_our_origin_our_cookie_and_our_token(box: Inbox, ann: 
         {"X-CSRF-Token": "0" * 64},
         {"X-CSRF-Token": "é"},
     ):
-        status, answer = await ann.post(path, body, **headers)
-        assert (status, answer["status"]) == (403, 403), headers
+        for write, said in ((path, body), (no, offer)):
+            status, answer = await ann.post(write, said, **headers)
+            assert (status, answer["status"]) == (403, 403), headers
     ann.http.cookie_jar.clear()
-    assert (await ann.post(path, body))[0] == 401
+    assert (await ann.post(path, body))[0] == (await ann.post(no, offer))[0] == 401
     assert (await box.get(record)).status is Status.PENDING
+    store = box.gateway.backend.store
+    assert not await store.redis.keys(store.keys.note("suggestions", "*"))
+
+
+async def test_a_no_to_a_suggestion_is_for_an_offer_of_a_request(box: Inbox, ann: Visitor) -> None:
+    """Whatever else is sent is refused in a sentence, and nothing is kept."""
+    record = await box.ask(**COMMAND)
+    for request_id, body in (
+        *((record.id, {"offer": one}) for one in ("0" * 16, "x\n" * 9_000, ["a"], None, "")),
+        (record.id, {}),
+        (record.id, {"offer": "a", "name": "bob"}),
+        ("0" * 32, {"offer": "0" * 16}),
+        ("..%2f..", {"offer": "0" * 16}),
+    ):
+        status, _ = await ann.post(f"requests/{request_id}/decline", body)
+        assert status in (400, 404, 422), body
+    store = box.gateway.backend.store
+    assert not await store.redis.keys(store.keys.note("suggestions", "*"))
 
 
 async def test_a_write_is_json(box: Inbox, ann: Visitor) -> None:

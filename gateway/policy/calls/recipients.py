@@ -29,7 +29,10 @@ _AMOUNTS = frozenset(
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _SEPARATORS = re.compile(r"[\s,;<>()\[\]\"']+")
 _ADDRESS = re.compile(r"[A-Za-z0-9._+-]+@((?:[A-Za-z0-9-]+\.)+[A-Za-z0-9-]+)")
+# The least that an address has: looking for a whole one takes time by the square of a text.
+_SOME_ADDRESS = re.compile(r"[A-Za-z0-9._+-]@[A-Za-z0-9-]+\.[A-Za-z0-9-]")
 _PRICED = re.compile(r"[0-9][0-9.,]*\s*[A-Za-z]{3,4}|[A-Za-z]{3,4}\s*[0-9][0-9.,]*")
+_NUMERIC = re.compile(r"\s*[+-]?\d[\d.,'_\s]*(?:[eE][+-]?\d+\s*)?")  # as somebody may read it
 # What passes for an address where no name says that one stands there.
 _LONE = re.compile(r"(?:[^@<>]*<)?(?:mailto:)?[^\s@/:<>]+@(?:[^\s@/:<>.]+\.)+[^\W\d_]{2,}\.?>?")
 
@@ -43,15 +46,16 @@ def names_recipient(leaf: Leaf) -> bool:
 def holds_address(leaf: Leaf) -> bool:
     """Whether an address stands in a value that is not text for people."""
     text = leaf.value if isinstance(leaf.value, str) and not leaf.free else ""
-    return _ADDRESS.search(text) is not None
+    return _SOME_ADDRESS.search(text) is not None
 
 
 def names_amount(leaf: Leaf) -> bool:
     """Whether a value is an amount, a quantity or a currency by its name, or looks like one."""
+    text = leaf.value if isinstance(leaf.value, str) and not leaf.free else ""
     number = isinstance(leaf.value, int | float) and not isinstance(leaf.value, bool)
+    number = number or _NUMERIC.fullmatch(text) is not None
     if not _AMOUNTS.isdisjoint(words_in(leaf.name)) or (number and leaf.role is not Role.ID):
         return True
-    text = leaf.value if isinstance(leaf.value, str) and not leaf.free else ""
     signs = any(unicodedata.category(char) == "Sc" for char in text)
     return signs or any(one.fullmatch(text) for one in (_CURRENCY, _PRICED))
 

@@ -530,6 +530,15 @@ def would_cover(offer: Offer, record: StoredRequest, effect: Effect = Effect.ALL
     return bool(parts) and all(part_is_covered(grant, one) for one in parts)
 
 
+def might_cover(offer: Offer, record: StoredRequest) -> bool:
+    """Whether an offer, remembered beside others, decides this request of the agent."""
+    parts, grant = split(record), _draft_grant(offer.match, record, Effect.ALLOW)
+    known = all(one.ways or one.written for one in parts)
+    return would_cover(offer, record) or (
+        known and any(part_is_covered(grant, one) for one in parts)
+    )
+
+
 def _draft_grant(match: Match, record: StoredRequest, effect: Effect) -> Grant:
     agent = record.request.agent
     return Grant(id="0" * 32, effect=effect, agent=agent, match=match, made_by="", made_at=0)

@@ -12,4 +12,5 @@ end
 redis.call('XADD', ARGV[3] .. shard, 'MAXLEN', '~', 100, '*', 'agent', ARGV[1])
 local now, newest = now_ms(), redis.call('XREVRANGE', KEYS[3], '+', '-', 'COUNT', 1)[1]
 if newest then now = math.max(now, tonumber(string.match(newest[1], '%d+')) + 1) end
+redis.call('HSET', KEYS[2], 'since:' .. ARGV[1], digits(now))
 return digits(now)
