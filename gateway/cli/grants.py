@@ -167,7 +167,8 @@ def _format_grant(http: HttpPool, grant: dict[str, Any]) -> str:
     most = f" of {grant['max_uses']}" if "max_uses" in grant else ""
     where = f"session {quote_name(grant['session'])}" if "session" in grant else "all sessions"
     lines = [
-        f"{grant['id']}  {grant['effect']} agent {grant['agent']}, {where}, {_format_end(grant)}",
+        f"{grant['id']}  {grant['effect']} agent {quote_name(grant['agent'])}, {where}, "
+        f"{_format_end(grant)}",
         _format_exact_match(http, grant) or show_masked(grant.get("words", "")).text,
         f"tool {quote_name(grant['match']['tool'])}, used {grant.get('used', 0)}{most} times, "
         f"{_format_backing(grant)}",

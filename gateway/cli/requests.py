@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import count
+from textwrap import wrap
 from typing import Any
+from unicodedata import east_asian_width
 
 from gateway.cli.http_access import ID_LENGTH, connect_as_approver, find_request, read_page
 from gateway.cli.listed_requests import find_listed, keep_list
@@ -57,6 +60,7 @@ _MEMBERS = (
     ("what became of it", "report"),
 )
 _UNVERIFIED = frozenset({"request.hint", "request.preview"})
+_MARGIN = "\n     "  # before all but the first line of a row
 _RECENT_MS = 48 * 3_600_000
 _COLOURS = {"amber": "33", "dim": "2", "red": "1;31"}
 
@@ -109,7 +113,8 @@ def format_row(record: dict[str, Any]) -> str:
     """Return a request as three lines: what its agent wants, or how it ended; times, session and
     tool; risk, what was found, who may approve it, and ID@REVISION.
 
-    A sign for what was found stands before all that is the agent's, and none of it is cut.
+    A sign for what was found stands before all that is the agent's. On a terminal each line is
+    folded to fit it, and none is cut: who approves has seen all of it.
     """
     found = [f"{_sign(record)} Guardrail: {one}" for one in _findings(record)]
     level, request = record["risk"]["level"], record["request"]
@@ -123,7 +128,15 @@ def format_row(record: dict[str, Any]) -> str:
         f"{when} · session {session}, tool {tool}{kind and f' ({kind})'}",
         " · ".join([risk, *found, *may, id_and_revision(record)]),
     )
-    return "\n     ".join(lines)
+    return _MARGIN.join(map(_fold, lines) if sys.stdout.isatty() else lines)
+
+
+def _fold(text: str) -> str:
+    """Return a line in parts that fit the terminal; some letters take two places."""
+    spaced = "".join(f"{one}\0" if east_asian_width(one) in "WF" else one for one in text)
+    width = max(20, shutil.get_terminal_size().columns - len(_MARGIN))
+    parts = wrap(spaced, width, break_on_hyphens=False, drop_whitespace=False)
+    return _MARGIN.join(parts).replace("\0", "")
 
 
 def _say_wish(record: dict[str, Any]) -> str:

@@ -55,7 +55,7 @@ _SENTENCES = {
     "copy_stuck": "a card for agent {agent} at {target} could not be updated: {why}",
     "session_ended": "the session {session} of agent {agent} ended",
     "grant_made": "{grant_made_by} made a grant for agent {agent}: {grant_effect} {grant_tool}, "
-    "{grant_scope}",
+    "scope {grant_scope}",
     "grant_ending": "a grant of agent {agent} ends soon",
     "grant_ended": "a grant of agent {agent} ended: {why}",
     "grant_outdated": "a grant of agent {agent} is suspended: {why}",

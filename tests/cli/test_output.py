@@ -74,16 +74,20 @@ def test_a_high_risk_is_red(up: Shell, tmp_path: Path) -> None:
     assert "\x1b[1;31mhigh risk\x1b[0m · " in on_a_terminal(up, "pending")
 
 
-def test_a_row_is_the_same_everywhere_and_keeps_what_was_found(up: Shell) -> None:
-    """Three lines, however narrow the terminal: what is approved without --yes was printed whole.
-    A call beyond its row ends in `…`; what the guardrails found is never cut."""
+def test_a_row_fits_the_terminal_and_keeps_what_was_found(up: Shell) -> None:
+    """Three lines, which a terminal has folded and never cut: what is approved without --yes was
+    printed whole. A call beyond its row ends in `…`; what the guardrails found is always whole."""
     up.call("ask", "shell", "--no-wait", "--", "sh", "-c", f"echo {'日本 ' * 90}; rm -rf build")
     call, times, found = up.run("pending").splitlines()
     assert call.startswith('  1  ⚠️ agent "local" wants to run "sh -c ') and call.endswith("…")
-    assert times.startswith("     asked 0 s ago, ") and 'tool "shell" (command)' in times
+    assert times.startswith("     asked ") and 'tool "shell" (command)' in times
     assert '· ⚠️ Guardrail: removes folders whole (in "command") · may approve: "owner" ·' in found
-    narrow = on_a_terminal(up, "pending", COLUMNS="40", NO_COLOR="1").splitlines()
-    assert [call, found] == [narrow[0], narrow[2]]
+    for columns in ("80", "60"):
+        rows = on_a_terminal(up, "pending", COLUMNS=columns, NO_COLOR="1").splitlines()
+        assert all(sum(1 + (one in "日本") for one in row) <= int(columns) for row in rows)
+        assert all(row.startswith("     ") for row in rows[1:])
+        whole = "".join(row[5:] for row in rows)
+        assert call[5:] in whole and found[5:] in whole
     assert "does not fit its row" in up.run("approve", "1", code=2)
 
 

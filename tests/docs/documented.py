@@ -338,7 +338,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway report [--days 30]": [
         Line("answers", typed="gateway report --days 30", first=("gateway deny ID",)),
     ],
-    "gateway audit tail": Line("policy_applied|submitted", first=ASKED),
+    "gateway audit tail": Line("applied a policy|asked for approval", first=ASKED),
     "gateway audit export audit.jsonl": Line("lines written", then=("grep seal audit.jsonl",)),
     "gateway audit export": NAMED,
     "gateway audit verify": NAMED,
