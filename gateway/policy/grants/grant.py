@@ -165,8 +165,8 @@ class Match(Wire):
     """The requests that a grant covers.
 
     These are one digest, a tool with a rule for each argument, a whole tool, or looking below `cwd`
-    with any tool. Any match but an exact one also fixes where the action runs (`cwd`, `host`), and
-    covers no request that sets environment variables or has a payload.
+    with any tool. All but exact matches also fix where the action runs (`cwd`, `host`). They cover
+    no request that sets environment variables or has a payload.
 
     `answer` is the part that an approval leaves open. Without it the match is a denial's, with
     rules by argument name. `base` is the effective folder, and `fingerprint` that of the
