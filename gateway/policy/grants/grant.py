@@ -103,7 +103,7 @@ class RuleKind(StrEnum):
 class CommandPattern(Wire):
     """A simple command: its program and verbs as typed, and the flags it may have.
 
-    `needs` are the flags that it must have, because without them it does more, such as a dry run.
+    `needs` are the flags that it must have because it does more without them, as without `-n`.
     `words` are the operands if `operands` is fixed. Paths must be in `folder`, or, if that is
     not set, relative and below the command's working folder. A denial covers all commands with this
     program, these verbs and all of `flags`, whatever follows.
@@ -131,9 +131,9 @@ class CommandPattern(Wire):
 class Rule(Wire):
     """A condition on one argument.
 
-    `value` is the equal value, the folder or the host; `command` is for kind command. In approvals,
-    a `name` that begins with `$` is an address (`$.edits[].old_string`), `type` is the JSON type,
-    and an `optional` argument may be missing.
+    `value` is what the argument must equal, or its folder or host; `command` is for kind command.
+    In approvals, a `name` that begins with `$` is an address (`$.edits[].old_string`), `type` is
+    the JSON type, and an `optional` argument may be missing.
     """
 
     name: str
@@ -264,8 +264,8 @@ class Grant(Wire):
     `queues` are the outboxes of its cards, `notices` the number of announcements beside them.
     `suspended` means that its backers may no longer approve there. `told` is the message of a plain
     denial to an agent that repeats the call. `line` is its line in a plan, from 1. An `outdated`
-    grant decides nothing, and must be made again. So does one with an `end`, and an `erased` one
-    has also lost its scope.
+    grant decides nothing until it is made again. One with an `end` decides nothing any more, and an
+    `erased` one has also lost its scope.
     """
 
     id: str
