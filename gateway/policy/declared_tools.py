@@ -170,10 +170,10 @@ def dangers_of(
     looks = {one.address: one.held for one in open_values(record)} if record else {}
     said = list(_find_freed(word, looks))
     if word.harmless:
-        said.append("Every call of this tool may then be remembered, whatever its arguments.")
+        said.append("A grant may then cover every call of this tool, whatever its arguments.")
     known = row_of(policy, word.tool)
     if known is not None and _join_agents(known.agents, word.agents) != known.agents:
-        said.append("What was declared earlier about this tool then counts for more agents.")
+        said.append("Earlier declarations of this tool will then apply to more agents.")
     return tuple(said)
 
 
@@ -184,7 +184,7 @@ def _find_freed(word: ToolWord, looks: Mapping[str, Role | None]) -> Iterator[st
         if held is not None and (role in FREE or (role in VARYING and held not in VARYING)):
             yield (
                 f"By its name or its look, {json.dumps(address)} is {_article(held)}. "
-                f"As {role} it may change without a question."
+                f"As {role} it may change without a new approval."
             )
 
 

@@ -134,7 +134,7 @@ def _in_texts(call: CallEffects) -> Iterator[GuardrailFinding]:
     commands = {one.text for one in call.programs if one.proven and not call.foreign_shell}
     for place, text in call.texts_to_look_through():
         if len(text) > _MOST_TEXT:
-            yield GuardrailFinding("is too long to be looked through", place)
+            yield GuardrailFinding("is too long to check", place)
         shown = text[:_MOST_TEXT]
         script = read_script(shown)
         sure = script.whole and text in commands
