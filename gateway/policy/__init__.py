@@ -1,5 +1,5 @@
-"""Can a request be answered without a person? Pure, but for the processes of policy hooks.
+"""Decide which requests can be answered without a person.
 
-Sees values of `domain` and nothing that stores or sends. Enter at `chain` (deciders in order, the
-first answer wins, and what it does to a request).
+Start at `chain`, which asks the deciders in order and takes the first answer. The package uses only
+values of `domain` and neither stores nor sends anything; only policy hooks start processes.
 """

@@ -1,4 +1,4 @@
-"""Who may decide: read fresh at every click, fail closed."""
+"""Check who may decide a request, fresh at every click; refuse when in doubt. See `approver`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,17 @@ from gateway.errors import Unauthorized
 from gateway.models import RiskLevel
 from gateway.policy.grants.grant import OF_ALL_TOOLS, Effect, Grant, GrantVoter, Match, Scope
 
-NO_STEP_UP = (
-    "it takes a number that is shown where its agent waits, and it was given none, as nobody waits "
-    "for it where it would be seen"
-)
+NO_STEP_UP = "it needs a verification code, and nobody waits where the agent could show one"
 
 REMEMBERED = (RiskLevel.LOW, RiskLevel.MEDIUM)
-"""The levels of risk at which approvals may be remembered."""
+"""Risk levels at which an approval may be remembered."""
 
 ADMIN = "admin:"
-"""By what an admin's own grant is admitted. No person's name, and no identity, is written so."""
+"""Marks the `via` of an admin's own grant. No person's name and no identity looks like this."""
 
 
 class Approver(NamedTuple):
-    """Someone who may decide a request. `via` is the entry of the `route` that admits them."""
+    """Someone who may decide a request, and the entry (`via`) of the `route` that admits them."""
 
     name: str
     via: str
@@ -33,15 +30,14 @@ class Approver(NamedTuple):
 
 
 def approver(ruling: Ruling, record: StoredRequest, identity: Identity) -> Approver:
-    """Return the person behind an identity, if they may decide this request; raises
-    Unauthorized.
+    """Return the person behind an identity who may decide this request; raises Unauthorized.
 
-    Someone whom only a platform's group admits, and the people file does not know, goes by their
-    identity. Where people are told apart, they may not decide: they could be anybody, in a second
-    account.
+    Someone who is only in a platform's group, and not among the policy's people, is known by their
+    identity. On a route that bars requesters or needs a quorum they may not decide: it could be
+    the second account of another person.
     """
     if record.unreviewed:
-        raise Unauthorized("policy hooks are still asked about this; it is nobody's to decide yet")
+        raise Unauthorized("policy hooks are still reviewing this request; try again in a moment")
     policy, route = ruling.policy, ruling.route_at(record)
     names = policy.names_of(identity)
     via = matching_approver(route, names)
@@ -57,7 +53,7 @@ def approver(ruling: Ruling, record: StoredRequest, identity: Identity) -> Appro
 
 
 def may_approve(ruling: Ruling, record: StoredRequest, identity: Identity) -> bool:
-    """Whether the route of a request names an identity as approver, at the request's risk."""
+    """Return whether an identity is an approver of a request's route, at the request's risk."""
     names = ruling.policy.names_of(identity)
     return matching_approver(ruling.route_at(record), names) is not None
 
@@ -69,7 +65,7 @@ def _bars_requesters(route: Route, record: StoredRequest) -> bool:
 def refuse_requester(
     policy: PolicyDocument, record: StoredRequest, identity: Identity, instead: str
 ) -> None:
-    """Raise Unauthorized for who asked, and for who could be the same human in another account."""
+    """Raise Unauthorized for the requester, and for unknown people who could be the requester."""
     asked = requesters(policy, record)
     if policy.name_of(identity) in asked:
         raise Unauthorized(f"you asked for this yourself; {instead}")
@@ -78,16 +74,16 @@ def refuse_requester(
 
 
 def refuse_unknown(policy: PolicyDocument, identity: Identity) -> None:
-    """Raise Unauthorized for an account that no person is known to have."""
+    """Raise Unauthorized for an account that belongs to nobody in the policy."""
     if policy.person_of(identity) is None:
         raise Unauthorized(
-            "this takes somebody whom the policy knows as a person: an admin can add "
+            "only people in the policy may do this: an admin can add "
             f"{identity.written} to your identities there"
         )
 
 
 def requesters(policy: PolicyDocument, record: StoredRequest) -> set[str]:
-    """Return the people behind a request: the credential's owner, and whom the agent names."""
+    """Return the people behind a request: the credential's owner and the sender it names."""
     origin = record.request.origin
     names = {record.owner} if record.owner else set()
     if origin.sender:
@@ -96,11 +92,11 @@ def requesters(policy: PolicyDocument, record: StoredRequest) -> set[str]:
 
 
 def with_valid_votes(ruling: Ruling, record: StoredRequest) -> StoredRequest:
-    """Return the record with the votes of those who may still decide.
+    """Return the record with only the votes that still count, and the quorum that is needed now.
 
-    A removed one's is void, and one of a name that is nobody's now: a person who was renamed could
-    vote twice. So is one without a step-up that each vote takes now. A quorum that was raised
-    meanwhile holds for what waits, too; one that was lowered does not.
+    A vote counts only if its person is still in the policy by this name and still an approver. If
+    each vote needs a step-up now, a vote without one is void. A quorum that was raised meanwhile
+    applies to pending requests; one that was lowered does not.
     """
     votes = record.votes
     if votes:
@@ -121,8 +117,8 @@ def with_valid_votes(ruling: Ruling, record: StoredRequest) -> StoredRequest:
 
 
 def who_may_approve(ruling: Ruling, record: StoredRequest) -> Approvers:
-    """Return who may approve a request as it stands. It is for what people see: at the click
-    `approver` has the last word."""
+    """Return who may approve a request now, for display only: at the click, `approver` decides
+    again."""
     policy, route = ruling.policy, ruling.route_at(record)
     if not route.approvers:
         return Approvers(nobody="its route names no approvers")
@@ -135,21 +131,21 @@ def who_may_approve(ruling: Ruling, record: StoredRequest) -> Approvers:
         asked = requesters(policy, record)
         names = dict.fromkeys(one for one in names if one not in asked)
     known = {person.name for person in policy.people}
-    # Any other entry is an identity or a group of a platform, and the platform knows who is in it.
+    # Any other entry is an identity or a platform's group, whose members only the platform knows.
     may = tuple(one for one in names if one in known or ":" in one)
     nobody = "" if may else "its route names nobody who may decide it"
     return Approvers(names=may, nobody=nobody, step_up=steps.able)
 
 
 def answers_for(policy: PolicyDocument, agent: str, identity: Identity) -> bool:
-    """Whether an identity is an admin's, or may approve anything of this agent."""
+    """Return whether an identity is an admin, or an approver on any route of this agent."""
     names = policy.names_of(identity)
     routes = (one for route in _routes_of(policy, agent) for _, one in route.levels())
     return policy.is_admin(identity) or any(matching_approver(one, names) for one in routes)
 
 
 def matching_approver(route: Route, names: tuple[str, ...]) -> str | None:
-    """Return the entry of a route's approvers that admits someone of these names, or None."""
+    """Return the first of these names that is among a route's approvers, or None."""
     for name in names:
         if name in route.approvers:
             return name
@@ -157,10 +153,10 @@ def matching_approver(route: Route, names: tuple[str, ...]) -> str | None:
 
 
 def is_backed(policy: PolicyDocument, grant: Grant) -> bool:
-    """Whether a grant still speaks for as many people who may approve there as it takes.
+    """Return whether enough of the people who made a grant may still approve on its routes.
 
-    A denial always does: that somebody was removed allows nothing. An admin's own grant does as
-    long as they are an admin.
+    A denial needs no backing, because it allows nothing. An admin's own grant stays active while
+    they are an admin.
     """
     if grant.effect is Effect.DENY or _by_admin(policy, grant.backers):
         return True
@@ -176,8 +172,8 @@ def is_backed(policy: PolicyDocument, grant: Grant) -> bool:
 def holds_at_risk(
     policy: PolicyDocument, grant: Grant, record: StoredRequest, route: Route
 ) -> bool:
-    """Whether a grant may decide a request of this risk: who made it may approve there, as many as
-    it takes, and no step-up is asked for. A denial always may, and an admin's own."""
+    """Return whether a grant may decide a request at its risk: its makers still form the quorum
+    there, and no step-up is required. Denials and admins' own grants always may."""
     if grant.effect is Effect.DENY or _by_admin(policy, grant.backers):
         return True
     if route.step_up(record.risk.level):
@@ -191,9 +187,9 @@ def _routes_of(policy: PolicyDocument, agent: str) -> list[Route]:
 
 
 def lets_through(policy: PolicyDocument, grant: Grant, record: StoredRequest, route: Route) -> bool:
-    """Whether a pass speaks for those who may decide this very request, which nobody has seen.
+    """Return whether a pass or plan is backed by people who may decide this very request.
 
-    On a route without self-approval that is none of those who asked.
+    On a route without self-approval, the votes of the request's own requesters do not count.
     """
     voices = grant.backers
     asked = set() if route.self_approval else requesters(policy, record)
@@ -215,7 +211,7 @@ def _speaks(route: Route, grant: Grant, voices: tuple[GrantVoter, ...]) -> bool:
 
 
 def count_needed(quorum: int, wider: ScopeQuorum, match: Match, *, everywhere: bool) -> int:
-    """Return how many people must vote for remembering an approval so."""
+    """Return how many people must vote to save a grant of this scope."""
     own = {
         Scope.PATTERN: wider.pattern,
         Scope.FOLDER: wider.folder,

@@ -1,5 +1,6 @@
-"""The policy chain: ordered deciders, the first answer wins, and no answer means asking people.
-`judge` runs it for a request, and derives the outcome.
+"""The policy chain: ask the deciders in order and take the first answer; without one, ask people.
+
+Start at `judge`, which runs the chain for a request and returns its outcome.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from gateway.wire.codec import Wire
 
 log = logging.getLogger("gateway.policy")
 
-_MOST_WORDS = 2000  # of what a hook says for itself: it is kept with the request
+_MOST_WORDS = 2000  # characters of a hook's reason that are stored with the request
 
 ALLOW, DENY, ASK = "allow", "deny", "ask"
 MODIFY, RESPOND = "modify", "respond"
 CONTINUE = "continue"  # no opinion, but perhaps a higher risk
-NO_OPINION, FAILED = "no opinion", "failed"  # what `gateway explain` says besides
+NO_OPINION, FAILED = "no opinion", "failed"  # further effects in `gateway explain`
 HOOKS_PRIORITY = 800
 LATER = "later"  # a slow decider is asked once the request is stored
-HIGH_RISK = "would allow it, but high risk is for people to decide"
+HIGH_RISK = "would allow it, but high risk requires a person"
 DEMANDED = "would answer it, but the agent demands a person"
 A_PERSON = "a person must answer: the agent demands it"
 
@@ -40,8 +41,8 @@ _MOST_REASONS, _MOST_REASON = 8, 300
 
 
 class ChainResult(NamedTuple):
-    """A record, with what deciders raised its risk to, and what they want done; None asks
-    people."""
+    """A record with the risk that deciders raised, and the verdict; None means that people
+    decide."""
 
     record: StoredRequest
     verdict: Verdict | None
@@ -49,8 +50,8 @@ class ChainResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opinion(Wire):
-    """One decider's answer to one request, for `gateway explain`, and what it raised the risk
-    to."""
+    """One decider's answer to one request and the risk that it raised, for `gateway
+    explain`."""
 
     decider: str
     priority: int
@@ -61,7 +62,7 @@ class Opinion(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shadow(Wire):
-    """What a rule in shadow would have done, and why."""
+    """A report-only rule, and the effect that it would have had, with the reason."""
 
     rule: str
     effect: str
@@ -69,8 +70,8 @@ class Shadow(Wire):
 
 
 class Chain:
-    """Asks deciders from the highest priority down. One that takes longer than `seconds`, or
-    than the `seconds` of its own, has failed."""
+    """Asks deciders in order of priority, highest first. A decider fails if it takes longer than
+    its own `seconds` or, without these, the chain's."""
 
     def __init__(self, deciders: Iterable[Decider], *, seconds: float = 5.0) -> None:
         self._seconds = seconds
@@ -81,14 +82,14 @@ class Chain:
     async def decide(
         self, record: StoredRequest, route: Route, *, stored: bool = True
     ) -> ChainResult:
-        """Return the first answer, and the record with its risk as high as deciders raised it.
+        """Return the first answer, and the record with the highest risk that deciders raised.
 
-        Before the request is `stored`, a decider with `after_storing` is not asked, and neither is
-        what stands below it: the answer is `later`.
+        If the request is not `stored` yet, stop at the first decider with `after_storing`: the
+        effect is then `later`.
 
-        After a decider has asked for people, or has failed, nothing below it may allow any more:
-        a missing answer could have been a denial. Denials still count. Whoever would allow what is
-        high risk asks for people instead, also where a decider before it has just raised it.
+        After a decider asks for people or fails, no lower decider may allow: the missing answer
+        could have been a denial. Denials still count. At high risk, also when a decider has just
+        raised it, an allow becomes a request for people.
         """
         people = False
         for decider in self._deciders:
@@ -98,8 +99,8 @@ class Chain:
             try:
                 record, verdict = await _answer(decider, record, route, self._seconds)
             except Exception as error:
-                # It may be anybody's code. Without its answer people are asked: see above. Of a
-                # GatewayError, as of a hook that says neither yes nor no, there is no more to say.
+                # It may be third-party code. Without its answer people decide, see above. A
+                # GatewayError, such as a hook without an answer, needs no traceback.
                 trace = None if isinstance(error, GatewayError) else error
                 log.error(
                     "a decider failed: %s: %s",
@@ -118,13 +119,13 @@ class Chain:
         return ChainResult(record, None)
 
     async def shadows(self, record: StoredRequest) -> list[Shadow]:
-        """Return what rules in shadow would have done; one that fails says so."""
+        """Return the effects that report-only rules would have had, and an entry for a failure."""
         found: list[Shadow] = []
         for decider in self._shadowing:
             try:
                 found += await decider.shadows(record)
             except Exception as error:
-                # It only watches: what it fails at must not keep a request from being stored.
+                # Report-only: its failure must not keep a request from being stored.
                 log.exception("a decider in shadow failed", extra={"event": "shadow_failed"})
                 found.append(
                     Shadow(rule=decider.name, effect="failed", why=start_of(repr(error), 200))
@@ -132,19 +133,19 @@ class Chain:
         return found
 
     async def asks_because(self, record: StoredRequest) -> str:
-        """Return why people are asked though a grant or rule was near; "" without."""
+        """Return why people decide though a grant or rule almost matched; "" if none did."""
         for decider in self._reasoning:
             try:
                 said: str = await decider.asks_because(record)
                 if said:
                     return said
             except Exception:
-                # It is a help for whoever decides: without it people are asked all the same.
+                # The reason only helps the approver: without it people decide as well.
                 log.exception("a decider gave no reason", extra={"event": "reason_failed"})
         return ""
 
     async def explain(self, record: StoredRequest, route: Route) -> list[Opinion]:
-        """Return what each decider answers, in the order they are asked."""
+        """Return the answer of each decider, in the order they are asked."""
         found: list[Opinion] = []
         for decider in self._deciders:
             record, opinion = await self._opinion(decider, record, route)
@@ -158,7 +159,7 @@ class Chain:
         try:
             record, verdict = await _answer(decider, record, route, self._seconds)
         except Exception as error:
-            # That it fails is what the operator wants to know.
+            # `gateway explain` shows the failure to the operator.
             effect, message = FAILED, str(error) or type(error).__name__
         else:
             effect = verdict.effect if verdict else NO_OPINION
@@ -174,14 +175,14 @@ class Chain:
 
 
 async def _in_shadow(decider: Decider, record: StoredRequest) -> str:
-    """Say what a decider without an opinion would have done, were it not in shadow."""
+    """Return the effect that a decider without an opinion would have, were it not report-only."""
     found: list[Shadow] = await decider.shadows(record) if hasattr(decider, "shadows") else []
     said = dict.fromkeys(f"{one.effect}: {one.why or one.rule}" for one in found)
     return f"in shadow, would {'; '.join(said)}" if said else ""
 
 
 def find_decisive(opinions: Iterable[Opinion]) -> Opinion | None:
-    """Return the opinion that would decide, None when people would, as `Chain.decide` has it."""
+    """Return the opinion that `Chain.decide` would take; None if people would decide."""
     people = False
     for one in opinions:
         if one.effect == NO_OPINION:
@@ -199,14 +200,14 @@ def _decides(effect: str, people: bool) -> bool:
 async def _answer(
     decider: Decider, record: StoredRequest, route: Route, limit: float
 ) -> ChainResult:
-    """Return a decider's answer, and the record as it left its risk; raises for one that comes too
-    late, or that nobody can act on.
+    """Return a decider's answer and the record with the raised risk; raises if the answer is late
+    or invalid.
 
-    The only place where a decider's leave becomes one: it never does for what is high risk,
-    or where the agent demands a person.
+    Only here can a decider's answer become an approval. It never does for a high-risk request, or
+    when the agent requires a person.
     """
     seconds = getattr(decider, "seconds", limit)
-    if seconds is None:  # one of ours, that waits for nothing but the store
+    if seconds is None:  # a built-in decider, which waits for nothing but the store
         verdict = await decider.decide(record, route)
     else:
         async with asyncio.timeout(seconds):
@@ -229,7 +230,7 @@ async def _answer(
 
 
 def _raised_by(decider: Decider, verdict: Verdict) -> Iterator[RaisedRisk]:
-    """Yield what an answer raises the risk to; raises ValueError for no risk that there is."""
+    """Yield the risks that an answer raises; raises ValueError for an unknown level."""
     own = ((f"decider {verdict.by.name}", verdict.risk),) if verdict.risk is not None else ()
     for by, risk in (*own, *((one.by, one) for one in verdict.raised)):
         if not isinstance(risk.level, RiskLevel):
@@ -243,8 +244,8 @@ def _raise_risk(
 ) -> StoredRequest:
     """Return the record with its risk raised by a decider that answered.
 
-    Asked anew about a whole call, it takes back what it raised before. Asked only about what was
-    changed since, by a hook, it adds to that.
+    If asked again about a whole call, the decider replaces what it raised before. If asked only
+    about a hook's later change, it adds to that.
     """
     before = record.raised
     if record.edited is None:
@@ -253,7 +254,7 @@ def _raise_risk(
     for one in found:
         if is_lower(one.level, record.risk.level):
             log.warning(
-                "a decider would lower the risk, which none can: it stays",
+                "a decider tried to lower the risk, which is not possible: it stays",
                 extra={"event": "risk_not_lowered", "decider": one.by},
             )
     risen = tuple(one for one in found if not is_lower(one.level, record.risk.level))
@@ -263,15 +264,15 @@ def _raise_risk(
 
 
 class ModeDecider:
-    """The route's mode: the last link, which answers when a route does not ask people."""
+    """The last decider, which applies the route's mode."""
 
     name = "mode"
     priority = 0
     seconds = None
 
     async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
-        """Allow or deny as the route's mode says; no opinion when it asks, or would approve what
-        takes a step-up. The chain asks people about high risk all the same."""
+        """Allow or deny by the route's mode. No opinion if the mode asks people, or if an approval
+        would need a step-up. The chain still asks people about high risk."""
         if route.mode is Mode.ASK or record.request.questions:
             return None
         if route.mode is Mode.AUTO_APPROVE and route.step_up(record.risk.level):
@@ -287,9 +288,9 @@ class ModeDecider:
 async def judge(
     chain: Chain, record: StoredRequest, ruling: Ruling, *, stored: bool = True
 ) -> tuple[StoredRequest, RequestOutcome | None]:
-    """Return the record, changed where a hook wants that, and how it ends; None asks people.
+    """Return the record, as changed by hooks, and its outcome; None if people decide.
 
-    Before it is `stored`, what slow deciders say first is left to `approvals.agent_service`.
+    If the request is not `stored` yet, `approvals.agent_service` asks the slow deciders later.
     """
     record, verdict = await _judge_weighed(chain, record, ruling, stored=stored)
     if verdict is not None and verdict.effect == LATER:
@@ -298,7 +299,7 @@ async def judge(
         try:
             record = _modify(record, verdict, ruling)
         except InvalidRequest as error:
-            # What the hook wanted changed must not run as it was.
+            # The unchanged call must not run: the hook wanted it changed.
             return record, _outcome_of(record, replace(verdict, effect=DENY, message=str(error)))
         record, verdict = await _judge_weighed(chain, record, ruling)
     outcome = None if verdict is None else _outcome_of(record, verdict)
@@ -310,7 +311,7 @@ async def judge(
 
 
 def _refuse_at_once(record: StoredRequest, ruling: Ruling) -> RequestOutcome | None:
-    """Return the denial of what people would be asked about, and nobody could approve."""
+    """Return the denial of a request that nobody could approve, or None."""
     asked, able = ruling.step_up(record)
     if not asked or able:
         return None
@@ -334,21 +335,21 @@ async def _judge_weighed(
 
 
 def _modify(record: StoredRequest, verdict: Verdict, ruling: Ruling) -> StoredRequest:
-    """Return the record as a hook changed it: another digest, other risk, and people see it."""
+    """Return the record as a hook changed it, with a new digest and risk; people see the change."""
     request, arguments = record.request, verdict.arguments or {}
     if Action.EDIT not in request.allowed:
-        raise InvalidRequest("changed by a policy hook, and the agent takes no changed arguments")
+        raise InvalidRequest("a policy hook changed the call, and the agent accepts no changes")
     check_schema(request.schema, arguments)
     why = start_of(verdict.message, _MOST_WORDS)
     return assess(record.edited_as(arguments, verdict.by, why), ruling)
 
 
 def _outcome_of(record: StoredRequest, verdict: Verdict) -> RequestOutcome | None:
-    """Return how a verdict of the policy ends a waiting request, None when people decide."""
+    """Return the outcome of a verdict for a pending request, None if people decide."""
     if verdict.effect in (ASK, MODIFY):
         return None
     allows = verdict.effect == ALLOW
-    # What cannot be approved, such as a question, no rule can answer: it may only refuse it.
+    # A question cannot be approved, so a rule can only deny it.
     if allows and Action.APPROVE not in record.request.allowed:
         return None
     if verdict.effect == RESPOND and Action.RESPOND not in record.request.allowed:

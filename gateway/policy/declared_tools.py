@@ -1,7 +1,7 @@
-"""What an operator may say of a tool from a card: which values wait for it, and what a word frees.
+"""Declare the arguments of a tool from a card: see `open_values`, `dangers_of` and `with_word`.
 
-A declaration may do anything but lift the floors, which the model of calls keeps by itself. What it
-frees against a name that means a command, an action or a path has to be confirmed.
+A declaration cannot weaken the built-in minimum, which the model of calls enforces. An admin must
+confirm one that frees a value whose name means a command, an action or a path.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ ON_CARDS: dict[Role, str] = {
     Role.FLAG: "a switch that changes what is done; the same each time",
     Role.AMOUNT: "how much; the same each time",
 }
-"""The roles to choose from on a card, with a sentence each."""
+"""The roles to choose from on a card, each with its meaning."""
 
 _OPEN_SOURCES = frozenset(
     {RoleSource.KIND, RoleSource.NAME, RoleSource.LOOK, RoleSource.NOBODY}
-)  # who never declared anything
+)  # sources of a role that are no declaration
 _NAMES = re.compile(r'\["((?:[^"\\]|\\.)*)"\]|([^.\[\]]+)')
 
 
 @dataclass(frozen=True, slots=True)
 class OpenValue:
-    """A value of a call that is the same each time because nobody declared what it is.
+    """A value of a call that a grant fixes because its role is not declared.
 
-    `held` is a command, an action, a path or the like, where its role or its look says one.
+    `held` is the restrictive role (a command, an action, a path …) that its role or look suggests.
     """
 
     address: str
@@ -75,10 +75,10 @@ class OpenValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolWord:
-    """What an admin says of a tool: roles by address, and whether it is harmless; None for no word.
+    """An admin's declaration of a tool: roles by address, and whether it is harmless, if said.
 
-    `agents` are whose calls: names in which `*` stands for anything, empty for all; None for those
-    whose calls an earlier word is about.
+    `agents` are those whose calls it applies to, and `*` in a name matches anything. Empty means
+    all agents; None keeps the agents of the existing row.
     """
 
     tool: str
@@ -88,14 +88,14 @@ class ToolWord:
 
 
 def open_values(record: StoredRequest) -> tuple[OpenValue, ...]:
-    """Return what somebody could declare about a record's call, each address once."""
+    """Return the values of a record's call that an admin could declare, one per address."""
     if record.erased or record.request.kind in (Kind.PLAN, Kind.CALLS, Kind.QUESTION):
         return ()
     leaves = effects_of(record)[0].leaves
     found: dict[str, OpenValue] = {}
     for leaf in filter(_is_open, leaves):
         known = found.get(leaf.address)
-        if known is None or known.held is None:  # one of several that looks like a path counts
+        if known is None or known.held is None:  # if one of several looks like a path, it counts
             found[leaf.address] = OpenValue(leaf.address, leaf.role, leaf.why, _held_role(leaf))
     return tuple(found.values())[:MOST_ROLES]
 
@@ -113,7 +113,7 @@ def _is_open(leaf: Leaf) -> bool:
 
 
 def check_word(word: ToolWord) -> None:
-    """Raise InvalidRequest unless a policy could hold this word."""
+    """Raise InvalidRequest unless a policy can hold this declaration."""
     if not TOOL_NAME.fullmatch(word.tool) or "*" in word.tool:
         raise InvalidRequest("write the whole name of one tool, as it is sent")
     if not word.arguments and word.harmless is None:
@@ -123,14 +123,14 @@ def check_word(word: ToolWord) -> None:
 
 
 def row_of(policy: PolicyDocument, tool: str) -> ToolRow | None:
-    """Return the operator's row about a tool."""
+    """Return the policy's row for a tool, or None."""
     return next((row for row in policy.tools if row.name == tool), None)
 
 
 def with_word(policy: PolicyDocument, word: ToolWord, *, by: str, at: str) -> PolicyDocument:
-    """Return the policy with this word; the very same where it says nothing new.
+    """Return the policy with this declaration; the same object if nothing changes.
 
-    Raises InvalidRequest when it would declare too much of one tool.
+    Raises InvalidRequest if the tool would have too many declared arguments.
     """
     known = row_of(policy, word.tool)
     row = known or ToolRow(name=word.tool, harmless=False, agents=word.agents or ())
@@ -143,7 +143,7 @@ def with_word(policy: PolicyDocument, word: ToolWord, *, by: str, at: str) -> Po
     if merged == known:
         return policy
     if len(merged.arguments) > MOST_ROLES:
-        raise InvalidRequest(f"{MOST_ROLES} arguments of a tool can be declared, no more")
+        raise InvalidRequest(f"at most {MOST_ROLES} arguments of a tool can be declared")
     merged = replace(merged, declared_by=by, declared_at=at)
     if known is None:
         return replace(policy, tools=(*policy.tools, merged))
@@ -151,7 +151,7 @@ def with_word(policy: PolicyDocument, word: ToolWord, *, by: str, at: str) -> Po
 
 
 def _join_agents(known: tuple[str, ...], new: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return whose calls a row is about once it is also about `new`; empty is everybody's."""
+    """Return the agents of a row that is extended by `new`; empty means all agents."""
     if new is None or not known:
         return known
     if not new:
@@ -162,17 +162,18 @@ def _join_agents(known: tuple[str, ...], new: tuple[str, ...] | None) -> tuple[s
 def dangers_of(
     policy: PolicyDocument, word: ToolWord, record: StoredRequest | None = None
 ) -> tuple[str, ...]:
-    """Say what has to be confirmed about a word: what it frees that a name holds, and for whom.
+    """Return what an admin must confirm about a declaration: held values that it frees, and more
+    agents that it applies to.
 
-    With the `record` on whose card it is said, also what a value looks like counts.
+    With the `record` of the card, the looks of its values count too.
     """
     looks = {one.address: one.held for one in open_values(record)} if record else {}
     said = list(_find_freed(word, looks))
     if word.harmless:
-        said.append("Every call of this tool may then be remembered, whatever its arguments.")
+        said.append("A grant may then cover every call of this tool, whatever its arguments.")
     known = row_of(policy, word.tool)
     if known is not None and _join_agents(known.agents, word.agents) != known.agents:
-        said.append("What was declared earlier about this tool then counts for more agents.")
+        said.append("Earlier declarations of this tool will then apply to more agents.")
     return tuple(said)
 
 
@@ -183,13 +184,13 @@ def _find_freed(word: ToolWord, looks: Mapping[str, Role | None]) -> Iterator[st
         if held is not None and (role in FREE or (role in VARYING and held not in VARYING)):
             yield (
                 f"By its name or its look, {json.dumps(address)} is {_article(held)}. "
-                f"As {role} it may change without a question."
+                f"As {role} it may change without a new approval."
             )
 
 
 def held_as(tool: str, address: str) -> Role | None:
-    """Return what the names in an address, or the known tools, hold a value for, so that freeing it
-    is a risk; None where nothing does."""
+    """Return the role for which a name in an address, or the table of known tools, holds a value;
+    freeing it is a risk. None if neither does."""
     known = narrowing_roles(tool).get(plain_name(address))
     if known in HELD:
         return known

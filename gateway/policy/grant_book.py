@@ -1,8 +1,7 @@
-"""The remembered decisions as the policy chain sees them: two links, denials above approvals.
+"""Answer requests from grants, as deciders of the policy chain. Start at `GrantBook`.
 
-What was read stays in memory for one generation of the policy. It can be out of date for a
-moment, and then decides nothing: the script that stores the decision refuses another generation,
-and a grant that was ended, has expired or is used up.
+Grants stay in memory for one generation of the policy. A stale entry decides nothing: the script
+that stores the decision rejects another generation, and a grant that has ended or is used up.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ from gateway.policy.verdict import Decider, Verdict
 
 DENY_PRIORITY, ALLOW_PRIORITY, LINE_PRIORITY = 900, 500, 200
 PAGE = 200
-_MOST_TOLD, _LONGEST_PART = 3, 80  # parts of a line that are said to be new, and characters of each
+_MOST_TOLD, _LONGEST_PART = 3, 80  # new parts of a line that are named, and characters of each
 _MOST_ENTRIES = 10_000
 
 _Entry = tuple[int, tuple[Grant, ...]]
 
 
 class GrantStore(Protocol):
-    """Remembered decisions. Making one counts as a new generation of the policy, and so does
-    ending one before its time."""
+    """Stores grants. Creating a grant, or ending one before its time, starts a new generation of
+    the policy."""
 
     async def add(self, grant: Grant) -> str:
         """Write a grant and its event. Results: OK, EXISTS (or ended before), FULL."""
@@ -57,47 +56,48 @@ class GrantStore(Protocol):
         only_spent: bool = False,
         announced: bool = False,
     ) -> bool:
-        """Take a grant back, with `only_spent` one that expired or is used up; was it there?
+        """End a grant and return whether it was there; with `only_spent`, only if it has expired
+        or is used up.
 
-        With `announced` its end is told beside its cards.
+        With `announced`, its cards also get a message about the end.
         """
 
     async def say(
         self, grant: Grant, field: str, *, before: str, after: str, event: str, announced: bool
     ) -> bool:
-        """Note something about a live grant, if it stood as `before`; return whether it did."""
+        """Set a field of a live grant if its value was `before`; return whether it was."""
 
     async def mark_outdated(self, grant: Grant, outdated: Outdated) -> bool:
-        """Suspend a live grant; return False when it changed meanwhile. No request finds it any
-        more."""
+        """Suspend a live grant, so that no request finds it; return False if it changed
+        meanwhile."""
 
     async def erase(self, grant: Grant) -> None:
-        """Put a grant that ended in the place of what it covered."""
+        """Erase what an ended grant covered, and keep the rest of it."""
 
     async def get(self, grant_id: str) -> Grant | None:
-        """Return a grant with its uses, None when it is not there any more."""
+        """Return a grant with its uses, None if it is not active any more."""
 
     async def find(self, grant_id: str) -> Grant | None:
-        """Return a grant with its uses, also one that ended and is not forgotten yet."""
+        """Return a grant with its uses, also if it has ended and is still stored."""
 
     async def about(self, agent: str, tool: str, digest: str) -> tuple[int, list[Grant]]:
-        """Return the grants that may cover such a request, without their uses, and the generation
-        they are of."""
+        """Return the generation, and the grants that may cover such a request, without their
+        uses."""
 
     async def count(self) -> tuple[int, int]:
-        """Return the generation, and how many grants there are in it."""
+        """Return the generation, and the number of grants in it."""
 
     async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:
         """Return one page of grants with their uses, the newest first, and the next cursor."""
 
     async def list_ended(self, limit: int) -> list[Grant]:
-        """Return the grants that ended last, the last one first."""
+        """Return the grants that ended last, the latest first."""
 
     async def of_session(self, agent: str, session: str, *, denials: bool = True) -> list[Grant]:
-        """Return the grants that end with a session, with the plain `denials` or without."""
+        """Return the grants that end with a session, with or without the plain `denials`."""
 
     async def due(self, now: int, limit: int) -> tuple[list[Grant], list[Grant]]:
-        """Return grants whose time is over at `now`, and those whose end is to be announced."""
+        """Return the grants that have expired at `now`, and those with an end to announce."""
 
 
 async def every(store: GrantStore) -> list[Grant]:
@@ -112,7 +112,7 @@ async def every(store: GrantStore) -> list[Grant]:
 
 
 class GrantBook:
-    """Remembered decisions by what they may cover."""
+    """Caches grants, and finds those that may cover a request."""
 
     def __init__(self, store: GrantStore, clock: Clock) -> None:
         self.store = store
@@ -126,23 +126,23 @@ class GrantBook:
 
     @property
     def deciders(self) -> tuple[Decider, ...]:
-        """The links of the chain: denials, approvals, and approvals of each part of a line."""
+        """The deciders: denials, approvals, and approvals of each part of a command line."""
         return (_Link(self, Effect.DENY, DENY_PRIORITY),
                 _Allows(self, Effect.ALLOW, ALLOW_PRIORITY), _Lines(self))  # fmt: skip
 
     def at(self, policy: PolicyDocument) -> None:
-        """Use only what is of this policy's generation from now on."""
+        """Use this policy from now on, and forget entries of another generation."""
         if policy.generation != self._generation:
             self._generation = policy.generation
             self._entries.clear()
         self.policy = policy
 
     def spend(self, grant_id: str) -> None:
-        """Never use this grant again: the server says that it is over."""
+        """Never use this grant again: the server reported that it has ended."""
         self._spent.add(grant_id)
 
     def is_limited(self, grant_id: str) -> bool:
-        """Whether a grant that was seen here may be used so many times only."""
+        """Return whether a grant that was seen here has a limited number of uses."""
         return grant_id in self._limited
 
     async def about(self, record: StoredRequest) -> tuple[Grant, ...]:
@@ -152,7 +152,7 @@ class GrantBook:
         return await self._recall(key, lambda: self.store.about(*key))
 
     async def changing_files(self, agent: str) -> tuple[Grant, ...]:
-        """Return what is remembered of an agent's changes of files, by any tool, denials too."""
+        """Return an agent's grants about file changes, by any tool, denials included."""
 
         async def look() -> tuple[int, list[Grant]]:
             generation = self._generation
@@ -164,8 +164,7 @@ class GrantBook:
     async def _recall(
         self, key: tuple[str, str, str], look: Callable[[], Awaitable[tuple[int, list[Grant]]]]
     ) -> tuple[Grant, ...]:
-        """Return what is kept under a key of this generation, looked up where it is not, as far as
-        it may still decide."""
+        """Return the usable grants under a key, from the cache or else from `look`."""
         if await self.is_empty():
             return ()
         found = self._entries.get(key)
@@ -181,7 +180,7 @@ class GrantBook:
         return tuple(one for one in found[1] if one.live(now) and one.id not in self._spent)
 
     async def planned(self, record: StoredRequest) -> list[Grant]:
-        """Return what is left of the plans of a record's session."""
+        """Return the unused lines of plans of a record's session."""
         if await self.is_empty():
             return []
         request, now = record.request, self._clock.now_ms()
@@ -189,12 +188,12 @@ class GrantBook:
         return [one for one in known if one.line is not None and one.live(now)]
 
     def redeclare(self, record: StoredRequest) -> StoredRequest:
-        """Return the record as this policy declares its tool, whatever was declared before."""
+        """Return the record with its tool's declarations by this policy, replacing others."""
         return self.policy.declare(record)
 
     def fit(self, grant: Grant, record: StoredRequest, route: Route) -> bool:
-        """Whether a grant may decide a request of this risk, and a pass or a plan, whose requests
-        nobody sees, one like this."""
+        """Return whether a grant may decide a request of this risk; passes and plans, whose
+        requests nobody sees, are checked for dangers too."""
         if not holds_at_risk(self.policy, grant, record, route):
             return False
         own = self.policy.own_domains
@@ -203,14 +202,14 @@ class GrantBook:
         return lets_through(self.policy, grant, record, route) and not find_dangers(record, own)
 
     async def is_empty(self) -> bool:
-        """Tell whether nothing is remembered: then nothing need be looked up for each request."""
+        """Return whether there are no grants, so that no request needs a lookup."""
         if self._counted[0] != self._generation:
             self._counted = await self.store.count()
         return self._counted == (self._generation, 0)
 
 
 class _Link:
-    """All remembered denials, or all remembered approvals, as one decider."""
+    """Decides with all denials, or with all approvals, that are remembered."""
 
     def __init__(self, book: GrantBook, effect: Effect, priority: int) -> None:
         self._book = book
@@ -237,7 +236,7 @@ class _Link:
 
 
 class _Allows(_Link):
-    """The remembered approvals, which can tell what kept them from covering a request."""
+    """Decides with remembered approvals, and can say why none covered a request."""
 
     async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Answer with the first grant that covers the request, unless a part of it is denied."""
@@ -247,7 +246,7 @@ class _Allows(_Link):
         return verdict
 
     async def asks_because(self, record: StoredRequest) -> str:
-        """Return what kept the nearest remembered approval of the tool from covering it."""
+        """Return why the nearest remembered approval of the tool does not cover the request."""
         if said := await _Lines(self._book).tell_new(record):
             return said
         record = self._book.redeclare(record)
@@ -257,7 +256,7 @@ class _Allows(_Link):
 
 
 class _Lines:
-    """Lines of which approvals or rules cover each part alone."""
+    """Allows command lines whose parts are each covered by an approval or a rule."""
 
     name = "remembered approvals of each part"
     priority = LINE_PRIORITY
@@ -268,7 +267,8 @@ class _Lines:
 
     async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Allow a line in the name of the approval that ends first; the message names the others.
-        One decision counts one use: of approvals that may be used so often, one takes part."""
+
+        A decision counts one use, so at most one approval with limited uses may take part."""
         covered = await self._cover(record)
         if not covered or any(one is None for _, one in covered):
             return None
@@ -285,13 +285,13 @@ class _Lines:
         return _cite(ALLOW, first, _each([*others, *by_rules]))
 
     async def refuses(self, record: StoredRequest) -> bool:
-        """Whether a denial, or a rule that denies or asks, is for any part of a line."""
+        """Return whether a denial, or a rule that denies or asks, matches a part of a line."""
         calls = [one for part in split(self._book.redeclare(record))
                  for way in part.ways for one in way]  # fmt: skip
         return any([await self._is_refused(one) for one in calls])
 
     async def tell_new(self, record: StoredRequest) -> str:
-        """Say which parts of a line are new, where the rest of it is remembered."""
+        """Say which parts of a line are new, if other parts are remembered."""
         covered = await self._cover(record)
         new = list(dict.fromkeys(part.text for part, one in covered if one is None))
         if not new or all(one is None for _, one in covered):
@@ -315,7 +315,7 @@ class _Lines:
     async def _find(
         self, part: Part, record: StoredRequest, route: Route
     ) -> Grant | PolicyRule | None:
-        """Return an approval or a rule that covers a part, one without limit before others."""
+        """Return an approval or rule that covers a part, preferably one without a limit."""
         book = self._book
         found: list[Grant] = []
         if part.written:
@@ -337,7 +337,7 @@ class _Lines:
         return next((one for one in book.policy.rules if _lets(one, part)), None)
 
     async def _is_refused(self, call: StoredRequest) -> bool:
-        """Whether a denial, or a rule that denies or asks, may be for a part as a call of its
+        """Return whether a denial, or a rule that denies or asks, may match a part on its
         own."""
         denials = [one for one in await self._book.about(call) if one.effect is Effect.DENY]
         rules = [one for one in self._book.policy.rules if _refuses(one)]
@@ -346,7 +346,7 @@ class _Lines:
         )
 
     async def _list_writing(self, record: StoredRequest, route: Route) -> tuple[Grant, ...]:
-        """Return the approvals of changing files that hold where a line runs, on its route."""
+        """Return the approvals of file changes that apply where a line runs, on its route."""
         request, policy = record.request, self._book.policy
         known = await self._book.changing_files(request.agent)
         refused = {one.match.tool for one in known if one.effect is Effect.DENY}
@@ -376,7 +376,7 @@ def _refuses(rule: PolicyRule) -> bool:
 
 
 def _lets(rule: PolicyRule, part: Part) -> bool:
-    """Whether a rule in force allows a part of a line; one that counts does not."""
+    """Return whether an active rule without limits allows a part of a line."""
     allows = rule.effect is RuleEffect.ALLOW and not (rule.shadow or rule.limits)
     return allows and any(
         all(fits(rule, call) is MatchResult.YES for call in way) for way in part.ways
@@ -388,8 +388,8 @@ def _each(others: list[str]) -> str:
 
 
 def _cite(effect: str, grant: Grant, message: str) -> Verdict:
-    # Agents and the audit read the message: nothing of what the grant covers stands in it, but
-    # what they were told when it was denied.
+    # Agents and the audit log read the message: it must not tell what the grant covers, only
+    # what the agent was told when it was denied.
     by = DecidedBy(kind=DeciderKind.GRANT, name=grant.id)
     return Verdict(effect=effect, by=by, reason=Reason.GRANT, message=message)
 

@@ -1,8 +1,7 @@
-"""Signs that a request destroys something or reaches for secrets, whoever asks and why.
+"""Find signs that a request destroys something or reads secrets; start at `assess`.
 
-They are signs, not proof: what finds none is not harmless. In shadow, where they begin, they decide
-nothing: they stand on the card, and in the audit, so that an operator sees what they would have
-stopped.
+Signs are not proof, and a request without signs may still do harm. Guardrails are report-only by
+default: the findings are on the card and in the audit log, and decide nothing.
 """
 
 from __future__ import annotations
@@ -56,11 +55,11 @@ _WORDS = re.compile(r"[^\s\"'`;|&<>()=,\[\]{}]+")
 
 
 def assess(record: StoredRequest, ruling: Ruling) -> StoredRequest:
-    """Return a record with the risk and the findings of what it would run now, under a policy.
+    """Return a record with the risk and the findings of its current call, under a policy.
 
-    Whatever makes a record, or changes what it would run, has it assessed anew. What deciders
-    raised is kept: they are asked anew, or it still counts. Guardrails in force raise the risk of
-    what they find something in. Raises InvalidRequest for a plan that cannot be one.
+    Call it for each new record and after each change of the call. It keeps the risk that deciders
+    raised. Active guardrails raise the risk of a request with findings. Raises InvalidRequest for
+    an invalid plan.
     """
     policy = ruling.policy
     watched = policy.guardrails is not Guardrails.OFF
@@ -76,8 +75,8 @@ def assess(record: StoredRequest, ruling: Ruling) -> StoredRequest:
 
 
 def calculate_risk(record: StoredRequest, ruling: Ruling) -> StoredRequest:
-    """Return a record with the risk of what it would run now, by a policy and by who raised it, and
-    with the quorum of that risk; one that was higher stays."""
+    """Return a record with the risk and the quorum of its current call, from the policy and what
+    deciders raised. The quorum never falls."""
     edited = record.edited
     request = record.request if edited is None else replace(record.request, arguments=edited)
     base = ruling.policy.risk_of(request, record.arguments)
@@ -90,15 +89,15 @@ def calculate_risk(record: StoredRequest, ruling: Ruling) -> StoredRequest:
 
 @dataclass(frozen=True, slots=True)
 class GuardrailFinding:
-    """One sign in a few words, and the place of the value that shows it."""
+    """One sign in a few words, and the address of the value that shows it."""
 
     words: str
     place: str
-    destroys: bool = True  # or reaches for secrets; else it is only worth a look
+    destroys: bool = True  # or reads secrets; False if it is only worth a look
 
 
 def _find_all(record: StoredRequest, policy: PolicyDocument) -> tuple[GuardrailFinding, ...]:
-    """Return each sign that a request shows; of a plan what its lines show, as their places."""
+    """Return each sign of a request; a sign of a plan has its line as its place."""
     if record.request.kind is not Kind.CALLS:
         return find_dangers(record, policy.own_domains)
     found: dict[str, GuardrailFinding] = {}
@@ -109,8 +108,8 @@ def _find_all(record: StoredRequest, policy: PolicyDocument) -> tuple[GuardrailF
 
 
 def find_dangers(record: StoredRequest, own: tuple[str, ...] = ()) -> tuple[GuardrailFinding, ...]:
-    """Return each sign that a request shows, with the place of the first value that shows it. One
-    is a recipient outside the `own` domains."""
+    """Return the signs of a request, each with the place of the first value that shows it. A
+    recipient outside the `own` domains is one of them."""
     found: dict[str, GuardrailFinding] = {}
     for call in chain.from_iterable(one.everything() for one in effects_of(record)):
         looks = (_in_texts, _in_joined, _in_paths, _in_commands, _in_arguments, _in_surroundings)
@@ -131,11 +130,11 @@ def _in_recipients(call: CallEffects, own: tuple[str, ...]) -> Iterator[Guardrai
 
 
 def _in_texts(call: CallEffects) -> Iterator[GuardrailFinding]:
-    """Look through all that runs, is typed, handed on or unknown; never data or remarks."""
+    """Search all texts that run, are typed, are handed on or unknown; never data or remarks."""
     commands = {one.text for one in call.programs if one.proven and not call.foreign_shell}
     for place, text in call.texts_to_look_through():
         if len(text) > _MOST_TEXT:
-            yield GuardrailFinding("is too long to be looked through", place)
+            yield GuardrailFinding("is too long to check", place)
         shown = text[:_MOST_TEXT]
         script = read_script(shown)
         sure = script.whole and text in commands
@@ -148,7 +147,7 @@ def _in_texts(call: CallEffects) -> Iterator[GuardrailFinding]:
 
 
 def _in_joined(call: CallEffects) -> Iterator[GuardrailFinding]:
-    """Look through the commands whose words stand in several values."""
+    """Search the commands whose words come from several values."""
     seen = {text for _, text in call.texts_to_look_through()}
     ways = (way for one in call.readings for way in one.ways)
     for one in chain(call.programs, *(way.programs for way in ways)):
@@ -188,7 +187,7 @@ def _in_paths(call: CallEffects) -> Iterator[GuardrailFinding]:
 
 
 def _in_commands(call: CallEffects) -> Iterator[GuardrailFinding]:
-    """Look at every word of every command, also of those that are several or not understood."""
+    """Check every word of every command, also in lists of commands and unparsed ones."""
     folder = call.call.context.cwd
     home = components(folder) if folder is not None else None
     for program in call.all_programs():
@@ -198,12 +197,12 @@ def _in_commands(call: CallEffects) -> Iterator[GuardrailFinding]:
 
 
 def _say_why_outside(text: str, home: tuple[str, ...] | None, base: str | None) -> Iterator[str]:
-    """Yield what is to be said of a path outside the working folder that a command changes: that it
-    runs later, or is the system's."""
+    """Yield the signs of a path that a command changes outside the working folder: it runs later,
+    belongs to the system, or is only outside."""
     systems = lies_with_system(text, home, base)
     if not (systems or (leads_away(text) if home is None else lies_outside(text, home, base))):
         return
-    named = delicate_word(text, written=False) is not None  # that is found already
+    named = delicate_word(text, written=False) is not None  # another check reports it
     why = delicate(text, base) or (_SYSTEMS if systems else None)
     if why is not None and not named:
         yield f"changes {_quote_path(text)}: {why}"
@@ -239,7 +238,7 @@ def _in_surroundings(call: CallEffects) -> Iterator[GuardrailFinding]:
 
 
 def _list_variables(leaf: Leaf) -> Iterator[str]:
-    """Yield the variables that a value sets: `env` as an argument's name is none of them."""
+    """Yield the variables that a value sets; an argument's own name `env` is not one."""
     if leaf.name != "env":
         yield leaf.name
     for text in texts_of(leaf.value):
@@ -255,8 +254,8 @@ def _secret(path: str, place: str) -> Iterator[GuardrailFinding]:
 
 
 def _hide_secrets(record: StoredRequest, sign: GuardrailFinding) -> GuardrailFinding | None:
-    """Return a sign without the secrets of the request in what it quotes; None where it says of a
-    secret alone that it may hold secrets: that is no path."""
+    """Return a sign with the request's secrets masked in what it quotes. None if it quotes only a
+    secret that it took for a path."""
     if '"' not in sign.words:
         return sign
     before, quoted, behind = _split_at_quotes(sign.words)
@@ -276,9 +275,9 @@ def _split_at_quotes(words: str) -> tuple[str, str, str]:
 
 
 def _quote_path(path: str) -> str:
-    """Quote a path in ASCII: it neither ends the quotation nor begins a line. "…" behind it says
-    that it goes on."""
+    """Quote a path in ASCII, so that it cannot end the quotation or begin a line. A "…" behind it
+    means that it was cut."""
     kept = start_of(path, _MOST_PATH)
-    while len(quoted := json.dumps(kept)) > _MOST_QUOTED:  # an emoji is twelve characters there
+    while len(quoted := json.dumps(kept)) > _MOST_QUOTED:  # JSON writes an emoji in 12 characters
         kept = start_of(kept, len(kept) * 2 // 3)
     return quoted if kept == path else f"{quoted}…"

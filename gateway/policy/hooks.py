@@ -1,6 +1,6 @@
-"""Policy hooks: the operator's own processes, asked about calls by JSON-RPC 2.0 over stdio.
+"""Policy hooks: processes of the operator that review calls, by JSON-RPC 2.0 over stdio.
 
-Begin at `HookLink` (the hooks as a link of the policy chain) or `HookProcess` (one hook).
+Start at `HookLink` (the hooks as a decider of the policy chain) or `HookProcess` (one hook).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from gateway.wire.codec import JsonObject, Wire
 
 # The file that names the hook processes: TOML, read strictly when the gateway starts.
 #
-# It lies on the gateway's own disk, never in Redis: whoever writes it runs commands as the gateway.
+# It is on the gateway's disk and never in Redis, because its commands run as the gateway's user.
 
 INTERCEPTS = ("before_llm", "after_llm", "before_tool", "after_tool", "approve_tool")
-_LONGEST_SECONDS = 60  # a caller waits for it
+_LONGEST_SECONDS = 60  # a request waits for it
 
 
 class BadHooks(InvalidRequest):
-    """The hooks file is not fit to be used."""
+    """The hooks file cannot be used."""
 
     code = "bad_hooks"
 
@@ -50,10 +50,10 @@ class BadHooks(InvalidRequest):
 class Hook(Wire):
     """One hook process.
 
-    `intercept` are the methods that it is asked; `observe` the kinds of events that it is told,
-    `*` for all. Lower `priority` is asked first, then by name. Times are in seconds. Its approval
-    only means no objection, unless `may_allow`; its results stand in for the tool only with
-    `may_respond`. `env` is added to a small environment of its own.
+    `intercept` names the methods it answers, `observe` the kinds of events it receives (`*` for
+    all). Hooks with a lower `priority` are asked first, then by name. `timeout` is in seconds. Its
+    approval allows a call only with `may_allow`; its results replace the tool's only with
+    `may_respond`. The process gets `env` and a few basic variables.
     """
 
     command: tuple[str, ...]
@@ -68,34 +68,34 @@ class Hook(Wire):
 
     def __post_init__(self) -> None:
         if not self.command:
-            raise InvalidRequest("a hook names the command that runs it")
+            raise InvalidRequest('a hook needs a "command" that starts it')
         if unknown := set(self.intercept) - set(INTERCEPTS):
-            raise InvalidRequest(f"there is no method {sorted(unknown)[0]!r} to intercept")
+            raise InvalidRequest(f'unknown method {sorted(unknown)[0]!r} in "intercept"')
         if not 0 < self.timeout <= _LONGEST_SECONDS:
-            raise InvalidRequest(f"a timeout lies between 0 and {_LONGEST_SECONDS} seconds")
+            raise InvalidRequest(f"the timeout must be above 0, at most {_LONGEST_SECONDS} seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HooksFile(Wire):
-    """What the file may hold."""
+    """The hooks file, by name of the hook."""
 
     hooks: dict[str, Hook] = field(default_factory=dict)
 
 
 def read_hooks(path: Path) -> dict[str, Hook]:
-    """Return the hooks by name, in the order in which they are asked; raises BadHooks."""
+    """Return the hooks by name, in the order they are asked; raises BadHooks."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
         found = parse_message(HooksFile, json.dumps(values, allow_nan=False).encode())
     except (OSError, ValueError, TypeError, InvalidRequest) as error:
-        raise BadHooks(f"the hooks file {path} cannot be used: {error}") from None
+        raise BadHooks(f"cannot use the hooks file {path}: {error}") from None
     ordered = sorted(found.hooks.items(), key=lambda item: (item[1].priority, item[0]))
     return dict(ordered)
 
 
 # Runs one hook process, and restarts it with growing pauses when it ends.
 #
-# One JSON-RPC 2.0 message a line. Answers are matched by their id, in whatever order they come.
+# Each line is one JSON-RPC 2.0 message. Answers may come in any order and are matched by id.
 
 log = logging.getLogger("gateway.policy")
 
@@ -103,7 +103,7 @@ PROTOCOL_VERSION = 1
 MAX_LINE = 1_048_576
 HELLO_SECONDS = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
-_GOOD_SECONDS = 30.0  # one that lived so long begins with the first pause again
+_GOOD_SECONDS = 30.0  # after such a run, the next pause is the first one again
 _STOP_SECONDS = 2.0
 _MODES = {
     "before_tool": "tool",
@@ -113,18 +113,18 @@ _MODES = {
     "after_llm": "llm",
 }
 _LOGGED_CHARS = 2_000
-# A hook is no part of us: it gets none of our secrets.
+# Hooks are not part of the gateway, so they get none of its secrets.
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
 
 
 class HookFailed(GatewayError):
-    """A hook gave no answer that can be used. Nothing is allowed on its account."""
+    """A hook gave no valid answer. The gateway then allows nothing on the hook's behalf."""
 
     code = "hook_failed"
 
 
 class HookProcess:
-    """A hook, kept running while its `running` context is entered."""
+    """A hook process, which runs while its `running` context is entered."""
 
     def __init__(self, name: str, hook: Hook) -> None:
         self.name = name
@@ -137,7 +137,7 @@ class HookProcess:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep the process running; leaving ends it and all its children."""
+        """Keep the process running; on exit, end it and all its children."""
         task = asyncio.create_task(self._supervise(), name=f"hook {self.name}")
         try:
             yield
@@ -146,7 +146,7 @@ class HookProcess:
             await asyncio.wait({task})
 
     async def ask(self, method: str, params: JsonObject) -> Any:
-        """Return the result of a method; raises HookFailed after the hook's timeout at latest."""
+        """Return the result of a method; raises HookFailed, at the latest after the timeout."""
         try:
             async with asyncio.timeout(self.hook.timeout):
                 await self._ready.wait()
@@ -155,7 +155,7 @@ class HookProcess:
             raise HookFailed(f"the hook {self.name} did not answer in time") from None
 
     def tell(self, method: str, params: JsonObject) -> None:
-        """Send a notification, if it runs; nobody waits for it, so a slow reader loses some."""
+        """Send a notification without waiting; it is lost if the hook is down or reads slowly."""
         process = self._process
         if process is None or process.stdin is None or not self._ready.is_set():
             return
@@ -163,12 +163,12 @@ class HookProcess:
             _write(process.stdin, {"method": method, "params": params})
 
     async def wait_ready(self) -> None:
-        """Wait until it has said hello."""
+        """Wait until the hook has answered the greeting."""
         await self._ready.wait()
 
     @property
     def pid(self) -> int | None:
-        """The process's id while it runs."""
+        """The process's id while it runs, else None."""
         return self._process.pid if self._process else None
 
     # ---------------------------------------------------------------- keeping it running
@@ -190,7 +190,7 @@ class HookProcess:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _run_once(self) -> None:
-        """Run one life of the process, until it ends or is to leave."""
+        """Run the process once, until it ends or the hook is stopped."""
         process = await asyncio.create_subprocess_exec(
             *self.hook.command,
             stdin=asyncio.subprocess.PIPE,
@@ -235,9 +235,9 @@ class HookProcess:
             async with asyncio.timeout(HELLO_SECONDS):
                 answer = await self._call("hook.hello", hello)
         except TimeoutError:
-            raise HookFailed("it did not say hello") from None
+            raise HookFailed("it did not answer hook.hello in time") from None
         if not isinstance(answer, dict) or answer.get("ok") is not True:
-            raise HookFailed("it did not say hello as it should")
+            raise HookFailed('it did not answer hook.hello with {"ok": true}')
         self._ready.set()
 
     # ---------------------------------------------------------------- asking
@@ -245,13 +245,13 @@ class HookProcess:
     async def _call(self, method: str, params: JsonObject) -> Any:
         process = self._process
         if process is None or process.stdin is None:
-            raise HookFailed(f"the hook {self.name} does not run")
+            raise HookFailed(f"the hook {self.name} is not running")
         number = next(self._ids)
         waiting = asyncio.get_running_loop().create_future()
         self._waiting[number] = waiting
         try:
             _write(process.stdin, {"id": number, "method": method, "params": params})
-            with suppress(ConnectionError):  # then it has ended, which the reader sees
+            with suppress(ConnectionError):  # the process has ended, and `_read` reports it
                 await process.stdin.drain()
             return await waiting
         finally:
@@ -269,7 +269,7 @@ class HookProcess:
             self._fail("it ended")
 
     def _take(self, line: bytes) -> None:
-        """Hand one answer to whoever waits for it; what is no answer is logged and left alone."""
+        """Pass an answer to the call that waits for it; log and ignore anything else."""
         try:
             message = parse(line, max_bytes=MAX_LINE)
         except InvalidRequest as error:
@@ -278,7 +278,7 @@ class HookProcess:
         number = message.get("id") if isinstance(message, dict) else None
         waiting = self._waiting.get(number) if type(number) is int else None
         if waiting is None or waiting.done():
-            log.info("hook %s answers nobody", self.name, extra={"event": "hook_answer_unwanted"})
+            log.info("hook %s: stray answer", self.name, extra={"event": "hook_answer_unwanted"})
             return
         if message.get("jsonrpc") != "2.0" or ("result" in message) == ("error" in message):
             waiting.set_exception(HookFailed(f"the hook {self.name} does not speak JSON-RPC 2.0"))
@@ -318,7 +318,7 @@ async def _log_stderr(name: str, process: asyncio.subprocess.Process) -> None:
 
 
 async def _asked_to_end(process: asyncio.subprocess.Process) -> None:
-    """Give a process a moment to end by itself."""
+    """Ask a process to end, and give it a moment."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     with suppress(TimeoutError):
@@ -327,12 +327,12 @@ async def _asked_to_end(process: asyncio.subprocess.Process) -> None:
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
-    """End a process and its children. Nothing is awaited: whoever leaves may be in a hurry."""
+    """Kill a process and its children, without waiting for their end."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
-# What hooks answer, read strictly: whatever does not fit is a failure, never a yes.
+# The answers of hooks, parsed strictly: an invalid answer is a failure, never an approval.
 
 _MOST_REASON = 2_000
 _RESULT_TYPES: dict[str, type | tuple[type, ...]] = {
@@ -348,7 +348,7 @@ _RESULT_TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 class HookAction(StrEnum):
-    """What an intercepting hook wants done."""
+    """The action that an intercepting hook requests."""
 
     CONTINUE = "continue"
     MODIFY = "modify"
@@ -366,7 +366,7 @@ class ToolCall:
     arguments: JsonObject
 
     def same_as(self, other: ToolCall) -> bool:
-        """Whether both run the same. 1 and true are not the same, though Python says so."""
+        """Return whether both run the same. Python's `==` would take 1 and true for equal."""
         mine, theirs = (
             json.dumps([one.tool, one.arguments], sort_keys=True) for one in (self, other)
         )
@@ -375,8 +375,8 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookReply:
-    """An interceptor's answer. `call` and `body` are what it changed, `result` its response, `risk`
-    what it would raise the risk to."""
+    """An interceptor's answer: its changed `call` or `body`, its `result` instead of the tool's,
+    and the `risk` to raise to."""
 
     action: HookAction
     reason: str = ""
@@ -388,7 +388,7 @@ class HookReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookApproval:
-    """An approver's answer."""
+    """An approver's answer to approve_tool."""
 
     approved: bool
     reason: str = ""
@@ -401,7 +401,7 @@ def tool_answer(raw: Any) -> HookReply:
     action = _action(values)
     call = _call(values["call"]) if values.get("call") is not None else None
     if action is HookAction.MODIFY and call is None:
-        raise HookFailed("a hook modifies a call without saying to what")
+        raise HookFailed('a hook\'s "modify" needs a "call"')
     result = _result(values.get("result")) if action is HookAction.RESPOND else None
     return HookReply(
         action=action, reason=_reason(values), call=call, result=result, risk=_risk(values)
@@ -409,42 +409,43 @@ def tool_answer(raw: Any) -> HookReply:
 
 
 def other_answer(raw: Any, member: str) -> HookReply:
-    """Return the answer to before_llm, after_llm or after_tool, which may change one member."""
+    """Return the answer to before_llm, after_llm or after_tool, which may change one `member`;
+    raises HookFailed."""
     values = _object(raw)
     action = _action(values)
     if action in (HookAction.RESPOND, HookAction.DENY_TOOL):
-        raise HookFailed(f"a hook answers {action} where there is no tool to run")
+        raise HookFailed(f'a hook cannot answer "{action}" here: there is no tool to run')
     body = values.get(member)
     if action is HookAction.MODIFY and not isinstance(body, dict):
-        raise HookFailed(f"a hook modifies without a {member}")
+        raise HookFailed(f'a hook\'s "modify" needs an object "{member}"')
     changed = body if action is HookAction.MODIFY else None
     return HookReply(action=action, reason=_reason(values), body=changed)
 
 
 def approval(raw: Any) -> HookApproval:
-    """Return the answer to approve_tool; raises HookFailed unless it says plainly yes or no."""
+    """Return the answer to approve_tool; raises HookFailed unless `approved` is true or false."""
     values = _object(raw)
     if not isinstance(values.get("approved"), bool):
-        raise HookFailed("a hook does not say whether it approves")
+        raise HookFailed('a hook must answer "approved" with true or false')
     return HookApproval(approved=values["approved"], reason=_reason(values), risk=_risk(values))
 
 
 def _risk(values: JsonObject) -> Risk | None:
-    """Return what a hook raises the risk to; None without. One that nobody knows is a failure."""
+    """Return the risk that a hook raises, or None; raises HookFailed for an unknown level."""
     if values.get("risk") is None:
         return None
     raw = _object(values["risk"])
     level, reasons = raw.get("level"), raw.get("reasons", [])
     if level not in tuple(RiskLevel) or not isinstance(reasons, list):
-        raise HookFailed("a hook raises the risk to a level that there is not")
+        raise HookFailed("a hook returned an unknown risk level; use low, medium or high")
     if not all(isinstance(one, str) for one in reasons):
-        raise HookFailed("a hook gives a reason that is no text")
+        raise HookFailed("a hook's risk reasons must be texts")
     return Risk(level=RiskLevel(level), reasons=tuple(reasons))
 
 
 def _object(raw: Any) -> JsonObject:
     if not isinstance(raw, dict):
-        raise HookFailed("a hook answers something that is no object")
+        raise HookFailed("a hook's answer must be a JSON object")
     return raw
 
 
@@ -452,14 +453,14 @@ def _action(values: JsonObject) -> HookAction:
     try:
         return HookAction(values.get("action", ""))
     except ValueError:
-        raise HookFailed("a hook wants an action that there is not") from None
+        raise HookFailed("a hook returned an unknown action") from None
 
 
 def _call(raw: Any) -> ToolCall:
     values = _object(raw)
     tool, arguments = values.get("tool"), values.get("arguments")
     if not isinstance(tool, str) or not tool or not isinstance(arguments, dict):
-        raise HookFailed("a hook's call names no tool with arguments")
+        raise HookFailed('a hook\'s "call" needs a "tool" and an object "arguments"')
     return ToolCall(tool=tool, arguments=arguments)
 
 
@@ -467,7 +468,7 @@ def _result(raw: Any) -> JsonObject:
     values = _object(raw)
     for name, wanted in _RESULT_TYPES.items():
         if name in values and not isinstance(values[name], wanted):
-            raise HookFailed(f"a hook's result has a strange {name}")
+            raise HookFailed(f'a hook\'s result has "{name}" of a wrong type')
     return {name: values[name] for name in _RESULT_TYPES if values.get(name) is not None}
 
 
@@ -478,13 +479,13 @@ def _reason(values: JsonObject) -> str:
 
 # All hook processes together, asked in their order.
 
-# Which member of the parameters each of these may change.
+# The member of the parameters that each of these methods may change.
 _CHANGES = {"before_llm": "request", "after_llm": "response", "after_tool": "result"}
 
 
 class Intercepted(NamedTuple):
-    """A call as hooks left it, the answer that ended it or the last one, whose it is, and the risks
-    that they raised, each with the hook's name."""
+    """A call as hooks changed it, the last answer and its hook, and the risks that hooks raised,
+    each with the hook's name."""
 
     call: ToolCall
     answer: HookReply
@@ -493,7 +494,7 @@ class Intercepted(NamedTuple):
 
 
 class HookHost:
-    """Hosts the processes of a hooks file."""
+    """Runs the processes of a hooks file, and asks them."""
 
     def __init__(self, hooks: Mapping[str, Hook]) -> None:
         self._hooks = [HookProcess(name, hook) for name, hook in hooks.items()]
@@ -507,19 +508,19 @@ class HookHost:
             yield
 
     def list_interceptors(self, method: str) -> Sequence[HookProcess]:
-        """Return the hooks that intercept a method, in their order."""
+        """Return the hooks that intercept a method, in the order they are asked."""
         return [one for one in self._hooks if method in one.hook.intercept]
 
     @property
     def slowest(self) -> float:
-        """How long asking about one call may take, in seconds."""
+        """The longest time that the hooks may take for one call, in seconds."""
         one_by_one = sum(one.hook.timeout for one in self.list_interceptors("before_tool"))
         together = [one.hook.timeout for one in self.list_interceptors("approve_tool")]
         return one_by_one + max(together, default=0.0) + 1.0
 
     async def before_tool(self, call: ToolCall, about: JsonObject) -> Intercepted:
-        """Ask each hook in turn about the call as those before left it. Raises HookFailed: a hook
-        without an answer could have refused."""
+        """Ask the hooks in turn, each about the call as the previous one left it. Raises HookFailed
+        if one gives no answer, because it could have refused."""
         answer, by = HookReply(action=HookAction.CONTINUE), ""
         risks: list[tuple[str, Risk]] = []
         for hook in self.list_interceptors("before_tool"):
@@ -529,7 +530,7 @@ class HookHost:
             if found.action is HookAction.CONTINUE:
                 continue
             if found.action is HookAction.RESPOND and not hook.hook.may_respond:
-                raise HookFailed(f"the hook {hook.name} responds, and is not configured to")
+                raise HookFailed(f"the hook {hook.name} responds, but its may_respond is not set")
             answer, by = found, hook.name
             if found.action is not HookAction.MODIFY or found.call is None:
                 break
@@ -539,8 +540,8 @@ class HookHost:
     async def approve_tool(
         self, call: ToolCall, about: JsonObject
     ) -> list[tuple[str, HookApproval]]:
-        """Ask all approvers at once; return what each says. Raises HookFailed if any says nothing,
-        unless another one refuses."""
+        """Ask all approvers at once; return their answers. Raises HookFailed if one gives no
+        answer, unless another one refuses."""
         hooks = self.list_interceptors("approve_tool")
         params = {**about, "tool": call.tool, "arguments": call.arguments}
         raw = await asyncio.gather(
@@ -558,14 +559,14 @@ class HookHost:
         return found
 
     def allows(self) -> bool:
-        """Whether there are approvers, and the approval of each is configured to allow."""
+        """Return whether there are approvers, and each has `may_allow`."""
         hooks = self.list_interceptors("approve_tool")
         return bool(hooks) and all(hook.hook.may_allow for hook in hooks)
 
     async def intercept(self, method: str, params: JsonObject) -> HookReply:
-        """Ask about before_llm, after_llm or after_tool; return the last change, or what ended it.
+        """Ask about before_llm, after_llm or after_tool; return the last change, or an abort.
 
-        These guard nothing: a hook that fails is passed over.
+        These methods protect nothing, so a hook that fails is skipped.
         """
         member = _CHANGES[method]
         last = HookReply(action=HookAction.CONTINUE)
@@ -577,7 +578,7 @@ class HookHost:
             if found.action in (HookAction.ABORT_TURN, HookAction.HARD_ABORT):
                 return found
             if found.body is not None:
-                # A request's members stand at the top, a response and a result under their names.
+                # A request's members are at the top, a response or result is under its name.
                 changed = found.body if method == "before_llm" else {member: found.body}
                 params = {**params, **changed}
                 last = replace(found, body={**(last.body or {}), **changed})
@@ -586,19 +587,19 @@ class HookHost:
     async def review_message(
         self, method: str, params: JsonObject
     ) -> tuple[str, str, JsonObject | None]:
-        """Return what the hooks make of an agent's message: action, reason, changed members."""
+        """Return the hooks' answer to an agent's message: action, reason and changed members."""
         answer = await self.intercept(method, params)
         return answer.action.value, answer.reason, answer.body
 
     def tell(self, kind: str, event: JsonObject) -> None:
-        """Tell the observers of this kind; nobody waits for them."""
+        """Send an event to the observers of its kind, without waiting."""
         for hook in self._hooks:
             if "*" in hook.hook.observe or kind in hook.hook.observe:
                 hook.tell("hook.event", event)
 
 
 def host_hooks(path: Path | None) -> HookHost:
-    """Return a host of the hooks file's processes; of none without a file. Raises BadHooks."""
+    """Return a host for the hooks file, empty without a file. Raises BadHooks."""
     return HookHost({} if path is None else read_hooks(path))
 
 
@@ -612,9 +613,9 @@ _ABORTS = {HookAction.ABORT_TURN: "turn", HookAction.HARD_ABORT: "agent"}
 
 
 class HookLink:
-    """Asks hooks about a request: first what they would change, then all approvers.
+    """Asks hooks about a request: first those that may change it, then all approvers.
 
-    A hook that fails allows nothing, and neither does anything below: people are asked.
+    If a hook fails, no lower decider may allow the request: people decide.
     """
 
     name = "hooks"
@@ -626,14 +627,14 @@ class HookLink:
         self.seconds = host.slowest
 
     async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
-        """Return what the hooks want, and to what they raise the risk; None for a question."""
+        """Return the hooks' verdict and the risk that they raise; None for a question."""
         request = record.request
         if request.questions:
             return None
         call = ToolCall(tool=request.tool, arguments=record.arguments)
         about = about_request(request)
         risks: tuple[tuple[str, Risk], ...] = ()
-        # What a hook changed is not changed once more, only approved or refused.
+        # A hook's change is not changed again, only approved or refused.
         if record.edited is None:
             changed, answer, by, risks = await self._host.before_tool(call, about)
             unchanged = answer.action is HookAction.MODIFY and changed.same_as(call)
@@ -650,13 +651,13 @@ class HookLink:
 
 
 def links(host: HookHost) -> list[HookLink]:
-    """Return the link of the hooks that judge calls; none when no hook does."""
+    """Return the decider for the hooks that review calls; empty if no hook does."""
     judges = host.list_interceptors("before_tool") or host.list_interceptors("approve_tool")
     return [HookLink(host)] if judges else []
 
 
 def about_request(request: ApprovalRequest) -> JsonObject:
-    """Return what hooks are told about a request beside the call itself."""
+    """Return the members that hooks get about a request in addition to its call."""
     origin = request.origin
     inbound = {
         "channel": origin.channel or "",
@@ -673,7 +674,7 @@ def about_request(request: ApprovalRequest) -> JsonObject:
 
 
 def meta_of(request: ApprovalRequest) -> JsonObject:
-    """Return what hooks are told about where a request comes from."""
+    """Return the members that tell hooks where a request comes from."""
     return {
         "AgentID": request.agent,
         "TurnID": request.turn or "",
@@ -686,7 +687,7 @@ def meta_of(request: ApprovalRequest) -> JsonObject:
 
 
 def _raise_risk(verdict: Verdict, risks: Iterable[tuple[str, Risk]]) -> Verdict:
-    """Return a verdict that raises the risk as the hooks did, each in its own name."""
+    """Return a verdict with the risks that the hooks raised, each in the hook's name."""
     raised = (
         RaisedRisk(decider=HookLink.name, by=f"hook {name}", level=one.level, reasons=one.reasons)
         for name, one in risks
@@ -702,7 +703,7 @@ def _to_verdict(call: ToolCall, changed: ToolCall, answer: HookReply, by: str) -
     if answer.action is HookAction.RESPOND:
         return _verdict(RESPOND, by, answer.reason, result=answer.result)
     if changed.tool != call.tool:
-        # The agent runs the tool that it asked for, or none: it has to ask for the other one.
+        # The agent can only run the tool that it asked for; it must request the other one.
         return _verdict(DENY, by, answer.reason or f"call {changed.tool} instead")
     return _verdict(MODIFY, by, answer.reason, arguments=changed.arguments)
 

@@ -1,7 +1,7 @@
-"""Numbers of a call in rules: what they are compared with, and how much a rule approves by itself.
+"""Numbers in rules: comparisons with a call's values, and limits on what a rule approves.
 
-Only a plain number counts, and all arithmetic is exact: limits are counted in ten-thousandths, as
-integers that a script's doubles hold.
+Only plain numbers count. Limits are kept in ten-thousandths, as integers that fit in the doubles of
+a Redis script, so that all arithmetic is exact.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from gateway.wire.canonical_json import canonical, sha256_hex
 
 _HOUR_MS = 3_600_000
 _HOURS = {Window.HOUR: 1, Window.DAY: 24}
-_SHARED = {"": "for all", "agent": "for an agent"}  # what `for_each` says beside an argument
+_SHARED = {"": "for all", "agent": "for an agent"}  # values of `for_each` that are no argument
 _PLACES = 4
-_MOST = 10**11  # that a limit may count; in ten-thousandths far below 2**53
+_MOST = 10**11  # the highest limit; in ten-thousandths it is far below 2**53
 _MOST_COUNTERS = 50
 
 _NUMBER = r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,12})?"
@@ -33,13 +33,13 @@ _PLAIN = re.compile(_NUMBER)
 _COMPARISON = re.compile(rf"\s*(<=|>=|<|>|=)\s*({_NUMBER})\s*")
 _COMPARE = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
             "=": operator.eq}  # fmt: skip
-# A recipient, a repository, an id: what cannot hold two of them, or one in another spelling.
-# A name in one spelling: no sign at its end, and none twice.
+# A recipient, a repository, an id: a text that cannot hold two names, or one in another spelling.
+# So it has no sign at its end, and no two signs in a row.
 _ONE = re.compile(r"(?=.{1,256}\Z)[#@+]?[a-z0-9_](?:[a-z0-9_]|[.#/:+-](?=[a-z0-9_]))*")
 
 
 def number_of(value: Any) -> Decimal | None:
-    """Return a JSON number, or a text that is a plain decimal such as `100.00`; None for others."""
+    """Return a JSON number, or a text that is a plain decimal such as `100.00`; else None."""
     if isinstance(value, str):
         return Decimal(value) if _PLAIN.fullmatch(value) else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -49,40 +49,40 @@ def number_of(value: Any) -> Decimal | None:
 
 @lru_cache(maxsize=1024)
 def read_comparisons(text: str) -> tuple[tuple[str, Decimal], ...]:
-    """Return comparisons such as `> 0, <= 100`; nothing where one of them is not understood."""
+    """Return comparisons such as `> 0, <= 100`; empty if one of them is invalid."""
     found = [_COMPARISON.fullmatch(part) for part in text.split(",")]
     return tuple((one[1], Decimal(one[2])) for one in found if one) if all(found) else ()
 
 
 def meets(wanted: str, number: Decimal) -> bool:
-    """Whether a number meets all comparisons, of which there is one at least."""
+    """Return whether a number meets all comparisons; False if there are none."""
     read = read_comparisons(wanted)
     return bool(read) and all(_COMPARE[sign](number, bound) for sign, bound in read)
 
 
 def numbers_named(effects: CallEffects, name: str) -> list[Decimal]:
-    """Return the numbers under a name or at an address; nothing where one is missing, negative, or
-    not plain, or where two arguments have the name."""
+    """Return the numbers under a name or at an address. Empty if one is missing, negative or not
+    plain, or if two arguments have the name."""
     found = [number_of(value) for value in values_named(effects, name)]
     numbers = [one for one in found if one is not None and one >= 0]
     several = "." in name or "[" in name
     return numbers if len(numbers) == len(found) and (several or len(found) == 1) else []
 
 
-# Limits: what a rule approves within a window, counted by the script that stores the approval.
+# Limits: how much a rule approves in a window, counted by the script that stores the approval.
 
 
 def spends_of(rule: PolicyRule, agent: str, effects: CallEffects) -> tuple[Spend, ...] | None:
-    """Return what an approval of a call counts against a rule's limits; None where nobody can tell.
+    """Return what an approval of a call adds to a rule's counters; None if it cannot be counted.
 
-    A counter belongs to the rule's name: another rule of that name goes on with it.
+    Counters belong to the rule's name: a later rule of the same name continues them.
     """
     found: dict[str, Spend] = {}
     for limit in rule.limits:
         amount, names = _amount(limit, effects), _counted_for(limit, agent, effects)
         if amount is None or not names:
             return None
-        # The same recipient in `to` and in `cc` is one.
+        # The same recipient in `to` and in `cc` counts as one.
         each = _SHARED.get(limit.for_each, "for a value")
         for name in names:
             counter = [rule.name, plain_name(limit.of), limit.per.value, each, name]
@@ -100,7 +100,7 @@ def spends_of(rule: PolicyRule, agent: str, effects: CallEffects) -> tuple[Spend
 
 
 def say_shortage(rule: PolicyRule, spends: Sequence[Spend] | None, counted: Sequence[int]) -> str:
-    """Say which limit of a rule has no room for a call, and what it has left; "" where all have."""
+    """Return which limit of a rule has too little left for a call, and how much; "" if none."""
     if spends is None:
         return f'the rule "{rule.name}" cannot count this call'
     for one, already in zip(spends, counted, strict=True):
@@ -111,7 +111,7 @@ def say_shortage(rule: PolicyRule, spends: Sequence[Spend] | None, counted: Sequ
 
 
 def limit_mistakes(rule: PolicyRule) -> Iterator[str]:
-    """Say what is wrong with a rule's comparisons and limits as they are written."""
+    """Yield the mistakes in a rule's comparisons and limits."""
     for name, wanted in rule.numbers.items():
         if not read_comparisons(wanted):
             yield f'the number {name!r} is compared as in "> 0, <= 100", and not with {wanted!r}.'
@@ -132,7 +132,7 @@ def limit_mistakes(rule: PolicyRule) -> Iterator[str]:
 
 
 def to_units(number: Decimal) -> int | None:
-    """Return a number in ten-thousandths; None for one that is finer, negative or too large."""
+    """Return a number in ten-thousandths; None if it is finer, negative or too large."""
     if not 0 <= number <= _MOST:
         return None
     units = number.scaleb(_PLACES)
@@ -155,7 +155,7 @@ def _amount(limit: RuleLimit, effects: CallEffects) -> int | None:
 
 
 def _counted_for(limit: RuleLimit, agent: str, effects: CallEffects) -> list[str]:
-    """Return for whom a call counts, nothing where that is not plain."""
+    """Return the names whose counters a call counts against; empty if one is not plain."""
     if limit.for_each in _SHARED:
         return [agent if limit.for_each else ""]
     found = [_spell(value) for value in each_named(effects, limit.for_each)]
@@ -163,7 +163,7 @@ def _counted_for(limit: RuleLimit, agent: str, effects: CallEffects) -> list[str
 
 
 def _spell(value: Any) -> str:
-    """Return a value as it is counted: in small letters, an address without its tag."""
+    """Return the name under which a value is counted: lower case, an address without its tag."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ""
     text = str(value).lower()
@@ -172,7 +172,7 @@ def _spell(value: Any) -> str:
 
 
 def each_named(effects: CallEffects, name: str) -> Iterator[Any]:
-    """Yield the values under a name or at an address, each entry of a list by itself."""
+    """Yield the values under a name or at an address, with each list entry as a value."""
     for value in values_named(effects, name):
         yield from value if isinstance(value, list) else [value]
 

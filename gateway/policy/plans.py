@@ -1,4 +1,4 @@
-"""The lines of a plan, each as the call that it names would be asked."""
+"""Read each line of a plan as a separate request. Start at `lines_of`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gateway.policy.authorization import count_needed
 from gateway.policy.grants.grant import Match
 from gateway.policy.grants.offers import plan_line
 
-_ANY_TEXT = "text"  # stands for any text while a line is read
+_ANY_TEXT = "text"  # replaces a text that may vary, while a line is read
 _KEPT = "_lines"
 
 
 class PlanLine(NamedTuple):
-    """A line of a plan: its number from 1, how people are told which it is, its call, that as a
-    request, and what it covers."""
+    """A line of a plan: its number from 1, its name for people, its call, and that call as a
+    request. `words` and `match` are the scope of the grant that it becomes."""
 
     number: int
     name: str
@@ -34,10 +34,10 @@ class PlanLine(NamedTuple):
 
 
 def lines_of(policy: PolicyDocument, record: StoredRequest) -> tuple[PlanLine, ...]:
-    """Return the lines of a plan as a policy declares their tools, none of any other request.
+    """Return the lines of a plan, with their tools declared by the policy; empty if not a plan.
 
-    They stay beside the record, with what they rest on. Raises InvalidRequest for what is no plan,
-    and for a line that cannot be planned.
+    The result is cached on the record. Raises InvalidRequest for an invalid plan, and for a line
+    that cannot be planned.
     """
     if record.request.kind is not Kind.CALLS:
         return ()
@@ -61,7 +61,7 @@ def _lines_of(policy: PolicyDocument, record: StoredRequest) -> Iterator[PlanLin
 
 
 def risks_of(lines: tuple[PlanLine, ...], policy: PolicyDocument) -> list[RaisedRisk]:
-    """Return what the calls of a plan raise its risk to, by the risk rules."""
+    """Return the risks that the calls of a plan raise, by the risk rules."""
     found = [(one, policy.risk_of(one.record.request, one.record.arguments)) for one in lines]
     return [
         RaisedRisk(decider="plan", by=line.name, level=risk.level, reasons=risk.reasons)
@@ -70,7 +70,7 @@ def risks_of(lines: tuple[PlanLine, ...], policy: PolicyDocument) -> list[Raised
 
 
 def quorum_of(lines: tuple[PlanLine, ...], policy: PolicyDocument) -> int:
-    """Return how many people must vote for a plan: as many as its calls take, each remembered."""
+    """Return how many people must vote for a plan: the most that a grant for any line needs."""
     found = [(one, policy.ruling_on(one.record.request).route_at(one.record)) for one in lines]
     return max(
         (

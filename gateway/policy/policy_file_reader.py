@@ -1,7 +1,7 @@
-"""The policy file, read strictly, and whether anybody could still approve or act as an admin.
+"""Read and check the policy file, and find out whether anybody could still approve or be an admin.
 
-The file is input only. `gateway apply` writes it to Redis as one document, so that replicas never
-differ; a mistake anywhere refuses the whole file with a sentence.
+Start at `read_policy`. `gateway apply` writes the policy to Redis as one document, so that all
+replicas use the same one. Any mistake rejects the whole file, with a message.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from gateway.wire.roles import role_mistakes
 from gateway.wire.schema import TOOL_NAME
 
 _DOMAIN = re.compile(r"(?:\*\.)?(?:[a-z0-9-]+\.)+[a-z0-9-]+")
-LOGIN = "token"  # the platform of everyone who logs in with a credential of ours, by their name
+LOGIN = "token"  # platform of people who log in by name, with a credential of the gateway
 
 
 class BadPolicy(InvalidRequest):
-    """The policy file is not fit to be applied; everything stays as it was."""
+    """The policy file cannot be applied; the policy stays as it was."""
 
     code = "bad_policy"
 
@@ -48,7 +48,7 @@ class BadPolicy(InvalidRequest):
 def read_policy(text: str) -> PolicyDocument:
     """Return the document that a policy file describes; raises BadPolicy.
 
-    Every person may also log in by their name, which needs a credential besides.
+    Each person also gets an identity to log in by name, for which they need a credential.
     """
     try:
         values = tomllib.loads(text)
@@ -76,7 +76,7 @@ def read_policy_file(path: Path) -> PolicyDocument:
 
 
 def differences(before: PolicyDocument, after: PolicyDocument) -> list[str]:
-    """Say in lines what a new document changes."""
+    """Return the changes that a new document makes, a line for each."""
     return [
         *_compare_named("person", before.people, after.people),
         *_compare_named("route", before.routes, after.routes),
@@ -145,7 +145,7 @@ def _role_mistakes(policy: PolicyDocument, text: str) -> Iterator[str]:
 
 
 def _place(text: str, number: int, address: str) -> str:
-    """Say on which line the role of an argument is written: the first with which it is there."""
+    """Return the line of an argument's role as a prefix: the first line that defines it."""
     lines = text.splitlines(keepends=True)
     written = tomllib.loads(text)["tools"][number]["arguments"][address]
     for count, line in enumerate(lines, 1):
@@ -177,13 +177,13 @@ def _mistakes_of(route: Route, people: set[str]) -> Iterator[str]:
 def _approver_mistakes(route: Route, people: set[str]) -> Iterator[str]:
     for name in route.approvers:
         if name not in people and not all(name.partition(":")):
-            yield f"the approver {name!r} is no person of this file."
+            yield f"the approver {name!r} is neither a person of this file nor platform:id."
     yield from _quorum_mistakes(route, people)
 
 
 def _level_mistakes(route: Route) -> Iterator[str]:
-    """Say where a level of risk asks for less than a lower one: an edit that raises the risk must
-    never make it easier."""
+    """Yield where a risk level requires less than a lower one: an edit that raises the risk must
+    not make approval easier."""
     for (lower, below), (level, above) in pairwise(route.levels()):
         if above.quorum < below.quorum:
             yield f"{level} risk takes {above.quorum} people, and {lower} risk {below.quorum}."
@@ -194,7 +194,7 @@ def _level_mistakes(route: Route) -> Iterator[str]:
 def _mistaken_places(route: Route) -> Iterator[str]:
     steps = [step.after for step in route.escalations]
     if steps != sorted(steps) or list(route.remind_after) != sorted(route.remind_after):
-        yield "escalations and reminders are written in the order in which they happen."
+        yield "escalations and reminders must be in the order of their times."
     for target in (*route.places(len(route.escalations)), *route.notify):
         if target != REQUESTER and not all(part for part in target.split(":", 1)):
             yield f"the target {target!r} is not written adapter:channel."
@@ -210,15 +210,15 @@ def _quorum_mistakes(route: Route, people: set[str]) -> Iterator[str]:
         return
     there = len(set(route.approvers))
     if route.quorum > there:
-        yield f"{route.quorum} people must approve, and only {there} may."
+        yield f"{route.quorum} people must approve, but only {there} may."
     if max(scopes) > there:
-        yield f"{max(scopes)} people must vote to remember widely, and only {there} may."
+        yield f"{max(scopes)} people must vote for a wide grant, but only {there} may."
 
 
 def _doubles(what: str, names: Sequence[str]) -> Iterator[str]:
     for name in dict.fromkeys(names):
         if names.count(name) > 1:
-            yield f"The {what} {name!r} stands there twice."
+            yield f"The {what} {name!r} appears twice; remove one."
 
 
 def _compare_named(what: str, before: Iterable[Any], after: Iterable[Any]) -> Iterator[str]:
@@ -236,14 +236,14 @@ def _compare_named(what: str, before: Iterable[Any], after: Iterable[Any]) -> It
 
 
 def _describe_lost(one: Any) -> str:
-    """Return what was declared from a card, which no file has: it is lost with this."""
+    """Return what a removed row declared on a card, since no file holds it; else ""."""
     if not isinstance(one, ToolRow) or not one.declared_by:
         return ""
     return ": " + "; ".join(f"{member} {text}" for member, text in _describe(one).items())
 
 
 def declared_since(before: PolicyDocument, after: PolicyDocument) -> list[str]:
-    """Return the tools about which somebody declared on a card what a new document does not say."""
+    """Return the tools with declarations made on cards that the new document lacks."""
     kept = {row.name: row for row in after.tools}
     return [
         row.name
@@ -259,7 +259,7 @@ def _says_as_much(new: ToolRow | None, old: ToolRow) -> bool:
 
 
 def _compare_members(name: str, old: Any, new: Any) -> Iterator[str]:
-    """Say which members changed, a line for each, with the values that hold before and after."""
+    """Yield a line for each changed member, with its values before and after."""
     for member in (one.name for one in fields(old)):
         before, after = getattr(old, member), getattr(new, member)
         if before != after:
@@ -267,7 +267,7 @@ def _compare_members(name: str, old: Any, new: Any) -> Iterator[str]:
 
 
 def _bare(value: Any) -> Any:
-    """Return a member's value as plain JSON, also where it is the default."""
+    """Return a member's value as plain JSON, defaults included."""
     if is_dataclass(value):
         return {one.name: _bare(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Enum):
@@ -278,7 +278,7 @@ def _bare(value: Any) -> Any:
 
 
 def _describe(one: Person | Route | RiskRule | PolicyRule | Budget | ToolRow) -> dict[str, str]:
-    """Return members as people read them; those that are as they come are left out."""
+    """Return the members that differ from the defaults, in words."""
     return {name: _words(value) for name, value in plain(one).items() if name != "name"}
 
 
@@ -290,11 +290,11 @@ def _words(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-# Whether anybody could approve, or act as an admin, after a policy is put in force.
+# Whether anybody could approve, or act as an admin, after a policy is applied.
 
 
 def find_lockout(policy: PolicyDocument, tokens: Collection[str]) -> str:
-    """Say why nobody could approve anything under this policy, and what to do; empty when somebody
+    """Return why nobody could approve anything under this policy, and what to do; "" if somebody
     could. `tokens` are the names of the people who have a token to log in with."""
     levels = [one for route in policy.routes for _, one in route.levels()]
     if any(_is_answerable(policy, route, tokens) for route in levels):
@@ -311,7 +311,7 @@ def find_lockout(policy: PolicyDocument, tokens: Collection[str]) -> str:
 
 
 def find_no_admin(policy: PolicyDocument, tokens: Collection[str]) -> str:
-    """Say that nobody would be an admin who can log in, and what to do; empty when somebody is."""
+    """Return that no admin could log in under this policy, and what to do; "" if one could."""
     admins = {person.name: person for person in policy.people if person.admin}
     if any(_can_log_in(person, tokens) for person in admins.values()):
         return ""
@@ -328,7 +328,7 @@ def find_no_admin(policy: PolicyDocument, tokens: Collection[str]) -> str:
 
 
 def unanswerable_levels(policy: PolicyDocument, tokens: Collection[str]) -> list[str]:
-    """Say at which levels of risk a route has nobody who could approve, though it has at others."""
+    """Return the risk levels at which nobody could approve on a route that works at others."""
     found = []
     for route in policy.routes:
         able = {level: _is_answerable(policy, one, tokens) for level, one in route.levels()}
@@ -343,8 +343,8 @@ def unanswerable_levels(policy: PolicyDocument, tokens: Collection[str]) -> list
 
 
 def unprovable_levels(policy: PolicyDocument, why_no_passkeys: str) -> list[str]:
-    """Say at which levels of risk a route takes nothing but a passkey, where none can be used:
-    then nothing is approved there. An empty reason means that they can."""
+    """Return the risk levels at which a route requires a passkey though none can be used, so that
+    nobody can approve there. `why_no_passkeys` is empty if passkeys work."""
     if not why_no_passkeys:
         return []
     return [
@@ -357,7 +357,7 @@ def unprovable_levels(policy: PolicyDocument, why_no_passkeys: str) -> list[str]
 
 
 def lost_logins(before: PolicyDocument, after: PolicyDocument) -> list[str]:
-    """Say who could no longer answer where they can now, and the line that would keep it."""
+    """Return the identities that people lose with a new document, and how to keep them."""
     stays = {person.name: person.identities for person in after.people}
     found = []
     for person in before.people:
@@ -372,7 +372,7 @@ def lost_logins(before: PolicyDocument, after: PolicyDocument) -> list[str]:
 
 
 def _is_answerable(policy: PolicyDocument, route: Route, tokens: Collection[str]) -> bool:
-    """Whether enough people of a route can log in somewhere; a chat's group counts as enough."""
+    """Return whether enough approvers of a route can log in; a chat's group counts as enough."""
     people = {person.name: person for person in policy.people}
     able = set()
     for name in route.approvers:
@@ -389,6 +389,6 @@ def _is_answerable(policy: PolicyDocument, route: Route, tokens: Collection[str]
 
 
 def _can_log_in(person: Person, tokens: Collection[str]) -> bool:
-    """Whether a person has a token, or an identity somewhere else."""
+    """Return whether a person has a token, or an identity on another platform."""
     own = f"{LOGIN}:{person.name}"
     return person.name in tokens or any(one != own for one in person.identities)

@@ -1,4 +1,4 @@
-"""Writes the policy file that would produce a policy: TOML, short, read by `read_policy`."""
+"""Write a policy as a short TOML file that `read_policy` reads back. Start at `write_policy`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gateway.wire.codec import JsonObject, plain
 
 _HEAD = """\
 # The policy of an approval gateway, written by `gateway policy export`.
-# Members at their default are left out. Put it in force: gateway apply FILE
+# Members at their default are left out. To apply it: gateway apply FILE
 """
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {"\n": "\\n", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
 
 
 def write_policy(policy: PolicyDocument) -> str:
-    """Return the policy file of a document, without its generation."""
+    """Return a document as the text of a policy file, without its generation."""
     values = plain(replace(policy, generation=0))
     for person in values.get("people", ()):
         identities = person.pop("identities", [])
@@ -37,7 +37,7 @@ def write_tables(values: JsonObject) -> str:
 
 
 def _write_members(values: JsonObject, path: str = "") -> Iterator[str]:
-    """Yield the lines of a table: members of one line first, because a table ends them."""
+    """Yield the lines of a table, plain members first: in TOML a subtable ends them."""
     tables = {name: value for name, value in values.items() if _has_tables(value)}
     for name, value in values.items():
         if name not in tables:
@@ -60,7 +60,7 @@ def _write_key(name: str) -> str:
 
 
 def _write_value(value: Any) -> str:
-    """Return a value in one line. What a terminal does not show, or would act on, is escaped."""
+    """Return a value on one line, with escapes for characters that do not print."""
     if isinstance(value, list):
         return f"[{', '.join(map(_write_value, value))}]"
     if isinstance(value, float) and value.is_integer() and value < 2**53:  # the most as an integer

@@ -1,4 +1,4 @@
-"""The operator's rules, and the guardrails, as links of the policy chain."""
+"""Apply the operator's rules, and the guardrails, in the policy chain. Start at `Rules`."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ ReadCounted = Callable[[Sequence[Spend]], Awaitable[list[int]]]
 
 
 def rule_links(policy: ReadPolicy, counted: ReadCounted) -> tuple[Rules | GuardrailLink, ...]:
-    """Return the links that answer with what operators wrote."""
+    """Return the deciders for the guardrails, and for the rules of each effect."""
     return (GuardrailLink(policy), *(Rules(policy, counted, effect) for effect in RuleEffect))
 
 
 class Rules:
-    """All rules of one effect, in the order in which they are written."""
+    """Decides with the rules of one effect, in the order of the policy file."""
 
     def __init__(self, policy: ReadPolicy, counted: ReadCounted, effect: RuleEffect) -> None:
         self._policy = policy
@@ -98,7 +98,7 @@ class Rules:
         self.priority = PRIORITIES[effect]
 
     async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
-        """Answer with the first rule that fits and is in force."""
+        """Answer with the first active rule that fits."""
         found = [one for one in await self._find_fitting(record) if not one[0].shadow]
         certain = (rule for rule, cover in found if cover is MatchResult.YES)
         unsure = (
@@ -110,21 +110,21 @@ class Rules:
         return next(unsure, None) if rule is None else await self._limit(rule, record)
 
     async def asks_because(self, record: StoredRequest) -> str:
-        """Return which limit kept an allow rule that fits from allowing; "" without."""
+        """Return which limit kept a fitting allow rule from allowing; "" if none."""
         found = await self.decide(record, Route()) if self._effect is RuleEffect.ALLOW else None
         return found.message if found is not None and found.effect == ASK else ""
 
     async def _limit(self, rule: PolicyRule, record: StoredRequest) -> Verdict:
-        """Return what a rule says that fits: people decide what is beyond its limits."""
+        """Return the verdict of a fitting rule: beyond its limits, people decide."""
         spends = spends_of(rule, record.request.agent, effects_of(record)[0])
-        # The script that stores the decision has the last word.
+        # Only an estimate: the script that stores the decision counts again.
         counted = await self._counted(spends) if spends else []
         if short := say_shortage(rule, spends, counted):
             return replace(_verdict(rule), effect=ASK, message=short)
         return replace(_verdict(rule), spends=spends or ())
 
     async def shadows(self, record: StoredRequest) -> list[Shadow]:
-        """Return what the rules in shadow would have done."""
+        """Return what the report-only rules would have done."""
         found = await self._find_fitting(record)
         return [Shadow(rule=one.name, effect=one.effect.value) for one, _ in found if one.shadow]
 
@@ -136,7 +136,7 @@ class Rules:
 
 
 class GuardrailLink:
-    """The built-in guardrails, as far as the policy has them in force."""
+    """Decides with the built-in guardrails, if the policy has them active."""
 
     name = "guardrails"
     priority = GUARDRAILS_PRIORITY
@@ -146,7 +146,7 @@ class GuardrailLink:
         self._policy = policy
 
     async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
-        """Ask or deny where something was found, and the policy says so."""
+        """Ask or deny, as the policy says, if a guardrail finds something."""
         policy = await self._policy()
         mode = policy.guardrails
         if mode not in (Guardrails.ASK, Guardrails.DENY):
@@ -155,7 +155,7 @@ class GuardrailLink:
         if not found:
             return None
         by = DecidedBy(kind=DeciderKind.RULE, name=self.name)
-        # What is only worth a look is for people, however strict the policy is.
+        # A finding that is only worth a look is for people, also in mode deny.
         refused = mode is Guardrails.DENY and any(one.destroys for one in found)
         return Verdict(
             effect=DENY if refused else ASK,
@@ -165,15 +165,15 @@ class GuardrailLink:
         )
 
     async def shadows(self, record: StoredRequest) -> list[Shadow]:
-        """Return what would have been stopped."""
+        """Return the findings that active guardrails would have denied."""
         if (await self._policy()).guardrails is not Guardrails.SHADOW:
             return []
         return [Shadow(rule=self.name, effect=DENY, why=why) for why in record.located_findings]
 
 
 def fits(rule: PolicyRule, record: StoredRequest, own: tuple[str, ...] = ()) -> MatchResult:
-    """Return whether a rule fits a request: an allow must be certain, and name each recipient
-    outside the `own` domains; others miss nothing."""
+    """Return whether a rule fits a request. An allow never fits if in doubt, and must name each
+    recipient outside the `own` domains; a deny or ask may also be unsure."""
     request = record.request
     if not (is_named(rule.agents, request.agent) and _is_for_tool(rule, record)):
         return MatchResult.NO
@@ -190,7 +190,7 @@ def fits(rule: PolicyRule, record: StoredRequest, own: tuple[str, ...] = ()) -> 
 
 
 def _is_for_tool(rule: PolicyRule, record: StoredRequest) -> bool:
-    """Whether a rule names the tool; a deny or ask also by other names, and within a call."""
+    """Return whether a rule names the tool; for a deny or ask, also another name or inner call."""
     if is_named(rule.tools, record.request.tool):
         return True
     if rule.effect is RuleEffect.ALLOW:
@@ -200,14 +200,14 @@ def _is_for_tool(rule: PolicyRule, record: StoredRequest) -> bool:
 
 
 def mistakes(rule: PolicyRule) -> Iterator[str]:
-    """Say what is wrong with a rule as it is written."""
+    """Yield the mistakes in a rule."""
     allows = rule.effect is RuleEffect.ALLOW
     if allows and rule.contains:
-        yield "an allow cannot go by `contains`: text around it could say anything."
+        yield "an allow rule cannot use `contains`: the text around it could say anything."
     if rule.read_only and not allows:
-        yield "only an allow goes by `read_only`: an agent could leave the word out."
+        yield "only an allow rule can use `read_only`: an agent could leave it out."
     if allows and not (rule.tools or rule.commands):
-        yield "an allow names tools or commands."
+        yield "an allow rule must name tools or commands."
     for text in rule.commands:
         if (derive_allow_pattern(text, None) if allows else derive_deny_pattern(text)) is None:
             known = "known in known_commands.txt, without flags" if allows else "plain"
@@ -244,7 +244,7 @@ def _may_allow(rule: PolicyRule, record: StoredRequest, own: tuple[str, ...]) ->
 
 
 def _has_arguments(rule: PolicyRule, effects: CallEffects) -> bool:
-    """Whether a call has each value that an allow names, and each is what the rule says."""
+    """Return whether a call has each value that an allow names, and each fits."""
     found: list[tuple[list[Any], Callable[[Any], bool]]] = [
         *((_values(effects, one, said), partial(_is_surely, said))
           for one, said in rule.arguments.items()),
@@ -255,15 +255,15 @@ def _has_arguments(rule: PolicyRule, effects: CallEffects) -> bool:
 
 
 def _is_surely(wanted: str | list[str], value: Any) -> bool:
-    """Whether a value is what an allow says, and no `*` in that hides a second address or name."""
+    """Return whether a value fits an allow, and a `*` matches no second address or name."""
     patterns = [wanted] if isinstance(wanted, str) else wanted
     found = (one for one in patterns if fits_text(one, value))
     return any(_is_one_name(one, value, listed=one != wanted) for one in found)
 
 
 def _is_one_name(pattern: str, value: Any, *, listed: bool) -> bool:
-    """Whether a text is one address, or for a pattern of a list one name: what has signs that the
-    pattern lacks could be several, or another. A pattern with a blank is for any text."""
+    """Return whether a text is a single address or name, if the pattern requires one: signs that a
+    listed pattern lacks could separate several. A pattern with a blank is for any text."""
     if isinstance(value, str) and "*" in pattern and "@" in pattern[1:]:
         return is_address(value)
     if not (listed and isinstance(value, str) and set(pattern) > {"*"}) or " " in pattern:
@@ -273,13 +273,13 @@ def _is_one_name(pattern: str, value: Any, *, listed: bool) -> bool:
 
 
 def _values(effects: CallEffects, name: str, wanted: str | list[str]) -> list[Any]:
-    """Return the values under a name; where a rule has a list, a list is each of its entries."""
+    """Return the values under a name; if the rule has a list, also the entries of lists."""
     return [*(values_named if isinstance(wanted, str) else each_named)(effects, name)]
 
 
 def _names_each(rule: PolicyRule, effects: CallEffects, own: tuple[str, ...]) -> bool:
-    """Whether an allow that compares numbers names each amount of a call, one that names a
-    recipient each recipient, and any one each recipient outside the own domains."""
+    """Return whether an allow names each amount if it compares numbers, and each recipient if it
+    names one. It must always name each recipient outside the own domains."""
     given = [one for one in effects.leaves if one.value not in (None, "", [], {})]
     compares = rule.numbers or any(one.of for one in rule.limits)
     if compares and not all(_names(rule, one) for one in given if names_amount(one)):
@@ -292,8 +292,8 @@ def _names_each(rule: PolicyRule, effects: CallEffects, own: tuple[str, ...]) ->
 
 
 def _names(rule: PolicyRule, leaf: Leaf, *, any_value: bool = True) -> bool:
-    """Whether a rule names a value, by the name of its argument or by its address; `*` alone names
-    none where it must say which."""
+    """Return whether a rule names a value by its argument's name or address. With
+    `any_value=False`, a bare `*` does not count."""
     said = {name for name, wanted in rule.arguments.items() if any_value or set(wanted) != {"*"}}
     if any_value:
         said |= {*rule.numbers, *(name for one in rule.limits for name in arguments_of(one))}
@@ -304,8 +304,8 @@ def _names(rule: PolicyRule, leaf: Leaf, *, any_value: bool = True) -> bool:
 
 
 def _read(rule: PolicyRule, record: StoredRequest) -> CallEffects:
-    """Return what a call touches. A rule that names tools beside commands says that they run them,
-    as a declaration would."""
+    """Return a call's effects. If a rule names tools and commands, the tools' command arguments
+    are read as if they were declared so."""
     (found,) = effects_of(record)
     if not (rule.tools and rule.commands):
         return found
@@ -324,8 +324,8 @@ def _role_of_command(name: str) -> Role | None:
 
 
 def _runs_plainly(rule: PolicyRule, effects: CallEffects) -> bool:
-    """Whether a call runs where its context says, or in the rule's folders, as nobody else and
-    with no other rights, under every reading."""
+    """Return whether a call, under every reading, runs in its context's folder or the rule's, as
+    the same user and with no more rights."""
     if effects.rights or effects.users or effects.environment or effects.foreign_shell:
         return False
     if any(one is not effects for one in effects.everything()) or effects.with_role(
@@ -338,8 +338,8 @@ def _runs_plainly(rule: PolicyRule, effects: CallEffects) -> bool:
 
 
 def _adds_nothing(effects: CallEffects, rule: PolicyRule) -> bool:
-    """Whether a call changes no environment, asks for no rights and hands on no other call, but for
-    what the rule names with its value."""
+    """Return whether a call has no inner call, and sets no environment, user or rights except
+    those that the rule names."""
     inner = any(one is not effects for one in effects.everything())
     more = (*effects.rights, *effects.users, *effects.environment)
     named = set(map(plain_name, rule.arguments))
@@ -347,15 +347,15 @@ def _adds_nothing(effects: CallEffects, rule: PolicyRule) -> bool:
 
 
 def _stays_in(rule: PolicyRule, record: StoredRequest, effects: CallEffects) -> bool:
-    """Whether a call names paths, each in one of the folders under every reading and not delicate,
-    and nothing runs."""
+    """Return whether a call names paths and runs nothing, and all paths are in the rule's folders
+    and not delicate, under every reading."""
     if not _adds_nothing(effects, rule) or any(effects.all_programs()):
         return False
     if effects.urls or effects.with_role(*_RUNNING, Role.HOST, Role.URL):
         return False
     paths = list(effects.all_paths())
     written = any(may_write(effects, path) for path in paths)
-    # What the agent's side resolved must lie there too, and nothing there may be delicate.
+    # The paths that the agent's side resolved must be there too, and not be delicate.
     bound = record.request.context.files
     return (
         any(not path.looks for path in paths)
@@ -369,8 +369,8 @@ def _lies_in(rule: PolicyRule, path: str | None) -> bool:
 
 
 def _is_ordinary(rule: PolicyRule, effects: CallEffects) -> bool:
-    """Whether a call may be allowed whatever its arguments are: nothing runs, nothing is delicate,
-    and each path is one to all readers."""
+    """Return whether a call may be allowed with any arguments: nothing runs, nothing is delicate,
+    and each path is clear."""
     if may_run_anything(effects.call.tool) or not _adds_nothing(effects, rule):
         return False
     if effects.with_role(*_RUNNING) or any(one.kind in _UNCLEAR for one in effects.uncertainties):
@@ -383,11 +383,11 @@ def _runs_one_of(rule: PolicyRule, record: StoredRequest, effects: CallEffects) 
     leaf = command_leaf(effects)
     if leaf is None or effects.readings:
         return False
-    # Beside the command stand words about it, and where it runs, which was looked at.
+    # Only remarks and a checked working folder may accompany the command.
     beside = {one.role for one in effects.leaves if one is not leaf}
     if not beside <= {Role.REMARK, Role.WORKING_FOLDER}:
         return False
-    # An agent says where it works: that must not be everywhere.
+    # The agent names its working folder, so that must not be the root.
     folders = rule.folders or (() if is_root(cwd) else (cwd,))
     patterns = (derive_allow_pattern(text, folder) for text in rule.commands for folder in folders)
     return any(one is not None and runs_only(one, effects.programs, record) for one in patterns)
@@ -412,7 +412,7 @@ def _hits(rule: PolicyRule, record: StoredRequest) -> Iterator[MatchResult]:
 
 
 def _has_argument(effects: CallEffects, address: str, wanted: str | list[str]) -> MatchResult:
-    """Whether a call, or one within it, has a value that a condition on its arguments means."""
+    """Return whether a call, or one within it, has a value that an argument condition matches."""
     return over_readings(effects, lambda one: _has_value(one, address, wanted))
 
 
@@ -431,8 +431,8 @@ def _has_value(effects: CallEffects, address: str, wanted: str | list[str]) -> M
 
 
 def _has_number(parts: Sequence[CallEffects], address: str, wanted: str) -> MatchResult:
-    """Whether a call, or one within it, has a number that a condition means; unsure where it is
-    nowhere, negative, or no plain number."""
+    """Return whether a call, or one within it, has a number that a comparison matches; unsure if
+    the number is missing, negative or not plain."""
 
     def judge(effects: CallEffects) -> MatchResult:
         numbers = [number_of(one) for one in values_named(effects, address)]
@@ -448,7 +448,7 @@ def _has_number(parts: Sequence[CallEffects], address: str, wanted: str) -> Matc
 
 
 def _leaves_named(effects: CallEffects, name: str) -> list[Leaf]:
-    """Return the values of this name wherever they stand in a call."""
+    """Return the values of this name anywhere in a call."""
     plain = plain_name(name)
     return [one for one in effects.leaves if plain_name(one.name) == plain]
 

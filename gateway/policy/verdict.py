@@ -1,4 +1,4 @@
-"""One link of the policy chain, and what it answers. Third parties import both from
+"""Define a decider of the policy chain, and its verdict. Third parties import both from
 `gateway.ports`."""
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from gateway.wire.codec import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A decider's answer: `effect` is allow, deny, ask or continue, `by` is what the decision will
-    cite.
+    """A decider's answer: its `effect` (allow, deny, ask or continue), and `by` whom, as the
+    decision cites it.
 
-    Ask means that people decide: nothing below may allow any more, though it may deny. Only hooks
-    modify (with other `arguments`, which the chain then judges) and respond (with a `result`
-    instead of running anything). `abort` stops the turn or the agent with a denial. Continue is no
-    opinion but for the `risk`, which any answer may raise and none can lower: people read who
-    raised it and why. Hooks, which answer together, each have theirs in `raised`. An allow `spends`
-    what its rule limits.
+    Ask means that people decide: lower deciders may still deny, but not allow. Continue is no
+    opinion. Only hooks also modify, with other `arguments` for the chain to judge, or respond, with
+    a `result` instead of a run. `abort` stops the turn or the agent after a denial. Any answer may
+    raise the `risk`, and none can lower it; hooks, which answer together, use `raised`. An allow
+    `spends` part of its rule's limits.
     """
 
     effect: str
@@ -39,11 +38,11 @@ class Verdict:
 
 
 class Decider(Protocol):
-    """One link of the policy chain. Higher priority is asked first; None means: no opinion.
+    """A decider of the policy chain, asked in order of priority; None means no opinion.
 
-    It may have more, which the chain looks for: `seconds`, the longest that it takes, or None;
-    `after_storing`, true where it is asked about stored requests alone; `shadows(record)`, what a
-    part of it that only watches would do; `asks_because(record)`, what kept it from allowing.
+    Optional members: `seconds`, its longest time, or None; `after_storing`, true if it is asked
+    only about stored requests. `shadows(record)` returns what its report-only part would do, and
+    `asks_because(record)` why it did not allow.
     """
 
     @property
@@ -52,7 +51,7 @@ class Decider(Protocol):
 
     @property
     def priority(self) -> int:
-        """Higher is asked earlier."""
+        """Deciders with a higher priority are asked first."""
 
     async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
-        """Allow, deny, or have no opinion. Raising never allows: the chain asks people."""
+        """Allow, deny, or return None. If it raises, nothing is allowed: people decide."""

@@ -109,7 +109,7 @@ async def test_nobody_words_a_grant(admin: Replica) -> None:
         ),
         ({"shape": "work", "tool": "*"}, "a pass"),
         ({"shape": "exact", "tool": "shell"}, "digest"),
-        ({"shape": "pattern", "tool": "shell"}, "a rule for each argument"),
+        ({"shape": "pattern", "tool": "shell"}, "a pattern needs rules"),
         ({"shape": "tool"}, "tool"),
     ],
 )

@@ -64,6 +64,6 @@ async def test_a_gateway_runs_the_hooks_of_its_file(tmp_path: Path) -> None:
         assert record.decision is not None
         assert record.decision.decided_by.name == "gate"
     path.write_text("[[[")
-    with pytest.raises(Exception, match="cannot be used"):
+    with pytest.raises(Exception, match="cannot use the hooks file"):
         async with app.run_gateway(settings):
             pass

@@ -53,10 +53,10 @@ async def test_the_choice_is_in_the_signed_decision_and_no_grant_is_made(world: 
     first, second = offered(record)
     assert '"claude-code" itself' in first
     assert '"Bash(npm test:*)", "in this project"' in first
-    assert "only it can take that back" in first
+    assert "only it can revoke that" in first
     assert '"Bash(npm run:*)"' in second
     assert await world.core.requests.reach(record.id, "host:0") == (
-        "Only the host knows what it will let through by that."
+        "Only the coding agent knows what this rule permits."
     )
     done = await world.core.requests.decide(click(record, remember=FIRST))
     assert done.decision is not None
@@ -65,7 +65,7 @@ async def test_the_choice_is_in_the_signed_decision_and_no_grant_is_made(world: 
     assert await world.core.grants.all() == []
     outcome = card_of(done, lines=9, chars=999).outcome
     assert outcome is not None
-    assert 'keeps "Bash(npm test:*)", "in this project", and only it can take that back' in (
+    assert 'keeps "Bash(npm test:*)", "in this project", and only it can revoke that' in (
         outcome.text
     )
     assert (await asked(world)).status is Status.PENDING, "nothing of it is remembered here"

@@ -22,7 +22,7 @@ ROLE, GROUP = "discord:S1/R1", "slack:T1/S1"
 DISCORD = Identity(platform="discord", id="77", groups=(ROLE,))
 SLACK = Identity(platform="slack", id="T1/U7", groups=(GROUP,))
 ALICE, BOB = Person(name="alice"), Person(name="bob", identities=("slack:T1/U7",))
-WANTED = "the policy knows as a person"
+WANTED = "only people in the policy"
 
 
 async def in_force(world: World, *people: Person, **route: Any) -> None:

@@ -69,7 +69,7 @@ async def test_a_declaration_that_changes_suspends_what_rests_on_it(world: World
     await declare(world, {"order": "data", "refund": "amount"})
     asks = await world.submit(**again)
     assert asks.status is Status.PENDING
-    assert asks.asks_because == "what is declared about the tool was changed"
+    assert asks.asks_because == "the tool's declaration has changed"
     for _ in range(2):
         await world.core.grants.suspend_outdated()
         (rested,) = await world.core.grants.all()

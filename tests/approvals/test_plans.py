@@ -55,7 +55,7 @@ from tests.approvals.planning import (
 )
 from tests.world import World, assembled, click, identity, over_http, request
 
-NOBODY_SAID = "deviates from the plan: it names no such call, or none any more"
+NOBODY_SAID = "deviates from the plan: the plan has no such call, or none left"
 
 
 # ---------------------------------------------------------------- what a plan covers

@@ -174,7 +174,7 @@ def test_a_policy_file_says_what_holds_at_a_level() -> None:
         ("[routes.risk.huge]", "huge"),
         ("[routes.risk.low]\nquorum = 2", "medium risk takes 1 people, and low risk 2"),
         ('[routes.risk.low]\nstep_up = ["number"]', "low risk takes a step-up"),
-        ('[routes.risk.medium]\napprovers = ["bea"]', "no person"),
+        ('[routes.risk.medium]\napprovers = ["bea"]', "neither a person"),
     ],
 )
 def test_a_mistaken_level_refuses_the_file(more: str, word: str) -> None:

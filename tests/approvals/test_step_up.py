@@ -291,10 +291,10 @@ async def test_a_request_from_before_the_rule_says_that_nobody_may_approve_it(
     record = await world.submit(arguments=DANGEROUS)
     await in_force(world)
     seen = await world.core.requests.get(record.id)
-    assert "Nobody may approve this: it takes a number" in " ".join(
+    assert "Nobody may approve this: it needs a verification code" in " ".join(
         card_of(seen, lines=9, chars=900).notices
     )
-    await refused(world, click(seen, confirmed=True), InvalidRequest, "takes a number")
+    await refused(world, click(seen, confirmed=True), InvalidRequest, "needs a verification code")
 
 
 async def test_an_edit_into_a_step_up_takes_it(world: World) -> None:

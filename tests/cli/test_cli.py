@@ -338,7 +338,7 @@ def test_a_policy_file_is_checked_and_put_in_force(up: Shell, tmp_path: Path) ->
     assert "in force" in up.run("apply", str(path))
     assert "in force already" in up.run("apply", str(path))
     path.write_text(POLICY.replace('"owner"]', '"nobody"]'), encoding="utf-8")
-    assert "no person" in up.run("apply", str(path), code=2)
+    assert "neither a person" in up.run("apply", str(path), code=2)
     assert "deletes files" in up.run("policy", "show")
     assert "cannot read" in up.run("apply", str(tmp_path / "none.toml"), code=2)
     path.write_text(POLICY.replace('"owner"', '"dana"'), encoding="utf-8")
@@ -408,7 +408,7 @@ def test_a_policy_file_is_applied_at_the_start(shell: Shell, tmp_path: Path) -> 
     path = tmp_path / "policy.toml"
     path.write_text(POLICY.replace('"owner"]', '"nobody"]'), encoding="utf-8")
     env = {"GATEWAY_POLICY_FILE": str(path)}
-    assert "no person" in shell.run("up", code=2, env=env)
+    assert "neither a person" in shell.run("up", code=2, env=env)
     path.write_text(POLICY, encoding="utf-8")
     process = shell.popen("up", env=env)
     assert process.stderr is not None

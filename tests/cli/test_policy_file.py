@@ -246,7 +246,7 @@ def test_an_export_that_apply_refuses_says_so(up: Shell, tmp_path: Path) -> None
     up.run("approver", "revoke", "ben")
     said = up.run("policy", "export", code=2)
     assert "quorum = 2" in said
-    assert "2 people must approve, and only 1 may" in said
+    assert "2 people must approve, but only 1 may" in said
 
 
 def test_a_person_is_asked_before_it_is_applied(

@@ -181,8 +181,8 @@ def test_a_folder_with_a_longer_name_is_another_folder() -> None:
 @pytest.mark.parametrize("path", ["cron.d/job", "autostart/x", "crontab", "mcp.json", "a/x.pth"])
 def test_what_runs_later_asks_though_no_dot_tells_of_it(path: str) -> None:
     """Also when it is only read, and also as a word of a text."""
-    assert delicate(f"/ws/{path}", written=False) == "what stands there runs later"
-    assert delicate_word(path) == "what stands there runs later"
+    assert delicate(f"/ws/{path}", written=False) == "its content runs later"
+    assert delicate_word(path) == "its content runs later"
 
 
 @pytest.mark.parametrize("cwd", ["/home/ann/.ssh", "/ws/.git/hooks", "ws", "/ws/.."])

@@ -218,7 +218,7 @@ def test_long_text_is_looked_through_in_bounded_time_and_says_so() -> None:
         (
             "write_file",
             {"path": "/ws/.git/hooks/pre-commit", "content": ""},
-            "what stands there runs later",
+            "its content runs later",
             "path",
         ),
         (

@@ -134,7 +134,7 @@ async def test_who_edits_after_a_hook_stands_beside_it(staged: Staged) -> None:
         (
             {"tool": "thing", "arguments": {"y": 2}},
             {"allowed": (Action.APPROVE,)},
-            "takes no changed",
+            "accepts no changes",
         ),
         ({"tool": "thing", "arguments": {"y": 2}}, {"schema": {"required": ["x"]}}, "do not fit"),
         ({"tool": "other", "arguments": {"y": 2}}, {}, "call other instead"),

@@ -252,7 +252,7 @@ async def test_where_only_a_number_would_do_it_is_denied_at_once(gate: Replica) 
     number = LevelRules(step_up=(StepUp.NUMBER,))
     route = replace(POLICY.routes[0], risk=RulesByRisk(low=number, medium=number, high=number))
     await gate.store.apply(replace(POLICY, generation=1, routes=(route,)), by="test")
-    assert "nobody waits for it where it would be seen" in denied(await hook(gate))
+    assert "nobody waits where the agent could show one" in denied(await hook(gate))
     assert not (await gate.core.requests.page(Query())).items
 
 

@@ -54,7 +54,7 @@ def test_risk_is_the_highest_rule_that_fits() -> None:
         ("[[people]]\nname = 'a'\nnickname = 'b'", "nickname"),
         ("[[routes]]\nquorum = 'two'", "quorum"),
         (PEOPLE + '[[people]]\nname = "ana"\n', "twice"),
-        (PEOPLE + '[[routes]]\napprovers = ["anna"]', "no person"),
+        (PEOPLE + '[[routes]]\napprovers = ["anna"]', "neither a person"),
         (PEOPLE + '[[routes]]\napprovers = ["ana"]\nquorum = 2', "only 1 may"),
         (PEOPLE + '[[routes]]\napprovers = ["ana"]\nquorum = 0', "at least 1"),
         (PEOPLE + "[[routes]]\ntargets = []", "nobody sees"),

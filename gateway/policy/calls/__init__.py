@@ -1,4 +1,4 @@
-"""What a tool call touches: the programs, paths, hosts and texts in its arguments. Pure.
+"""Find out what a tool call touches: the programs, paths, hosts and texts in its arguments.
 
-Enter at `command_table` (what a command does) or `argument_names` (what a name tells).
+Start at `call_effects.touch`. The package is pure: it neither reads files nor runs anything.
 """

@@ -1,7 +1,7 @@
-"""What a value of a call does: its role, who said so, and what names tell of it.
+"""Define the role of a call's values, and derive it from names and from the table of known tools.
 
-Only `data`, `part` and `remark` may change without a rule. A name frees a value in three families
-of tools alone (shells, file tools, messages to people); in all others it can only narrow.
+Start at `role_of_name`. Only `data`, `part` and `remark` may change without a rule. A name can give
+these roles only in shells, file tools and message tools; in other tools names only restrict.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from gateway.policy.calls.shell_words import load_words
 from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.roles import Role
 
-# Arguments whose name says that they destroy, or have their way against a check: `drop=true`.
+# Arguments whose name means that they destroy something or override a check: `drop=true`.
 
 _SWITCH_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _BEGIN = frozenset({"force", "delete", "destroy", "erase", "purge", "truncate", "wipe"})
 _ALONE = frozenset({"drop", "forced", "nuke", "prune", "remove", "rm"})
-# What may stand behind those that mean much else: `drop_first` is no harm, `drop_tables` is.
+# Words that make a risk of an ambiguous one: `drop_first` is harmless, `drop_tables` is not.
 _THINGS = frozenset(
     {"all", "bucket", "collection", "collections", "data", "database", "databases", "db",
      "everything", "existing", "if", "index", "schema", "schemas", "table", "tables",
@@ -37,14 +37,14 @@ _ON = frozenset({"true", "yes", "on", "1"})
 
 
 def is_on(value: Any) -> bool:
-    """Whether a value turns a switch on."""
+    """Return whether a value turns a switch on."""
     if isinstance(value, str):
         return value.strip().lower() in _ON
     return value is True or (type(value) is int and value == 1)
 
 
 def destroys(name: str) -> bool:
-    """Whether an argument of this name, turned on, destroys or forces something."""
+    """Return whether an argument of this name, turned on, destroys or forces something."""
     words = [word.lower() for word in _SWITCH_WORDS.findall(name)]
     if not words:
         return False
@@ -53,11 +53,11 @@ def destroys(name: str) -> bool:
     return words[0] in _ALONE and (len(words) == 1 or words[1] in _THINGS)
 
 
-# What the name of a tool tells: its family, and the other names by which the same tool goes.
+# The name of a tool: its family, and other names of the same tool.
 
 
 class Family(StrEnum):
-    """What kind of tool a name made of known words alone says."""
+    """The kind of a tool, if all words of its name are known."""
 
     SHELL = "shell"
     FILE = "file"
@@ -70,7 +70,7 @@ _SHELL_WORDS = frozenset(
      "sh", "shell", "term", "terminal", "zsh"}
 )  # fmt: skip
 _BESIDE_SHELL = frozenset({"a", "developer", "functions", "in", "local", "tool", "unified"})
-# They read a command by other rules than a POSIX shell does.
+# Shells that read a command differently from POSIX shells.
 _FOREIGN_SHELLS = frozenset(
     {"powershell", "pwsh", "csh", "tcsh", "fish", "nushell", "xonsh", "elvish", "batch"}
 )
@@ -111,7 +111,7 @@ _LONGEST = 256
 
 @lru_cache(maxsize=1024)
 def family_of(tool: str) -> Family:
-    """Return the family of a tool, known only where every word of its name belongs to it."""
+    """Return the family of a tool; OTHER unless every word of its name belongs to the family."""
     words = words_of(tool)
     if not words:
         return Family.OTHER
@@ -128,7 +128,7 @@ def family_of(tool: str) -> Family:
 
 @lru_cache(maxsize=1024)
 def verbs_of_file_tool(tool: str) -> frozenset[str]:
-    """Return what a file tool's name says that it does: read, list, write, move, delete."""
+    """Return the actions in a file tool's name: read, list, write, move, delete."""
     words = words_of(tool)
     said = {"read": _READING, "list": _LISTING, "write": _WRITING, "move": _MOVING,
             "delete": _DELETING}  # fmt: skip
@@ -136,25 +136,25 @@ def verbs_of_file_tool(tool: str) -> frozenset[str]:
 
 
 def is_foreign_shell(tool: str) -> bool:
-    """Whether a tool's name says that its commands are not for a POSIX shell."""
+    """Return whether a tool's name means a shell that is not a POSIX one."""
     return bool(_all_words(tool) & _FOREIGN_SHELLS) or tool.lower() in ("cmd", "cmd.exe")
 
 
 def may_run_anything(tool: str) -> bool:
-    """Whether a tool's name says, or may say, that it does whatever it is told."""
+    """Return whether a tool may run anything it is given, by its name."""
     words = _all_words(tool)
     return not words or bool(words & _RUNNING_WORDS) or not tool.isascii()
 
 
 def names_of(tool: str, server: str | None = None) -> tuple[str, ...]:
-    """Return each name that a denial may know a tool by: as sent, without prefixes, in full."""
+    """Return the names by which a denial may know a tool: as sent, without prefixes, in full."""
     bare = bare_name(tool)
     full = (f"mcp__{server}__{bare}",) if server else ()
     return tuple(dict.fromkeys((tool, bare, *full)))
 
 
 def bare_name(tool: str) -> str:
-    """Return a tool's name without the prefixes that dispatchers put before it."""
+    """Return a tool's name without the prefixes that dispatchers add."""
     bare = tool[:_LONGEST]
     for _ in range(4):
         bare = _PREFIX.sub("", bare, count=1) if _PREFIX.match(bare) else bare
@@ -162,7 +162,7 @@ def bare_name(tool: str) -> str:
 
 
 def words_of(tool: str) -> frozenset[str]:
-    """Return the words of a tool's name, none where it has other letters than these."""
+    """Return the words of a tool's name; empty if it has other characters than letters."""
     return _all_words(tool) if _JOINED.fullmatch(tool) else frozenset()
 
 
@@ -171,12 +171,12 @@ def _all_words(tool: str) -> frozenset[str]:
 
 
 _LOOK_UPS = frozenset({"get", "list", "find", "lookup", "check", "count", "show", "describe"})
-# Words that change something, or join another verb to the first, or turn it (`check_out`).
+# Words that change something, add another verb, or change the first one (`check_out`).
 _CHANGING = _WRITING | _MOVING | _DELETING | _SPEAKING | load_words("changing_words.txt")
 
 
 def is_lookup(tool: str) -> bool:
-    """Whether a tool's name is the verb of a look-up and what it looks up: no other word of it may
+    """Return whether a tool's name is a lookup verb and its object, and no other word in it may
     change or run anything."""
     found = [word.lower() for word in _PARTS.findall(bare_name(tool))]
     if found[:2] == ["look", "up"]:
@@ -188,18 +188,18 @@ def is_lookup(tool: str) -> bool:
 
 
 def is_of_server(tool: str) -> bool:
-    """Whether a tool's name says that an MCP server has it, which may run anywhere."""
+    """Return whether a tool belongs to an MCP server, which may run on any machine."""
     return tool.lower().startswith("mcp_")
 
 
 def begins_as_lookup(tool: str) -> bool:
-    """Whether the first word of a tool's name is the verb of a look-up."""
+    """Return whether the first word of a tool's name is a lookup verb."""
     found = _PARTS.findall(bare_name(tool))
     return bool(found) and found[0].lower() in _LOOK_UPS
 
 
 class RoleSource(StrEnum):
-    """Who said a role, the strongest first."""
+    """The source of a role, the strongest first."""
 
     OPERATOR = "operator"
     AUTHOR = "author"
@@ -222,18 +222,19 @@ class JsonType(StrEnum):
 
 
 FREE = frozenset({Role.DATA, Role.PART, Role.REMARK})
-"""They may change without a rule. The last two may also come and go, with their own type."""
+"""Roles whose values may change without a rule. Parts and remarks may also be added or left out."""
 COMMANDS = frozenset({Role.COMMAND, Role.COMMANDS, Role.ARGV})
 PATHS = frozenset({Role.READ, Role.WRITE, Role.DELETE, Role.DESTINATION, Role.FOLDER, Role.PATH})
 VARYING = COMMANDS | PATHS
-"""They may change under a rule that reads them."""
+"""Roles whose values may change under a rule that reads them."""
+# Roles by name that a tool's author cannot free.
 # What an author cannot free where a name says one of these.
 HELD = VARYING | {
     Role.ACTION, Role.INPUT, Role.NESTED, Role.PATCH, Role.URL, Role.HOST, Role.ENVIRONMENT,
     Role.USER, Role.RIGHTS, Role.WORKING_FOLDER,
 }  # fmt: skip
 
-LONGEST_NAME = 256  # of an argument; a longer one is no name
+LONGEST_NAME = 256  # characters of an argument's name
 _DAY_MS = 86_400_000
 
 _TEXT_ROLES = PATHS | {Role.WORKING_FOLDER, Role.GLOB, Role.URL, Role.PATCH, Role.COMMAND}
@@ -258,7 +259,7 @@ _DESTINATIONS = frozenset(
      "link", "linkpath", "newname"}
 )  # fmt: skip
 _FIRST_OF_TWO = frozenset({"src", "sourcepath", "oldpath"})
-# In tools that work on files these are paths; elsewhere nobody knows.
+# Paths in file tools; in other tools unknown.
 _PATHS_OF_FILE_TOOLS = {
     "source": Role.PATH, "from": Role.PATH, "root": Role.FOLDER, "to": Role.DESTINATION,
     "name": Role.PATH, "uri": Role.PATH,
@@ -354,22 +355,22 @@ _FILE_NAME = re.compile(r"\.[A-Za-z0-9_]\S*|[^\s:;,!?()]*[A-Za-z0-9_-]\.[A-Za-z]
 
 
 class SiblingContext(NamedTuple):
-    """What stands beside a value, as far as it tells what the value's name means."""
+    """The other arguments of a call, as far as they help to read a value's name."""
 
     family: Family
-    command: bool = False  # something to run stands beside it
+    command: bool = False  # another argument is a command
     url: bool = False
-    typed: bool = False  # a command is typed into something that runs already
+    typed: bool = False  # the command is typed into a running program
 
 
 @lru_cache(maxsize=4096)
 def plain_name(argument: str) -> str:
-    """Return the name of an argument however its words are joined."""
+    """Return an argument's name in lower case, without signs between its words."""
     return argument.replace("_", "").replace("-", "").replace(" ", "").lower()
 
 
 def words_in(name: str) -> list[str]:
-    """Return the words of a name, however they are joined."""
+    """Return the words of a name in any case style, in lower case."""
     return [word.lower() for word in _WORDS.findall(name)]
 
 
@@ -387,7 +388,7 @@ def type_of(value: Any) -> JsonType:
 
 
 def role_of_name(name: str, value: Any, beside: SiblingContext) -> Role | None:
-    """Return the role that a name gives a value in such a tool; None where it says nothing."""
+    """Return the role that a name gives a value in such a tool; None if it gives none."""
     verb = beside.family is Family.FILE and isinstance(value, str) and value in _EDITING_VERBS
     if verb and plain_name(name) in COMMAND_NAMES:
         return Role.FLAG
@@ -395,7 +396,7 @@ def role_of_name(name: str, value: Any, beside: SiblingContext) -> Role | None:
 
 
 def fits_role(role: Role, name: str, value: Any) -> bool:
-    """Whether a value that is neither list nor object has a type that its role can have."""
+    """Return whether a single value, no list or object, has a type that its role can have."""
     if value is None:
         return role in (Role.WORKING_FOLDER, Role.REMARK, Role.PART, Role.RIGHTS)
     if role in _TEXT_ROLES or role is Role.DATA:
@@ -406,7 +407,7 @@ def fits_role(role: Role, name: str, value: Any) -> bool:
 
 
 def looks_like(value: Any) -> Role | None:
-    """Return what a text looks like: a URL, a patch, a path, or nothing."""
+    """Return the role that a text looks like, a URL, a patch or a path; None for another."""
     if not isinstance(value, str) or not value:
         return None
     if "://" in value and _URL.match(value):
@@ -426,7 +427,7 @@ def looks_like(value: Any) -> Role | None:
 
 
 def _fits_name(role: Role, plain: str, value: Any) -> bool:
-    """Whether a remark or a part has the type that its name says."""
+    """Return whether a remark or a part has the type that its name requires."""
     if isinstance(value, dict | list):
         return False
     if plain in _NUMBERS:
@@ -488,10 +489,10 @@ def _role_of_ending(name: str) -> Role | None:
     return _ENDINGS.get(words[-1]) if words[1:] else None
 
 
-# The table of tools that are known, `known_tools.toml`: what each argument of each does.
+# The table of known tools, `known_tools.toml`, with the role of each argument of each tool.
 #
-# A row speaks only for a call whose every argument it has, with its type. Of a call that does not
-# fit it only narrows.
+# A row can free values only in a call that fits it: each argument is in the row and has its type.
+# In other calls it only restricts.
 
 MAX_DEPTH = 16
 _TYPES = frozenset({"text", "number", "boolean", "list", "object", "any"})
@@ -501,16 +502,16 @@ _STEP = re.compile(r"(?<=.)(?:\.|\[\])")
 
 @dataclass(frozen=True, slots=True)
 class KnownArgument:
-    """What the table says of one address."""
+    """A row's role and type for one address."""
 
     role: Role
     type: str
-    optional: bool = False  # to its host null is the same as no value
+    optional: bool = False  # its host takes null for no value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KnownTool:
-    """One row: a tool of one host."""
+    """A row of the table: one tool of one host, with the roles of its arguments."""
 
     names: tuple[str, ...]
     host: str
@@ -518,11 +519,11 @@ class KnownTool:
     kind: Kind
     harmless: bool
     arguments: Mapping[str, KnownArgument]
-    containers: frozenset[str]  # addresses that only lead to others
+    containers: frozenset[str]  # addresses of lists and objects that contain other addresses
     fingerprint: str
 
     def fits(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether every argument sent is in the row and has its type."""
+        """Return whether every argument that was sent is in the row and has its type."""
         left = [_MOST_PARTS]
         return len(arguments) <= _MOST_PARTS and all(
             isinstance(key, str) and self._has(key, value, left, 1)
@@ -552,7 +553,7 @@ _OF_SERVER = re.compile(r"mcp__(?P<server>[a-z-]+)__(?P<name>\w+)")
 
 
 def find_known_tools(tool: str) -> tuple[KnownTool, ...]:
-    """Return the rows of a tool of this whole name, or of the MCP server that its name says."""
+    """Return the rows with just this tool's name, or of the MCP server in its name."""
     server = _OF_SERVER.fullmatch(tool)
     if server is None:
         return tools_by_name().get(tool, ())
@@ -562,14 +563,14 @@ def find_known_tools(tool: str) -> tuple[KnownTool, ...]:
 
 @lru_cache(maxsize=1024)
 def rows_of_any_name(tool: str) -> tuple[KnownTool, ...]:
-    """Return the rows of a tool by its name as sent, and without the prefixes of dispatchers."""
+    """Return the rows of a tool, also by its name without the prefixes of dispatchers."""
     return tuple(dict.fromkeys((*find_known_tools(tool), *find_known_tools(bare_name(tool)))))
 
 
 @lru_cache(maxsize=1024)
 def narrowing_roles(tool: str) -> Mapping[str, Role]:
-    """Return what the rows of a tool, by any of its names, hold fixed: by address, in the spelling
-    of `plain_name`."""
+    """Return the restrictive roles in a tool's rows, by any of its names: address, spelled as by
+    `plain_name`, to role."""
     return {
         plain_name(address): known.role
         for row in rows_of_any_name(tool)
@@ -587,7 +588,7 @@ def known_tools() -> tuple[KnownTool, ...]:
 
 @lru_cache(maxsize=1)
 def tools_by_name() -> dict[str, tuple[KnownTool, ...]]:
-    """Return all rows by each name of their tool."""
+    """Return all rows, by each name of their tool."""
     found: dict[str, tuple[KnownTool, ...]] = {}
     for row in known_tools():
         for name in row.names:
@@ -618,7 +619,7 @@ def _read_argument(text: str) -> KnownArgument:
 
 
 def _addresses_above(address: str) -> list[str]:
-    """Return the addresses above one: `a`, `a[]` of `a[].b`."""
+    """Return the addresses above one: `a` and `a[]` for `a[].b`."""
     marks = [
         at for at in range(1, len(address)) if address[at] == "." or address[at : at + 2] == "[]"
     ]

@@ -1,4 +1,4 @@
-"""A call as it would run, and every value of it, each with exactly one role."""
+"""Find every value of a call, and give each exactly one role. Start at `walk`."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.codec import JsonObject
 from gateway.wire.roles import Role
 
-# A call as it would run, and what was declared about it.
+# A call as it would run, and the declarations about it.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """What an operator or a tool's author says: address (or name) to role, and harmless or not.
+    """Declared roles by address or name, and whether the tool is harmless.
 
-    What an author says may only narrow unless it is `trusted`; an operator's word always counts.
+    An author's declaration only restricts, unless it is `trusted`; an operator's always counts.
     """
 
     by: RoleSource
@@ -59,7 +59,7 @@ class Declaration:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of all that it says."""
+        """A hash of the declaration."""
         said = {"by": self.by, "roles": dict(self.roles), "harmless": self.harmless,
                 "trusted": self.trusted}  # fmt: skip
         return sha256_hex(json.dumps(said, sort_keys=True).encode())[:32]
@@ -67,9 +67,9 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What would run. `roles` are the declarations that count for it, in any order.
+    """A call as it would run. `roles` are the declarations that apply to it, in any order.
 
-    A `payload` is read by names and looks alone: no declaration and no row of the table is for it.
+    No declaration or table row applies to a `payload`: its roles come only from names and looks.
     `server` is the server that an inner call names.
     """
 
@@ -83,7 +83,7 @@ class Call:
 
 
 def calls_of(record: StoredRequest) -> tuple[Call, ...]:
-    """Return the calls of a record, one for each of its parts: the arguments, then any payload."""
+    """Return the calls of a record: one for the arguments, and one for a payload."""
     request, roles = record.request, declarations_of(record)
     return tuple(
         Call(
@@ -104,14 +104,14 @@ def declarations_of(record: StoredRequest) -> tuple[Declaration, ...]:
     operator = Declaration(
         by=RoleSource.OPERATOR, roles=_roles(record.declared), harmless=record.harmless
     )
-    # Whether the author's word counts for a whole tool the policy has settled: `record.harmless`.
+    # The policy already decided whether an author may declare a whole tool: `record.harmless`.
     author = Declaration(by=RoleSource.AUTHOR, roles=_roles(request.roles), trusted=record.trusted)
     said = (operator, author)
     return tuple(one for one in said if one.roles or one.harmless)
 
 
 def _roles(words: Mapping[str, str]) -> dict[str, Role]:
-    """Return words as roles; one of a newer version is unknown here, which narrows."""
+    """Return words as roles; a role of a newer version becomes unknown, which restricts."""
     return {name: _role(word) for name, word in words.items()}
 
 
@@ -126,7 +126,7 @@ MAX_DEPTH = 16
 MAX_LEAVES = 512
 MAX_TEXT = 65_536
 _PLAIN_KEY = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
-# They hold what is changed in several places; the keys of the first two may be paths.
+# Names of objects that hold changes to several places; in the first two, keys may be paths.
 BY_PATH = frozenset({"changes", "files"})
 _HOLDING = BY_PATH | {"edits", "patches", "operation", "operations"}
 _INHERITED = frozenset(Role) - FREE - VARYING - {Role.UNKNOWN, Role.URL, Role.GLOB, Role.PATCH,
@@ -140,15 +140,15 @@ _WHY = {
     RoleSource.OPERATOR: "the operator declared it",
     RoleSource.AUTHOR: "the tool's author declared it",
     RoleSource.TABLE: "the table of known tools says so",
-    RoleSource.KIND: "in a call of this kind nothing of the sort is known to be harmless",
+    RoleSource.KIND: "in this kind of call, such values may not change freely",
     RoleSource.NAME: "its name says so",
     RoleSource.LOOK: "it looks like a path, an address or a patch",
-    RoleSource.NOBODY: "nobody says what it is",
+    RoleSource.NOBODY: "it is not declared",
 }
 
 
 class UncertaintyKind(StrEnum):
-    """What an uncertainty is about."""
+    """The subject of an uncertainty."""
 
     BASE = "base"
     COMMAND = "command"
@@ -162,7 +162,7 @@ class UncertaintyKind(StrEnum):
 
 
 class Uncertainty(NamedTuple):
-    """Why a call is not wholly understood: what about, where, and a sentence."""
+    """Why a call is not fully understood: the subject, the address, and a sentence."""
 
     kind: UncertaintyKind
     address: str
@@ -170,11 +170,11 @@ class Uncertainty(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """One value: where it stands, what it does, its type, and who said so.
+    """One value of a call, with its address, role and type, and the source of its role.
 
     `address` is the same for all elements of a list (`edits[].new_string`); `place` is not
-    (`edits[0].new_string`). A list of words or commands is one leaf, and so are an empty list and
-    an empty object; of what lies beyond a limit the whole is one leaf.
+    (`edits[0].new_string`). A list of words or commands is one leaf, and so is an empty list or
+    object. A part beyond a limit is one leaf as a whole.
     """
 
     address: str
@@ -185,8 +185,8 @@ class Leaf(NamedTuple):
     value: Any
     source: RoleSource
     why: str
-    owner: str  # the place of the object in which it stands
-    read: bool = True  # False beyond a limit: nobody looked at it
+    owner: str  # the place of the object that contains it
+    read: bool = True  # False beyond a limit, where nothing was checked
 
     @property
     def free(self) -> bool:
@@ -195,13 +195,13 @@ class Leaf(NamedTuple):
 
     @property
     def optional(self) -> bool:
-        """Whether it may also come and go."""
+        """Whether it may also be added or left out."""
         return self.role in (Role.PART, Role.REMARK)
 
 
 @dataclass(frozen=True, slots=True)
 class InnerCall:
-    """A call within a call, as it stands there."""
+    """A call within a call, not yet read."""
 
     place: str
     tool: str
@@ -211,7 +211,7 @@ class InnerCall:
 
 @dataclass(slots=True)
 class ReadingLimits:
-    """How much of a call, and of the calls within it, is still looked at."""
+    """How many values and characters of a call, and its inner calls, may still be read."""
 
     leaves: int = MAX_LEAVES
     text: int = MAX_TEXT
@@ -219,12 +219,12 @@ class ReadingLimits:
 
 @dataclass(slots=True)
 class Traversal:
-    """All values of a call, and what was seen on the way."""
+    """The values of a call, and other findings of the traversal."""
 
     leaves: list[Leaf] = field(default_factory=list)
     uncertainties: list[Uncertainty] = field(default_factory=list)
     inner: list[InnerCall] = field(default_factory=list)
-    keys: list[tuple[str, str]] = field(default_factory=list)  # those that may be paths; places
+    keys: list[tuple[str, str]] = field(default_factory=list)  # keys that may be paths; places
     verbs: dict[str, frozenset[str]] = field(default_factory=dict)  # by the place of an object
     rows: tuple[KnownTool, ...] = ()
 
@@ -242,7 +242,7 @@ _NOBODY_SAYS = _Given(Role.UNKNOWN, RoleSource.NOBODY, _WHY[RoleSource.NOBODY])
 class _Where(NamedTuple):
     address: str = ""
     place: str = ""
-    known: bool = True  # False within what nobody knows: nothing there is free
+    known: bool = True  # False in an unknown object, where no value is free
 
     def of_key(self, key: str) -> _Where:
         address, place, known = self
@@ -261,7 +261,7 @@ class _Where(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _steps_to(key: str) -> tuple[str, str]:
-    """Return how an address goes on with a key, and how one begins with it."""
+    """Return the step that adds a key to an address, and the address that begins with it."""
     if key and _PLAIN_KEY.issuperset(key):
         return f".{key}", key
     named = f"[{json.dumps(key)}]"
@@ -309,7 +309,7 @@ class _Walk:
         joined = list(plain.values())
         twins = {one for one in names if joined.count(one) > 1} if len(names) < len(plain) else ()
         beside = self._look_around(names, plain, members, at)
-        # What is handed to another tool is read as its call, and not here.
+        # Arguments for another tool are read as that call, not here.
         handed = held is not None and held.role is Role.NESTED
         calls = not handed and not names.isdisjoint(_TOOL_KEYS)
         inner = self._find_inner(plain, members, at) if calls else None
@@ -318,12 +318,12 @@ class _Walk:
         for key, value in members.items():
             where = at.of_key(key)
             if plain[key] in twins:
-                given = _Given(Role.UNKNOWN, RoleSource.NOBODY, "two names are one when joined")
+                given = _Given(Role.UNKNOWN, RoleSource.NOBODY, "its name appears in two spellings")
                 self._unclear(
-                    UncertaintyKind.TWINS, where, f"{key} stands there twice, joined otherwise"
+                    UncertaintyKind.TWINS, where, f"{key} appears twice, in two spellings"
                 )
                 if role_of_name(key, value, beside) is Role.WORKING_FOLDER:
-                    self._unclear(UncertaintyKind.BASE, where, "two arguments say where it runs")
+                    self._unclear(UncertaintyKind.BASE, where, "two arguments name its folder")
                 where = where.as_unknown()
             else:
                 given = self._decide(key, value, where, beside, held)
@@ -350,11 +350,11 @@ class _Walk:
         self, key: str, value: list[Any], where: _Where, given: _Given, owner: str, depth: int
     ) -> None:
         if given.role is Role.WORKING_FOLDER:
-            self._unclear(UncertaintyKind.BASE, where, "it is not certain in which folder it runs")
+            self._unclear(UncertaintyKind.BASE, where, "the folder where it runs is unclear")
         single = given.role in COMMANDS or given.role is Role.WORKING_FOLDER
         if single or (given.role is Role.DATA and not _is_whole(given)):
             given = _Given(Role.UNKNOWN, RoleSource.NOBODY, "its type does not fit")
-            self._unclear(UncertaintyKind.CONTAINER, where, f"{key} is a list that nobody knows")
+            self._unclear(UncertaintyKind.CONTAINER, where, f"{key} is an unknown list")
         for at, part in enumerate(value):
             self._read_value(key, part, where.of_index(at), given, owner, depth + 1)
 
@@ -367,7 +367,7 @@ class _Walk:
             names = [name for name in value if isinstance(name, str)]
             self._found.keys += [(name, where.of_key(name).place) for name in names[:MAX_LEAVES]]
             if names[MAX_LEAVES:]:
-                self._unclear(UncertaintyKind.LIMIT, where, f"{key} names more files than are read")
+                self._unclear(UncertaintyKind.LIMIT, where, f"{key} names too many files")
         whole = given.role is Role.DATA and _is_whole(given)
         holds = plain in _HOLDING and not declared
         if whole or given.role in _INHERITED:
@@ -376,13 +376,11 @@ class _Walk:
             self._read_object(value, where, None, depth)
         else:
             if where.known:
-                self._unclear(
-                    UncertaintyKind.CONTAINER, where, f"{key} is an object that nobody knows"
-                )
+                self._unclear(UncertaintyKind.CONTAINER, where, f"{key} is an unknown object")
             self._read_object(value, where.as_unknown(), None, depth)
 
     def _leads(self, address: str) -> bool:
-        """Whether a declaration or a fitting row names something below this address."""
+        """Return whether a declaration or a fitting row names a value below this address."""
         if any(address in row.containers for row in self._found.rows):
             return True
         if not self._operator:
@@ -391,10 +389,8 @@ class _Walk:
         return any(name.startswith(starts) for one in self._operator for name in one.roles)
 
     def _cut(self, key: str, value: Any, where: _Where, owner: str) -> None:
-        why = "it is larger or deeper than what is read"
-        self._unclear(
-            UncertaintyKind.LIMIT, where, f"{key or 'the call'} is larger than what is read"
-        )
+        why = "it is too large or too deep to be read"
+        self._unclear(UncertaintyKind.LIMIT, where, f"{key or 'the call'} is too large to be read")
         self._budget.leaves -= 1
         self._found.leaves.append(
             Leaf(address=where.address, place=where.place, name=key, role=Role.UNKNOWN,
@@ -407,7 +403,7 @@ class _Walk:
             return
         role, source, why = self._narrow_leaf(key, value, given)
         if given.role is Role.WORKING_FOLDER and role is not given.role:
-            self._unclear(UncertaintyKind.BASE, where, "it is not certain in which folder it runs")
+            self._unclear(UncertaintyKind.BASE, where, "the folder where it runs is unclear")
         if role is not Role.DATA and isinstance(value, str | list):
             self._budget.text -= _length(value)
             if self._budget.text < 0:
@@ -420,7 +416,7 @@ class _Walk:
         )
 
     def _is_absent(self, address: str) -> bool:
-        """Whether null is no value to each host that may have sent it."""
+        """Return whether null means no value to each host that may have sent it."""
         rows = self._found.rows
         return bool(rows) and all(
             address in row.arguments and row.arguments[address].optional for row in rows
@@ -435,7 +431,7 @@ class _Walk:
     def _look_around(
         self, names: set[str], plain: Mapping[str, str], members: Mapping[str, Any], at: _Where
     ) -> SiblingContext:
-        # In an editor a `command` is a verb.
+        # In an editor, `command` is an action such as "insert".
         named = not names.isdisjoint(NAMES_OF_COMMANDS)
         command = named and self._family is not Family.FILE
         if not command and (self._operator or self._author or self._found.rows):
@@ -452,7 +448,7 @@ class _Walk:
     def _find_inner(
         self, plain: Mapping[str, str], members: Mapping[str, Any], at: _Where
     ) -> str | None:
-        """Note the call within an object, and return the name of its arguments."""
+        """Record the call within an object, and return the key of its arguments."""
         by_plain = {plain[key]: key for key in sorted(plain)}
         tool_key = next((by_plain[one] for one in _TOOL_KEYS if one in by_plain), None)
         if tool_key is None or not isinstance(members[tool_key], str):
@@ -490,21 +486,21 @@ class _Walk:
         if given is None and (role := self._narrow.get(plain_name(where.address))) is not None:
             given = _Given(role, RoleSource.TABLE, "the table of known tools holds it")
         if given is None and by_name is Role.WORKING_FOLDER and not beside.command:
-            # Nothing runs there, and what works on files may drop it, and work elsewhere.
-            self._unclear(UncertaintyKind.BASE, where, f"nobody knows whether it works in {key}")
-            return _Given(Role.UNKNOWN, RoleSource.NOBODY, "nobody knows whether it works there")
+            # Nothing runs there, and a file tool may ignore it and work elsewhere.
+            self._unclear(UncertaintyKind.BASE, where, f"it may not work in {key}")
+            return _Given(Role.UNKNOWN, RoleSource.NOBODY, "it may not work there")
         if given is None and by_name is not None:
             given = _Given(self._refine(by_name), RoleSource.NAME, _WHY[RoleSource.NAME])
             if not where.known and by_name in FREE:
-                given = _Given(Role.UNKNOWN, RoleSource.NOBODY, "nobody knows what it stands in")
+                given = _Given(Role.UNKNOWN, RoleSource.NOBODY, "it is in an unknown object")
         if given is not None and beside.typed and given.role in COMMANDS:
-            return _Given(Role.INPUT, RoleSource.NAME, "what stands beside says that it is typed")
+            return _Given(Role.INPUT, RoleSource.NAME, "another argument says that it is typed")
         return given or _NOBODY_SAYS
 
     def _declared_role(self, key: str, where: _Where, by_name: Role | None) -> _Given | None:
         for one in self._operator:
             if by_name in _FLOORS:
-                break  # what an operator says does not lift these
+                break  # an operator's declaration does not lift these
             if (role := one.roles.get(where.address)) is not None:
                 return _Given(role, RoleSource.OPERATOR, _WHY[RoleSource.OPERATOR], where.address)
         for one in self._author:
@@ -523,27 +519,27 @@ class _Walk:
             for row in self._found.rows
             if where.address in row.arguments
         }
-        roles.discard(Role.UNKNOWN)  # a row that nobody could check frees nothing, nor holds
+        roles.discard(Role.UNKNOWN)  # an unchecked row neither frees nor restricts
         if not roles:
             return None
         if Role.PATH in roles and roles <= PATHS:
             return _Given(self._refine(Role.PATH), RoleSource.TABLE, _WHY[RoleSource.TABLE])
         if len(roles) > 1:
-            return _Given(Role.UNKNOWN, RoleSource.TABLE, "tools of this name differ about it")
+            return _Given(Role.UNKNOWN, RoleSource.TABLE, "tools of this name disagree about it")
         (role,) = roles
         if role in FREE and self._held_by_another(where.address):
-            return _Given(Role.UNKNOWN, RoleSource.TABLE, "tools of this name differ about it")
+            return _Given(Role.UNKNOWN, RoleSource.TABLE, "tools of this name disagree about it")
         return _Given(role, RoleSource.TABLE, _WHY[RoleSource.TABLE], where.address)
 
     def _held_by_another(self, address: str) -> bool:
-        """Whether a tool of the same name, of another host, does not leave this free."""
+        """Return whether another host's tool of this name does not leave this free."""
         return any(
             address in row.arguments and row.arguments[address].role not in FREE | {Role.UNKNOWN}
             for row in self._rows
         )
 
     def _refine(self, role: Role) -> Role:
-        """Return what a file tool's name says that it does to a path."""
+        """Return the role of a path by the action in a file tool's name."""
         if role is not Role.PATH or self._family is not Family.FILE:
             return role
         verbs = verbs_of_file_tool(bare_name(self._call.tool))
@@ -556,7 +552,7 @@ class _Walk:
         return Role.PATH if self._call.kind is Kind.FILE_CHANGE else Role.READ
 
     def _narrow_leaf(self, key: str, value: Any, given: _Given) -> tuple[Role, RoleSource, str]:
-        """Return the role of a single value: its kind, type, look and length only narrow."""
+        """Return the role of a single value; its kind, type, look and length only restrict it."""
         role, source, why = given.role, given.source, given.why
         if role in (Role.DATA, Role.PART) and self._is_too_bold(role, source):
             role, source, why = Role.UNKNOWN, RoleSource.KIND, _WHY[RoleSource.KIND]
@@ -587,10 +583,10 @@ _VERB_KEYS = frozenset({"type", "operation", "op", "action", "command", "editmod
 
 
 def _may_say(declaration: Declaration, role: Role, by_name: Role | None) -> bool:
-    """Whether an author's word counts.
+    """Return whether an author's declaration of a role counts.
 
-    Where a name holds a value as something that runs, reaches or changes more, it stays that; a
-    command may be said to be one. Whom nobody trusts only says that something is the action.
+    A restrictive role by name stays, except that a trusted author may declare an action to be a
+    command. Without trust, an author can only declare that a value is the action or unknown.
     """
     if by_name in HELD:
         return declaration.trusted and by_name is Role.ACTION and role in COMMANDS
@@ -598,12 +594,12 @@ def _may_say(declaration: Declaration, role: Role, by_name: Role | None) -> bool
 
 
 def _is_command(key: str, role: Role) -> bool:
-    """Whether a list of texts is a command, or may be, and so is one value."""
+    """Return whether a list of texts is or may be a command, and so a single value."""
     return role in COMMANDS or (role is Role.ACTION and plain_name(key) in NAMES_OF_COMMANDS)
 
 
 def _is_whole(given: _Given) -> bool:
-    """Whether a list or an object as a whole was declared, with its type."""
+    """Return whether a row gives a role and a type to a whole list or object."""
     return given.source is RoleSource.TABLE and bool(given.address)
 
 

@@ -1,9 +1,9 @@
-"""What a call touches: the one model of it, for whoever decides, remembers, warns or explains.
+"""Compute what a call touches. Deciders, grants, guardrails and cards all use this model.
 
     touches = touch(Call(tool=…, kind=…, arguments=…, context=…, roles=…))
 
-`touch` is pure and total: whatever the arguments are, it returns. What is not understood has the
-role `unknown`, stays fixed, and is said in `uncertainties`.
+`touch` is pure and never raises, whatever the arguments are. A value that it does not understand
+has the role `unknown`, is fixed, and is listed in `uncertainties`.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ _PROGRAMS = NAMES_OF_COMMANDS | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One way to take a value: what then runs, which paths are touched, which calls are made."""
+    """One way to read a value: the programs it runs, the paths it touches, the calls it makes."""
 
     programs: tuple[Program, ...] = ()
     paths: tuple[PathUse, ...] = ()
@@ -124,7 +124,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ambiguity:
-    """A value that can be taken in several ways. An allow must hold under each of them."""
+    """A value that can be read in several ways. An approval must hold for each of them."""
 
     place: str
     ways: tuple[Reading, ...]
@@ -132,14 +132,13 @@ class Ambiguity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallEffects:
-    """What a call touches.
+    """The effects of one call.
 
-    `programs`, `paths` and `nested` are certain; what a value may also mean is in `readings`.
-    `base` is the effective folder, None where nobody knows it; `base_source` is "context", the
-    place of the argument that says it, or "" where nobody can tell. `fingerprint` changes with each
-    declaration and row of the table that the roles rest on. `names` are all names that a denial may
-    know the tool by.
-    `harmless`: the operator, a trusted author or a fitting row says so.
+    `programs`, `paths` and `nested` are certain; `readings` are other meanings that values may
+    have. `base` is the effective folder, or None if unknown. `base_source` is "context", the place
+    of the argument that names it, or "" if unclear. `names` are all names by which a denial may
+    know the tool. `harmless` comes from the operator, a trusted author or a fitting row.
+    `fingerprint` changes with each declaration and table row behind the roles.
     """
 
     call: Call
@@ -159,28 +158,28 @@ class CallEffects:
     fingerprint: str
 
     def with_role(self, *roles: Role) -> tuple[Leaf, ...]:
-        """Return the leaves of these roles."""
+        """Return the leaves with one of these roles."""
         return tuple(leaf for leaf in self.leaves if leaf.role in roles)
 
     @property
     def environment(self) -> tuple[Leaf, ...]:
-        """The leaves that change the environment; an empty object changes nothing."""
+        """The leaves that change the environment; an empty object does not."""
         return tuple(one for one in self.with_role(Role.ENVIRONMENT) if one.value not in ({}, None))
 
     @property
     def rights(self) -> tuple[Leaf, ...]:
-        """The leaves that ask for more rights than the agent has; what holds any value does."""
+        """The leaves that ask for more rights; within an object, any value does."""
         found = self.with_role(Role.RIGHTS)
         return tuple(one for one in found if one.address != one.name or one.value not in _NOT_GIVEN)
 
     @property
     def users(self) -> tuple[Leaf, ...]:
-        """The leaves that say as whom it runs."""
+        """The leaves that name the user it runs as."""
         return tuple(one for one in self.with_role(Role.USER) if one.value is not None)
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts that it reaches or runs on: by its arguments, its URLs and its context."""
+        """The hosts that it reaches or runs on, by its context, arguments and URLs."""
         said = [one.value for one in self.with_role(Role.HOST) if isinstance(one.value, str)]
         named = [one.host for one in self.urls if one.host]
         context = [self.call.context.host] if self.call.context.host else []
@@ -194,23 +193,23 @@ class CallEffects:
             yield from inner.everything()
 
     def all_programs(self) -> Iterator[Program]:
-        """Yield each program of each reading of this call and of all calls within it."""
+        """Yield each program of this call and all calls within it, under every reading."""
         for one in self.everything():
             yield from one.programs
             yield from (found for each in one.readings for way in each.ways
                         for found in way.programs)  # fmt: skip
 
     def all_paths(self) -> Iterator[PathUse]:
-        """Yield each path of each reading of this call and of all calls within it."""
+        """Yield each path of this call and all calls within it, under every reading."""
         for one in self.everything():
             yield from one.paths
             yield from (found for each in one.readings for way in each.ways
                         for found in way.paths)  # fmt: skip
 
     def texts_to_look_through(self) -> Iterator[tuple[str, str]]:
-        """Yield the place and the text of all that runs, is typed, handed on or unknown.
+        """Yield the place and the text of each value that runs, is typed, handed on or unknown.
 
-        Never data, and nothing that only speaks about the call.
+        Data and remarks about the call are left out.
         """
         for leaf in self.leaves:
             guessed = leaf.source in _GUESSED and not leaf.free
@@ -219,9 +218,9 @@ class CallEffects:
 
 
 def texts_of(value: Any) -> Iterator[str]:
-    """Yield each text of a value, a list of texts also as one; keys are texts too.
+    """Yield each text and key in a value; a list of texts is also yielded as one text.
 
-    It needs no stack, however deep the value is.
+    It is iterative, so that deep values cannot exhaust the stack.
     """
     if is_list_of_texts(value):
         yield " ".join(value)
@@ -301,14 +300,14 @@ class _Toucher:
             return None, ""
         if said[1:]:
             for one in said:
-                self._unclear(UncertaintyKind.BASE, one, "two arguments say where it runs")
+                self._unclear(UncertaintyKind.BASE, one, "two arguments name its folder")
             return None, ""
         if not said or said[0].value is None:
             return cwd, "context"
         leaf = said[0]
         parts = use_path(str(leaf.value), PathEffect.LIST, cwd, leaf.place).parts
         if parts is None:
-            self._unclear(UncertaintyKind.BASE, leaf, "it is not certain in which folder it runs")
+            self._unclear(UncertaintyKind.BASE, leaf, "the folder where it runs is unclear")
             return None, leaf.place
         return "/" + "/".join(parts), leaf.place
 
@@ -332,7 +331,7 @@ class _Toucher:
             self._read_json(leaf, value)
 
     def _is_handed_on(self, leaf: Leaf) -> bool:
-        """Whether a value is read as an argument of a call within this one."""
+        """Return whether a value is an argument of a call within this one."""
         return any(
             leaf.place == one.place or leaf.place.startswith((f"{one.place}.", f"{one.place}["))
             for one in self._walked.inner
@@ -345,7 +344,7 @@ class _Toucher:
             program = read_text(value, base, place, proven=proven)
             if leaf.role is Role.ARGV:
                 program = Program(text=value, words=None, reading=None, base=base, place=place)
-                self._unclear(UncertaintyKind.COMMAND, leaf, "it is no list of words")
+                self._unclear(UncertaintyKind.COMMAND, leaf, "it is not a list of words")
             self._add_program(program, certain=proven or self._call.kind.value == "command")
             return
         if not is_list_of_texts(value):
@@ -385,10 +384,10 @@ class _Toucher:
         second = leaf.role is Role.DESTINATION
         found = use_path(text, effect, self._base, leaf.place, second=second)
         self._paths.append(found)
-        # Without a base a relative path still has to stay below where it starts.
+        # Without a base, a relative path must still stay below the folder where it starts.
         known = found.parts is not None or (self._base is None and below(text))
         if not known:
-            self._unclear(UncertaintyKind.PATH, leaf, "readers of this path could differ")
+            self._unclear(UncertaintyKind.PATH, leaf, "programs may read this path differently")
 
     def _effect(self, leaf: Leaf) -> PathEffect:
         effect = EFFECTS[leaf.role]
@@ -401,7 +400,7 @@ class _Toucher:
     def _read_patch(self, leaf: Leaf, text: str) -> None:
         named = files_of_patch(text)
         if named is None:
-            self._unclear(UncertaintyKind.PATCH, leaf, "the patch is not wholly understood")
+            self._unclear(UncertaintyKind.PATCH, leaf, "the patch is not fully understood")
             named, effect = named_in_patches(text), PathEffect.UNKNOWN
         else:
             effect = PathEffect.WRITE
@@ -421,10 +420,10 @@ class _Toucher:
         found = use_path(text, PathEffect.UNKNOWN, self._base, leaf.place)
         self._paths.append(found)
         if found.parts is None:
-            self._unclear(UncertaintyKind.URL, leaf, "readers of this path could differ")
+            self._unclear(UncertaintyKind.URL, leaf, "programs may read this path differently")
 
     def _look_at(self, leaf: Leaf, text: str) -> None:
-        """Note what a text of any other role looks like; it may be none of it."""
+        """Record the path, patch or URLs that a text looks like, though it may not be one."""
         look = looks_like(text)
         if look is Role.PATH:
             self._paths.append(
@@ -439,18 +438,18 @@ class _Toucher:
             found = tuple(find_urls(text, leaf.place))
             self._urls += found[:MOST_URLS]
             if found[MOST_URLS:]:
-                self._unclear(UncertaintyKind.LIMIT, leaf, "it names more addresses than are read")
+                self._unclear(UncertaintyKind.LIMIT, leaf, "it names too many addresses")
 
     def _take(self, leaf: Leaf, named: tuple[str, ...]) -> tuple[str, ...]:
-        """Return as many of the files that a text names as are read; more are an uncertainty."""
+        """Return the files that a text names; if there are too many, note that and cut them."""
         if named[MAX_LEAVES:]:
-            self._unclear(UncertaintyKind.LIMIT, leaf, "it names more files than are read")
+            self._unclear(UncertaintyKind.LIMIT, leaf, "it names too many files")
         return named[:MAX_LEAVES]
 
     def _read_json(self, leaf: Leaf, text: str) -> None:
         loaded = self._load(leaf.address, text)
         if isinstance(loaded, dict | list) and loaded and self._depth < MAX_NESTED:
-            if leaf.role is Role.NESTED:  # somebody said that this is what it is
+            if leaf.role is Role.NESTED:  # a declaration says that it is a call
                 arguments = loaded if isinstance(loaded, dict) else {"edits": loaded}
                 self._nested.append(self._inside(self._call.tool, arguments, None))
                 return
@@ -460,24 +459,24 @@ class _Toucher:
             )
 
     def _load(self, address: str, text: str) -> Any:
-        """Return what a text is as JSON, None where it is none, or not the same to all readers."""
+        """Return a text parsed as JSON; None if it is not JSON, or if parsers may disagree."""
         if len(text) > min(MAX_TEXT, max(self._budget.text, 0)):
             self._uncertainties.append(
-                Uncertainty(UncertaintyKind.LIMIT, address, "it is longer than what is read")
+                Uncertainty(UncertaintyKind.LIMIT, address, "it is too long to be read")
             )
             return None
         self._budget.text -= len(text)
         try:
             return json.loads(text, object_pairs_hook=_unique)
         except _TwiceError:
-            words = "its JSON says a name twice"
+            words = "its JSON has a name twice"
             self._uncertainties.append(Uncertainty(UncertaintyKind.TWINS, address, words))
         except RecursionError:
             self._uncertainties.append(
-                Uncertainty(UncertaintyKind.LIMIT, address, "it is deeper than what is read")
+                Uncertainty(UncertaintyKind.LIMIT, address, "it is too deep to be read")
             )
         except ValueError:
-            pass  # it is a text and nothing else
+            pass  # a plain text
         return None
 
     # ------------------------------------------------------------ calls and paths together
@@ -493,7 +492,7 @@ class _Toucher:
             self._uncertainties.append(Uncertainty(UncertaintyKind.NESTED, inner.place, words))
             arguments = {}
         if self._depth >= MAX_NESTED:
-            words = "calls stand within calls deeper than what is read"
+            words = "its inner calls are too deep to be read"
             self._uncertainties.append(Uncertainty(UncertaintyKind.LIMIT, inner.place, words))
             return
         self._nested.append(self._inside(inner.tool, arguments, inner.server))
@@ -538,8 +537,8 @@ class _Toucher:
                 self._readings.append(Ambiguity(place=some[0].place, ways=ways))
 
     def _join_words(self) -> None:
-        """Add the reading in which a program and its words beside it, a list or a text, are one
-        command; for what runs commands it is certain."""
+        """Add the reading in which a program and its separate arguments are one command; in a tool
+        that runs commands, this reading is certain."""
         words: dict[str, list[Leaf]] = {}
         for leaf in self._walked.leaves:
             if plain_name(leaf.name) in _WORDS_BESIDE and leaf.value not in ("", []):
@@ -571,14 +570,14 @@ class _Toucher:
 
 
 def _names_foreign_shell(leaf: Leaf) -> bool:
-    """Whether an argument says that another interpreter than a POSIX shell reads the command."""
+    """Return whether an argument names an interpreter other than a POSIX shell."""
     if plain_name(leaf.name) not in _INTERPRETERS or leaf.value in (None, ""):
         return False
     return not isinstance(leaf.value, str) or leaf.value not in _POSIX_SHELLS
 
 
 class _TwiceError(ValueError):
-    """A JSON object says a name twice."""
+    """A JSON object has a name twice."""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -589,14 +588,14 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _may_be_command(leaf: Leaf) -> bool:
-    """Whether a value stands under the name of a command in a tool that is not known as a shell."""
+    """Return whether a value has a command's name, in a tool that may not be a shell."""
     if leaf.role not in _MAYBE_COMMANDS:
         return False
     return plain_name(leaf.name) in NAMES_OF_COMMANDS
 
 
 def _may_be_program(leaf: Leaf) -> bool:
-    """Whether a value may be a program whose words stand beside it."""
+    """Return whether a value may be a program whose arguments are in another value."""
     held = leaf.role in COMMANDS or leaf.role in (*_MAYBE_COMMANDS, Role.PATH)
     return held and plain_name(leaf.name) in _PROGRAMS
 
@@ -614,8 +613,8 @@ def _fingerprint(call: Call) -> str:
 def effects_of(record: StoredRequest) -> tuple[CallEffects, ...]:
     """Return what each part of a record touches: its arguments, then any payload.
 
-    Deciders, offers and cards all ask about one record, so the answer stays beside it, with the
-    very objects that it rests on: a copy of the record that has others is read anew.
+    The result is cached on the record, because deciders, offers and cards all need it. It is
+    computed again for a copy whose request, arguments or declarations are other objects.
     """
     rests_on = (record.request, record.arguments, record.declared, record.harmless, record.trusted)
     known, found = record.__dict__.get(_KEPT, ((), ()))
@@ -626,13 +625,13 @@ def effects_of(record: StoredRequest) -> tuple[CallEffects, ...]:
     return found
 
 
-# Values of a call by the name of an argument, and what one may be compared with.
+# Values of a call by argument name, and their comparison with patterns.
 
 _NOTHING_BESIDE = SiblingContext(family=Family.FILE)
 
 
 def values_named(effects: CallEffects, name: str) -> Iterator[Any]:
-    """Yield what a call has under an argument's name, however it is spelled, or at an address."""
+    """Yield the values under an argument's name, in any spelling, or at an address."""
     wanted = plain_name(name)
     for argument, value in effects.call.arguments.items():
         if plain_name(argument) == wanted:
@@ -643,12 +642,12 @@ def values_named(effects: CallEffects, name: str) -> Iterator[Any]:
 
 
 def names_path(name: str) -> bool:
-    """Whether a name says that a path stands there, whatever stands there instead."""
+    """Return whether a name means a path, whatever its value is."""
     return role_of_name(name, "", _NOTHING_BESIDE) in PATHS
 
 
 def is_same(wanted: Any, value: Any) -> bool:
-    """Whether two values are the same JSON."""
+    """Return whether two values are the same JSON."""
     try:
         return canonical(wanted) == canonical(value)
     except InvalidRequest:
@@ -656,7 +655,7 @@ def is_same(wanted: Any, value: Any) -> bool:
 
 
 def fits_text(wanted: str, value: Any) -> bool:
-    """Whether a text, a number or a truth value is what a pattern with `*` says."""
+    """Return whether a text, number or boolean matches a pattern with `*`."""
     if isinstance(value, str):
         return is_named((wanted,), value)
     plain = isinstance(value, bool | int | float)

@@ -1,4 +1,4 @@
-"""Finds the worst that code or SQL does, by cheap signs, and which files a patch names."""
+"""Find the worst effect of code or SQL, by simple signs, and the files that a patch names."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ LANGUAGES = {
     "lua": "Lua", "osascript": "AppleScript", "perl": "Perl", "php": "PHP", "ruby": "Ruby",
     "tclsh": "Tcl", "awk": "awk", "gawk": "awk", "mawk": "awk",
 }  # fmt: skip
-"""What the code is called that an interpreter runs."""
+"""The language of the code that an interpreter runs."""
 
 
 class CodeHarm(IntEnum):
-    """What code does, the worst first."""
+    """The effect of code, the worst first."""
 
     DESTROY = 0
     RUN = 1
@@ -33,8 +33,8 @@ class CodeHarm(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class CodeEffect:
-    """The worst that a text does: for code its own words, for SQL a verb and what it is done to.
-    `more` counts the other statements of SQL."""
+    """The worst effect of a text. For code, `text` is the code itself; for SQL, `text` is the
+    object of `verb`, and `more` counts the other statements."""
 
     harm: CodeHarm
     text: str
@@ -74,7 +74,7 @@ _CALLS = (
 
 @lru_cache(maxsize=512)
 def find_in_code(text: str) -> CodeEffect | None:
-    """Return the worst that code does, in its own words from there to the end of the call."""
+    """Return the worst effect of code, with the text of that call, or None."""
     text = text[:_MOST_TEXT]
     for harm, sign in _CALLS:
         found = [one for one in sign.finditer(text) if not _imports(text, one.start())]
@@ -89,13 +89,13 @@ def _tells(snippet: str) -> tuple[bool, bool]:
 
 
 def _imports(text: str, at: int) -> bool:
-    """Whether what begins there only names what is used later."""
+    """Return whether a match is only in an import, which runs nothing yet."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return re.match(r"\s*(?:from|import)\s", line) is not None and ";" not in line
 
 
 def _snippet(text: str, at: int) -> str:
-    """Return a call as it stands there: its line up to the bracket that ends it."""
+    """Return a call's text: its line up to the closing bracket."""
     line = text[at : at + _MOST_SNIPPET].split("\n", 1)[0].split(";", 1)[0]
     depth = 0
     for end, char in enumerate(line):
@@ -105,7 +105,7 @@ def _snippet(text: str, at: int) -> str:
     return line.rstrip()
 
 
-# ---------------------------------------------------------------- what code starts
+# ---------------------------------------------------------------- commands in code
 
 _STARTING = re.compile(
     r"\b(?:check_call|check_output|execFile(?:Sync)?|execSync|getoutput|getstatusoutput|passthru"
@@ -121,7 +121,7 @@ _TAKING_BACKTICKS = frozenset({"Perl", "PHP", "Ruby"})
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A command that code starts by a text that stands in it, from `begin` to `end`."""
+    """A command that code starts, by a literal text from `begin` to `end`."""
 
     command: str
     begin: int
@@ -129,7 +129,7 @@ class Started:
 
 
 def list_started(text: str, language: str) -> list[Started]:
-    """Return the commands that code starts, as far as texts in it say them."""
+    """Return the commands that code starts by literal texts."""
     done: list[Started] = []
     for found in _STARTING.finditer(text[:_MOST_TEXT]):
         calls, executes, backtick = found[1], found[2], found[3]
@@ -202,7 +202,7 @@ _ALWAYS_TRUE = re.compile(
 
 @lru_cache(maxsize=512)
 def find_in_sql(text: str) -> CodeEffect | None:
-    """Return the worst that SQL does; None where the text does not begin as SQL does."""
+    """Return the worst effect of SQL; None if the text does not begin as SQL does."""
     statements = [one for one in _split(text[:_MOST_TEXT]) if one.strip()]
     if not statements or not _BEGINS.match(statements[0]):
         return None
@@ -233,7 +233,7 @@ def _read(statement: str) -> CodeEffect:
     return CodeEffect(CodeHarm.LOOK, " ".join(statement.split()), "Runs")
 
 
-# Which files a patch names. A patch is understood as a whole, or not at all.
+# The files that a patch names. A patch is understood as a whole, or not at all.
 
 _BEGIN, _END = "*** Begin Patch", "*** End Patch"
 _END_OF_FILE = "*** End of File"
@@ -248,7 +248,7 @@ _ABOUT = re.compile(
 )
 _HUNK = re.compile(r"@@ -\d+(?:,(?P<old>\d+))? \+\d+(?:,(?P<new>\d+))? @@.*")
 _BARE = re.compile(r"(?:@@|[ +]|-(?!-- )|\\ No newline).*|")
-# What begins the naming of a file, or the taking away of one, in any kind of patch.
+# The headers by which any kind of patch names a file.
 _NAMING = re.compile(
     r"^(?:\*\*\* (?:\w+ File|Move to):|\+\+\+|---|diff --git|Index:|(?:rename|copy) (?:from|to)) *"
     r"(?P<path>\S.*)",
@@ -268,17 +268,17 @@ _CHANGED = re.compile(
 
 
 def is_patch(text: str) -> bool:
-    """Whether a text begins as a patch does."""
+    """Return whether a text begins as a patch does."""
     return text.lstrip().startswith((_BEGIN, "diff --git ", "--- ", "Index: "))
 
 
 def deleted_by_patch(text: str) -> tuple[str, ...]:
-    """Return the files that a patch takes away, also one that is not understood as a whole."""
+    """Return the files that a patch deletes, even if it is not understood as a whole."""
     return _find_named(_DELETED, text)
 
 
 def changed_by_patch(text: str) -> tuple[str, ...]:
-    """Return the files that a patch creates, changes or moves, likewise."""
+    """Return the files that a patch creates, changes or moves, even if not understood."""
     return _find_named(_CHANGED, text)
 
 
@@ -288,9 +288,9 @@ def _find_named(sign: re.Pattern[str], text: str) -> tuple[str, ...]:
 
 
 def files_of_patch(text: str) -> tuple[str, ...] | None:
-    """Return the files that a patch creates or changes, none where it names none.
+    """Return the files that a patch creates or changes; empty if it names none.
 
-    Returns None where a line is not understood, and where it deletes, links or changes modes.
+    None if a line is not understood, or if it deletes, links or changes modes.
     """
     lines = text.rstrip("\n").split("\n")
     if lines[0] == _BEGIN:
@@ -303,7 +303,7 @@ def files_of_patch(text: str) -> tuple[str, ...] | None:
 
 
 def count_lines(text: str) -> tuple[int, int] | None:
-    """Return how many lines a patch adds and takes away, None where it is not understood."""
+    """Return how many lines a patch adds and removes, None if it is not understood."""
     if files_of_patch(text) is None:
         return None
     lines = text.split("\n")
@@ -316,7 +316,7 @@ def count_lines(text: str) -> tuple[int, int] | None:
 
 
 def named_in_patches(text: str) -> tuple[str, ...]:
-    """Return whatever a text could name as a file if it were a patch, in any part of it."""
+    """Return every text that could name a file in any part of a text, read as a patch."""
     found = (line.group("path") for line in _NAMING.finditer(text))
     return tuple(part for path in found for part in (path, *path.split()))
 
@@ -333,13 +333,13 @@ def _of_envelope(lines: list[str]) -> tuple[str, ...] | None:
         elif not paths or not _ENVELOPE_BODY.fullmatch(line):
             return None
         elif line != _END_OF_FILE and (line.strip().startswith("***") or added) and line[:1] != "+":
-            return None  # some readers take it for the next file, whatever stands before it
+            return None  # some programs take it for the next file
     return tuple(paths) or None
 
 
 def _of_diff(lines: list[str]) -> tuple[str, ...] | None:
     paths: list[str] = []
-    old = new = 0  # how many lines of the hunk are still to come
+    old = new = 0  # lines of the hunk that are still to come
     for line in lines:
         if line.startswith("\\ No newline"):
             continue
@@ -359,7 +359,7 @@ def _of_diff(lines: list[str]) -> tuple[str, ...] | None:
 
 
 def _read_header(line: str) -> list[str] | None:
-    """Return the files that a header names, by all their readings; None for no known header."""
+    """Return the possible names of the files in a header; None if it is not a known header."""
     if _ABOUT.fullmatch(line):
         return []
     if line == "--- /dev/null":
@@ -371,7 +371,7 @@ def _read_header(line: str) -> list[str] | None:
 
 
 def _replaces(lines: list[str], order: tuple[str, str, str]) -> bool:
-    """Whether blocks of what is looked for, and what takes its place, are all there is."""
+    """Return whether lines consist only of search-and-replace blocks."""
     at = 0
     for line in lines:
         if line == order[at]:

@@ -1,7 +1,7 @@
-"""Reads what each step of a script does, the most harmful first; begin at `list_effects`.
+"""Find what each step of a script does, the most harmful first. Start at `list_effects`.
 
-It looks through what only starts another program: `sudo`, `sh -c`, `docker run`. It is for heads of
-cards, not for proof.
+It looks inside programs that only start others, such as `sudo`, `sh -c` or `docker run`. Use it for
+the heads of cards, not as proof.
 """
 
 from __future__ import annotations
@@ -56,18 +56,17 @@ from gateway.policy.calls.script import (
 )
 from gateway.policy.calls.shell_words import strip_wrapper
 
-# What a command may change, by its words: also where it is several, or not understood.
+# The paths that a command may change, also if it is several commands or not understood.
 #
-# It is for signs and for the heads of cards, not for proof: what is not named here may change
-# something all the same.
+# Use it for findings and the heads of cards, not as proof: it may miss changes.
 
 _MOST_TEXT = 20_000
 _INTO = re.compile(r"-\w*?t(.*)|--t")  # a folder to copy to, perhaps in one word with its option
 _TAKING = re.compile(r"--.*(?:backup|batch|dir|log|remove)")  # or another place to write to
 _COPYING = {"cp": _INTO, "install": _INTO, "ln": _INTO, "rsync": _TAKING, "scp": _TAKING}
-"""What copies to its last operand, and options with which that is not all it changes."""
+"""Programs that copy to the last operand, and the options that change that."""
 _OPEN = re.compile(r"[$`*?{;]")
-"""What may become several words, or options."""
+"""Characters by which a word may become several words, or options."""
 _WRITING = {*_COPYING} | DELETING | MOVING | {
     "chgrp", "chmod", "chown", "dd", "ed", "mkdir", "mkfifo", "mknod", "mktemp", "patch",
     "setfacl", "split", "tar", "tee", "touch", "truncate", "unzip",
@@ -84,14 +83,15 @@ _GOING = frozenset({"cd", "pushd"})
 _CHANGES_NOTHING = LISTING | READING | _GOING | {
     "[", "echo", "false", "popd", "printf", "pwd", "test", "true", "which",
 }  # fmt: skip
-_HANDING_ON = frozenset({"fd", "find", "parallel", "xargs"})  # they add words of their own
+_HANDING_ON = frozenset({"fd", "find", "parallel", "xargs"})  # they add operands to commands
 
 
 @lru_cache(maxsize=1024)
 def find_changed_paths(text: str) -> tuple[str, ...]:
-    """Return the paths that a command may change, as they lie to the folder in which it begins:
-    what it redirects to, the operands of programs that change files, and each folder to which it
-    goes before it does more than read."""
+    """Return the paths that a command may change, relative to the folder where it begins.
+
+    These are redirections, operands of programs that change files, and each folder that it enters
+    and where it does more than read."""
     script = read_script(text[:_MOST_TEXT])
     found = dict.fromkeys(path for step in script.steps for path in _find_changed(step))
     return tuple(found)
@@ -106,13 +106,13 @@ def _find_changed(step: Step) -> Iterator[str]:
 
 
 def list_written(step: Step) -> list[str]:
-    """Return the paths that a step may change, as they stand in its words and redirections."""
+    """Return the paths that a step may change, as written in its words and redirections."""
     told = not _HANDING_ON.intersection(step.wrappers)
     return [*step.writes, *_changed_operands(list(step.words), told=told)]
 
 
 def _changed_operands(words: list[str], *, told: bool) -> Iterator[str]:
-    """Yield what stands behind a program that changes files, also where another one starts it."""
+    """Yield the operands of a program that changes files, also if another program starts it."""
     for at, word in enumerate(words):
         name, rest = _name(word), words[at + 1 :]
         flags = _WRITING_WITH.get(name, ())
@@ -126,9 +126,10 @@ def _changed_operands(words: list[str], *, told: bool) -> Iterator[str]:
 
 
 def _find_copies(name: str, words: list[str]) -> list[str]:
-    """Return of the words behind a program that copies the one that names what it changes, the
-    last; all of them where that is not certain: the last may be the value of an option before it,
-    or an option names another place."""
+    """Return the operand of a copying program that it changes, the last one.
+
+    Return all of them if that is unclear: the last may be an option's value, or an option names
+    another target."""
     elsewhere = [found for found in map(_COPYING[name].match, words) if found]
     certain = len(words) > 1 and not any(one.startswith("-") for one in words[-2:])
     if certain and not elsewhere and not any(map(_OPEN.search, words)):
@@ -152,29 +153,29 @@ _DOING = _CONTAINERS | _CLUSTERS | {
     "go", "helm", "npm", "pip", "pip3", "pnpm", "pulumi", "service", "systemctl", "terraform",
     "tofu", "uv", "yarn",
 }  # fmt: skip
-"""Programs of which the first words behind their options say what they do."""
+"""Programs whose first words after the options name the action."""
 _DO = re.compile(r"[A-Za-z][\w./:@-]{0,59}")
 _SWITCHES = re.compile(
     r"-[DdgpqvyhV]|--(?:bare|debug|global|insecure.*|no-.*|now|only-.*|quiet|silent|tls\w*|user"
     r"|verbose|yes)"
 )
-"""Options of theirs that take no value."""
+"""Their options that take no value."""
 _COMMON = re.compile(r"-o|--(?:cluster|format|namespace|output|profile|project|query|region|zone)")
-"""Options whose value is not what they work on."""
+"""Options whose value is not the object of the action."""
 _LOUD = re.compile(
     r"(?:\S*[=:/])?(?:[\w-]*admin\w*|all(?:authenticated)?users|delete|editor|everyone|owner"
     r"|poweruser\w*|public(?:-\w+)*|root|secrets?|0\.0\.0\.0/0|::/0|\*)"
     r"|--(?:all|force|privileged|purge|volumes|replicas=0)|--?auto-approve|-(?:A|af)",
     re.IGNORECASE,
 )
-"""Words that say for whom or how much: whatever is cut, they stay."""
-_PACKS = re.compile(r"-?[a-zA-Z]*c[a-zA-Z]*?(f?)")  # of `tar`; then what it writes
-_MOST_DOING = 4  # words of what such a program does
+"""Words that show who is affected or how much, and so are never cut."""
+_PACKS = re.compile(r"-?[a-zA-Z]*c[a-zA-Z]*?(f?)")  # options of `tar` that write an archive
+_MOST_DOING = 4  # words that name such a program's action
 _MOUNT = re.compile(r"(?:(?:-v|--volume)=?)?(/[^:\s]*|\.[^:\s]*|~[^:\s]*):(/[^:\s]*)(?::\w+)*")
 _MOUNTED = re.compile(r"(?:--mount=?)?type=bind,(?=.*?(?:source|src)=([^,]+))(?=.*?(?:target|dst|destination)=([^,]+)).*")  # fmt: skip  # noqa: E501
 _LATER = frozenset(
     {"becomes another user", "runs what it downloads", "runs what it decodes"}
-)  # said by where it comes from, or as whom it runs
+)  # shown by the source or the user instead
 _WIPING = re.compile(r"dd|fdisk|mkfs(?:\.\w+)?|sfdisk|wipefs|shred|truncate")
 _LISTING = frozenset({"fd", "find", "grep", "git", "ls", "rg"})
 _IDLE_DEVICES = frozenset({"/dev/null", "if=/dev/zero", "if=/dev/urandom"})
@@ -210,7 +211,7 @@ _SQL_CLIENTS = frozenset(
 
 
 class Harm(IntEnum):
-    """What a step does, the worst first."""
+    """The effect of a step, the worst first."""
 
     RUN_LOADED = 0
     DELETE_OUTSIDE = 1
@@ -234,11 +235,11 @@ _HARM_OF_REACH = {
 
 @dataclass(frozen=True, slots=True)
 class StepEffect:
-    """One thing that a step does: a verb of ours, and what it does it to, the worst first.
+    """One effect of a step: a verb of the gateway, and its objects in `names`, the worst first.
 
-    Without `names` the words of the step say it; `key` are the positions among them that a short
-    name must keep, the most needed first. `host` is where it comes from or goes to, `user` as whom
-    it runs, `place` where: "on HOST" or "in CONTAINER".
+    Without `names`, the step's `words` are shown, and `key` are the positions that a short form
+    must keep, the most important first. `host` is the source or target, `user` the user it runs as,
+    and `place` is "on HOST" or "in CONTAINER".
     """
 
     harm: Harm
@@ -249,13 +250,13 @@ class StepEffect:
     place: str = ""
     words: tuple[str, ...] = ()
     key: tuple[int, ...] = ()
-    whole: bool = True  # whether the words say all that stands there
-    own: Harm = Harm.IDLE  # without the rights of another user
+    whole: bool = True  # whether the words are the complete step
+    own: Harm = Harm.IDLE  # the harm without another user's rights
 
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """A script, the folder that the agent may change, and the one in which the script begins."""
+    """A script, the folder that the agent may change, and the folder where the script begins."""
 
     script: ShellScript
     home: tuple[str, ...] | None
@@ -265,8 +266,8 @@ class _Scene:
 
 @lru_cache(maxsize=1024)
 def list_effects(text: str, home: str | None, base: str | None) -> tuple[StepEffect, ...]:
-    """Return what a script does, the most harmful first, then in its order. `home` is the folder
-    that the agent may change, `base` the one in which it begins."""
+    """Return the effects of a script, the most harmful first, then in its order. `home` is the
+    folder that the agent may change, `base` the folder where the script begins."""
     script = read_script(text)
     scene = _Scene(script, components(home) if home else None, home, base)
     if is_patch(text):
@@ -286,13 +287,13 @@ def list_effects(text: str, home: str | None, base: str | None) -> tuple[StepEff
 
 
 def _takes_up(effect: StepEffect) -> bool:
-    """Whether an effect names what the steps before it read."""
+    """Return whether an effect already names the input from earlier steps."""
     return effect.verb in ("Changes", "Deletes", "Sends")
 
 
 def _effect_of_rest(script: ShellScript, text: str) -> StepEffect:
-    """Return what a script may do that is not understood as a whole, if it looks destructive; words
-    that are only kept or looked for are left aside."""
+    """Return an effect if a script that is not fully understood looks destructive, without texts
+    that are only stored or searched for."""
     for at, step in enumerate(script.steps):
         acting = {*words_that_act(script, at)}
         for word in step.words[1:]:
@@ -301,7 +302,7 @@ def _effect_of_rest(script: ShellScript, text: str) -> StepEffect:
     return StepEffect(Harm.DESTROY if signs else Harm.IDLE, "", names=tuple(signs[:1]))
 
 
-# ---------------------------------------------------------------- what is loaded and run
+# ---------------------------------------------------------------- downloads that run
 
 
 def _effect_of_flow(scene: _Scene, flow: Flow) -> StepEffect:
@@ -321,7 +322,7 @@ def _effect_of_flow(scene: _Scene, flow: Flow) -> StepEffect:
 
 
 def _address_of(step: Step) -> str:
-    """Return the address that a program that loads is given."""
+    """Return the address that a downloading program gets."""
     words = [one for one in step.words[1:] if not one.startswith("-")]
     return next((one for one in words if "://" in one), words[-1] if words else step.name)
 
@@ -331,14 +332,14 @@ def _host_of(address: str) -> str:
     return found[1] if found else address
 
 
-# ---------------------------------------------------------------- what one step does
+# ---------------------------------------------------------------- effects of one step
 
 
 def _effects_of(scene: _Scene, at: int, step: Step) -> Iterator[StepEffect]:
     if step.name in ("find", "fd") and any(one in step.words for one in ("-exec", "-execdir")):
-        return  # what it starts is a step of its own
+        return  # the program that it starts is a separate step
     if at in scene.script.run and said_by(step) and not step.writes:
-        return  # what it prints was read as steps of their own
+        return  # its output was read as separate steps
     step = _see_from_host(_name_found(step))
     made = [*_effects_of_program(scene, at, step)]
     user, place = _user_of(step), _place_of(step)
@@ -374,7 +375,7 @@ def _effects_of_program(scene: _Scene, at: int, step: Step) -> Iterator[StepEffe
         yield from _run_code(scene, step, given)
         return
     acting = [*words_that_act(scene.script, at)]
-    acting = acting[: len(acting) - 2 * len(step.writes)]  # without `>` and where to
+    acting = acting[: len(acting) - 2 * len(step.writes)]  # without redirections
     signs = [one for one in find_destructive(" ".join(acting)) if one not in _LATER]
     written = [path for path in list_written(step) if path not in step.writes]
     if step.name == "tar" and (packs := _PACKS.fullmatch("".join(step.words[1:2]))):
@@ -428,7 +429,7 @@ def _effects_of_patch(scene: _Scene, text: str) -> Iterator[StepEffect]:
 
 
 def _destroy(scene: _Scene, step: Step, sign: str, written: Sequence[str]) -> StepEffect:
-    """Return a step that looks destructive: by the words that do, and what it changes afar."""
+    """Return the effect of a step that looks destructive: its key words, and changes outside."""
     words = (*step.wrapping, step.name, *step.words[1:])[:_MOST_LOOKED_AT]
     inner = (step.name, *step.words[1:])[:_MOST_LOOKED_AT]
     if sign in set(find_destructive(" ".join(inner))) or not step.wrapping:
@@ -459,7 +460,7 @@ def _core_of(words: Sequence[str], sign: str) -> tuple[int, ...]:
 
 
 def _change(scene: _Scene, paths: Sequence[str], user: str, place: str) -> StepEffect:
-    """Return that paths are changed, those first that lie outside, or that run later."""
+    """Return a change of paths, first those outside, or that run later."""
     ranked = sorted(dict.fromkeys(paths), key=lambda path: _distance(scene, path, change=True))
     far = _distance(scene, ranked[0], change=True) < _INSIDE
     harm = Harm.WRITE_OUTSIDE if far else Harm.CHANGE
@@ -470,7 +471,7 @@ def _change(scene: _Scene, paths: Sequence[str], user: str, place: str) -> StepE
 def _run(scene: _Scene, step: Step, written: Sequence[str]) -> StepEffect:
     words = (step.name, *step.words[1:])[:_MOST_LOOKED_AT]
     said = " ".join(words)
-    # What starts a step changes where it runs, not what it does.
+    # Wrappers change where a step runs, not what it does.
     bare = replace(step, wrappers=(), wrapping=(), exact=True, folders=step.folders or ("",),
                    sets=tuple(one for one in step.sets if not one.islower()))  # fmt: skip
     reach = reach_of_step(bare, scene.base)
@@ -494,7 +495,7 @@ def _run(scene: _Scene, step: Step, written: Sequence[str]) -> StepEffect:
 
 
 def _find_said(scene: _Scene, words: Sequence[str]) -> Iterator[int]:
-    """Yield the positions of the words that say what a program does to what, whatever is cut."""
+    """Yield the positions of the words that are never cut: the action, and its risky objects."""
     doing = _find_doing(words)
     yield from doing[:2]
     for at, word in enumerate(words[1:], 1):
@@ -502,7 +503,7 @@ def _find_said(scene: _Scene, words: Sequence[str]) -> Iterator[int]:
         if _LOUD.fullmatch(word) or (named and not _COMMON.fullmatch(words[at - 1])):
             yield at
     yield from doing[2:]
-    # It names no object behind that: `aws rds delete-db-instance --name X`.
+    # If no object follows the action, an option's value is it: `aws rds … --name X`.
     if doing and len(doing) < _MOST_DOING - 1 and words[0] not in _CLUSTERS:
         behind = range(doing[-1] + 2, len(words))
         yield from [at for at in behind if words[at][:1] != "-" and words[at - 1][:2] == "--"
@@ -510,7 +511,7 @@ def _find_said(scene: _Scene, words: Sequence[str]) -> Iterator[int]:
 
 
 def _find_doing(words: Sequence[str]) -> range:
-    """Return the positions of the words by which such a program is told what to do."""
+    """Return the positions of the words that name such a program's action."""
     at = 1
     while words[0] in _DOING and at < len(words) and words[at].startswith("-"):
         at += 1 if "=" in words[at] or _SWITCHES.fullmatch(words[at]) else 2
@@ -521,7 +522,7 @@ def _find_doing(words: Sequence[str]) -> range:
 
 
 def _list_far(scene: _Scene, step: Step, paths: Sequence[str]) -> list[str]:
-    """Return those of the paths that lie outside, or whose content runs later."""
+    """Return the paths that are outside, or whose content runs later."""
     return [
         path
         for path in paths
@@ -530,8 +531,8 @@ def _list_far(scene: _Scene, step: Step, paths: Sequence[str]) -> list[str]:
 
 
 def _says_all(step: Step) -> bool:
-    """Whether a step's words say all that stands there: nothing is set for it, read, written, or
-    quoted, and no option of what starts it was guessed."""
+    """Return whether a step is just its words, without variables, redirections, input, quotes and
+    guessed options of wrappers."""
     beside = (step.sets, step.writes, step.reads, step.given)
     quoted = any(not one or re.search(r"[\s\"'\\]", one) for one in step.words)
     return step.exact and not quoted and not any(beside)
@@ -541,7 +542,7 @@ def _says_all(step: Step) -> bool:
 
 
 def _code_of(step: Step) -> str | None:
-    """Return the code that an interpreter is handed as text."""
+    """Return the code that an interpreter gets as text, else None."""
     if step.name not in LANGUAGES:
         return None
     words = step.words[1:]
@@ -556,7 +557,7 @@ def _code_of(step: Step) -> str | None:
 
 
 def _run_code(scene: _Scene, step: Step, code: str | None) -> Iterator[StepEffect]:
-    """Yield what code does that an interpreter or a database is given, and what it starts."""
+    """Yield the effects of the code for an interpreter or database, and of commands in it."""
     if step.name in _SQL_CLIENTS:
         yield _run_sql(step)
         return
@@ -592,11 +593,11 @@ def _say_code(step: Step, text: str, language: str) -> StepEffect:
     return StepEffect(Harm.DESTROY if destroys else Harm.RUN_CODE, f"{said}: ", (found.text,))
 
 
-# ---------------------------------------------------------------- what is sent
+# ---------------------------------------------------------------- sending
 
 
 def _sent_by(scene: _Scene, at: int, step: Step) -> StepEffect | None:
-    """Return what a step sends to another machine, where its words tell that it does."""
+    """Return the effect of a step that visibly sends data to another machine, else None."""
     words = step.words[1:]
     if step.name in _COPYING_AFAR or (step.name in ("aws", "gsutil", "gcloud", "az", "s3cmd")):
         operands = [*_operands(words)]
@@ -644,7 +645,7 @@ def _sent_to_web(scene: _Scene, step: Step) -> StepEffect | None:
 
 
 def _read_by_sources(scene: _Scene, step: Step) -> list[str]:
-    """Return what the steps read whose output a step gets."""
+    """Return the inputs of the steps whose output a step gets."""
     found: list[str] = []
     for one in scene.script.sources(step.fed_by):
         operands = [*_operands(one.words[1:])] if one.name not in _IDLE else []
@@ -663,7 +664,7 @@ _SYSTEM, _AFAR_FROM_HOME, _UNSURE, _INSIDE = range(4)
 
 
 def _distance(scene: _Scene, path: str, *, change: bool = False) -> int:
-    """Return how far a path lies from what the agent may change, the farthest first."""
+    """Return how far a path is from what the agent may change; lower is farther."""
     home, base = scene.home, scene.base
     if is_everything(path) or path in ("*", "/*", "~/*") or lies_with_system(path, home, base):
         return _SYSTEM
@@ -677,7 +678,7 @@ def _distance(scene: _Scene, path: str, *, change: bool = False) -> int:
 
 
 def _places(step: Step, path: str) -> tuple[str, ...]:
-    """Return a path as it lies to the script's folder."""
+    """Return a path relative to the script's folder, for each folder of the step."""
     if step.folders is None:
         return (path,)
     return tuple(posixpath.normpath(one) if path[:2] == ".." or step.folders != ("",) else one
@@ -685,7 +686,7 @@ def _places(step: Step, path: str) -> tuple[str, ...]:
 
 
 def _see_from_host(step: Step) -> Step:
-    """Return a step in a container with the paths of its mounts as the host has them."""
+    """Return a step in a container, with mounted paths as the host has them."""
     mounts = [*_mounts_of(step)]
     if not mounts:
         return step
@@ -704,7 +705,7 @@ def _see_from_host(step: Step) -> Step:
 
 
 def _name_found(step: Step) -> Step:
-    """Return a step that `find` starts with what it finds for `{}`."""
+    """Return a step that `find` starts, with the found files in place of `{}`."""
     if "find" not in step.wrappers or "{}" not in step.words:
         return step
     found = _found_by(_words_of_wrapper(step, "find"))[0]
@@ -719,7 +720,7 @@ def _mounts_of(step: Step) -> Iterator[tuple[str, str]]:
 
 
 def _place_of(step: Step) -> str:
-    """Return on which machine, or in which container, a step runs that another one starts there."""
+    """Return the machine or container where a wrapper starts a step, else ""."""
     for at, word in enumerate(map(base_name, step.wrapping)):
         if word in _REMOTE | _CONTAINERS | _CLUSTERS | {"docker-compose"}:
             found = strip_wrapper((word, *step.wrapping[at + 1 :], step.name))
@@ -729,7 +730,7 @@ def _place_of(step: Step) -> str:
 
 
 def _user_of(step: Step) -> str:
-    """Return as whom a step runs, where another program has it run as somebody else."""
+    """Return the user that a wrapper runs a step as, else ""."""
     for name in step.wrappers:
         if name in _OTHER_USERS:
             words = _words_of_wrapper(step, name)
@@ -745,7 +746,7 @@ def _user_of(step: Step) -> str:
 
 
 def _words_of_wrapper(step: Step, name: str) -> list[str]:
-    """Return the words of one of the programs that start a step, without those that it starts."""
+    """Return the words of one of a step's wrappers, without the program that it starts."""
     words = list(step.wrapping)
     begins = next((at for at, one in enumerate(words) if base_name(one) == name), len(words))
     inner = step.wrappers[step.wrappers.index(name) + 1 :]
@@ -761,7 +762,7 @@ def _operands(words: Sequence[str]) -> Iterator[str]:
 
 
 def _found_by(words: Sequence[str]) -> list[str]:
-    """Return what `find` finds: its folders, with the pattern of names that it is given."""
+    """Return what `find` finds: its folders, each with the pattern of names."""
     at = next((at for at, word in enumerate(words) if word.startswith(("-", "(", "!"))), len(words))
     pattern = next((two for one, two in pairwise(words[at:]) if one in ("-name", "-iname")), "")
     folders = [*words[:at]] or ["."]

@@ -1,8 +1,8 @@
-"""Reads a command line that every shell reads alike: plain commands, joined.
+"""Read command lines that every shell reads alike: plain commands, joined. Start at `read_line`.
 
-It knows far less than `policy.calls.script`: words without escapes and expansions, `&&`, `||`, `;`,
-line ends, pipes, `( … )`, redirections to a file, variables and wrappers that change nothing, and
-`cd`. Two readers must agree: the scanner here, and the reader of scripts. Nothing is guessed.
+It knows words without escapes and expansions, `&&`, `||`, `;`, line ends, pipes, `( … )` and
+redirections to a file. It also knows `cd`, and variables and wrappers that change nothing. It never
+guesses: the scanner here and `policy.calls.script` must agree.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gateway.policy.calls.shell_words import (
 
 _MOST_STEPS = 32
 _BARE = r"(?!=)[A-Za-z0-9_@+:,./*-](?:[A-Za-z0-9_@%+=:,./*-]|(?<=[A-Za-z0-9])~)*"
-_SAID = r'"(?:[^"\\$`!\x00-\x1f\x7f]|\$\?)*"|\$\?'  # with how the command before ended
+_SAID = r'"(?:[^"\\$`!\x00-\x1f\x7f]|\$\?)*"|\$\?'  # with the last command's status
 # Some shells end `$(` at a bracket within the text.
 _MESSAGE = r"\"\$\(cat <<'EOF'\n(?P<body>(?:(?!EOF\n)[^()`\"\n]*\n)*)EOF\n[ \t]*\)\""
 _TOKEN = re.compile(
@@ -42,7 +42,7 @@ _RESERVED = frozenset(
      "select", "then", "until", "while"}
 )  # fmt: skip
 _SETTING = re.compile(r"([A-Z][A-Z0-9_]*)=([A-Za-z0-9_.,:/@+-]*)")
-# What changes only how a program prints. Settings of production reach further than those of a test.
+# Variables that change only what a program prints. Production settings have more effects.
 _SHOWING = HARMLESS_VARIABLES - {"CI", "DEBIAN_FRONTEND", "NODE_ENV", "RAILS_ENV"}
 _MODEST = frozenset({"development", "test"})
 _TIME = re.compile(r"[0-9]+(?:\.[0-9]+)?[smh]?")
@@ -51,8 +51,8 @@ _NUMBER = re.compile(r"-?[0-9]{1,2}")
 
 @lru_cache(maxsize=1024)
 def read_line(text: str) -> tuple[Step, ...]:
-    """Return the steps of a line, each with all folders in which it may run; nothing where any part
-    of it is not known. `cd` is a step, too."""
+    """Return the steps of a line, each with all folders in which it may run. `cd` is a step too.
+    Empty if any part of the line is unknown."""
     if not text or len(text) > MAX_COMMAND or ENTITY.search(text) or not is_readable(text):
         return ()
     tokens = _scan(text)
@@ -65,7 +65,7 @@ def read_line(text: str) -> tuple[Step, ...]:
 
 
 def spell(words: tuple[str, ...]) -> str | None:
-    """Return words as one plain command; None where that has no such form."""
+    """Return words as one plain command; None if that is not possible."""
     quoted = [_quote(one) for one in words]
     text = " ".join(one for one in quoted if one is not None)
     plain = simple_command(text) if None not in quoted else None
@@ -85,7 +85,7 @@ def _quote(word: str) -> str | None:
 
 
 def _scan(text: str) -> list[re.Match[str]] | None:
-    """Return the tokens of a text; None where it has others, or two words touch."""
+    """Return the tokens of a text; None if there are other tokens, or two words touch."""
     found: list[re.Match[str]] = []
     at = _end_of_blanks(text, 0)
     while at < len(text):
@@ -106,26 +106,26 @@ def _end_of_blanks(text: str, at: int) -> int:
 
 
 class _Line:
-    """Reads the tokens of one line."""
+    """A parser of the tokens of one line, which collects its steps."""
 
     def __init__(self, tokens: list[re.Match[str]]) -> None:
         self.steps: list[Step] = []
         self._tokens = tokens
         self._at = 0
         self._folders: tuple[str, ...] = ("",)
-        # In which folders it goes on after success and after failure of what was read last.
+        # The folders after the last command, if it succeeded or failed.
         self._ok: tuple[str, ...] = ("",)
         self._failed: tuple[str, ...] = ("",)
 
     def read(self) -> bool:
-        """Read all of it; return whether all of it is known."""
+        """Parse the whole line; return whether all of it is known."""
         return self._read_list() is not None and self._at == len(self._tokens)
 
     def _peek(self) -> str:
         return (self._tokens[self._at]["join"] or "") if self._at < len(self._tokens) else ""
 
     def _read_list(self) -> bool | None:
-        """Read what `&&`, `||`, `;` and line ends join, each where the ones before leave it."""
+        """Parse commands joined by `&&`, `||`, `;` or line ends, following their folders."""
         self._skip_lines()
         if not self._read_pipeline():
             return None
@@ -164,7 +164,7 @@ class _Line:
                 return False
             count += 1
             if count > 1 and goes:
-                return False  # it is the shell's choice whether a folder stays
+                return False  # shells differ on whether the folder stays
             goes = self._ok != before
             fed = tuple(range(begin, len(self.steps)))
             self._folders = before
@@ -188,7 +188,7 @@ class _Line:
         return not words
 
     def _read_words(self) -> tuple[list[str], list[Certainty], tuple[str, ...]]:
-        """Take the words and redirections up to the next join; a file behind none is a word `>`."""
+        """Take words and redirections up to the next join; `>` without a file is a word."""
         words: list[str] = []
         marks: list[Certainty] = []
         writes: list[str] = []
@@ -237,7 +237,7 @@ class _Line:
         return True
 
     def _go(self, step: Step) -> bool:
-        """Go to another folder: where that fails, the line goes on in this one."""
+        """Change the folder; if that fails, the line goes on in this one."""
         known = len(step.words) == 2 and step.marks[1] is Certainty.PLAIN  # noqa: PLR2004
         if not known or step.wrapping or re.match(r"[-+~=]", step.words[1]) or not step.words[1]:
             return False
@@ -253,7 +253,7 @@ def _either(one: tuple[str, ...], two: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _word(token: re.Match[str]) -> tuple[str, Certainty]:
-    """Return a word as its program gets it."""
+    """Return a word as its program gets it, and how certain it is."""
     if token["join"] or token["redirect"] or token["errors"]:
         return "", Certainty.OPEN
     if token["message"]:
@@ -268,8 +268,8 @@ def _word(token: re.Match[str]) -> tuple[str, Certainty]:
 
 
 def _count_started(words: list[str]) -> tuple[int | None, tuple[str, ...]]:
-    """Return how many words stand before a program and change nothing of it, and the variables that
-    they set; None where they may change something."""
+    """Return how many harmless words are before a program, and the variables that they set; None
+    for the number if one may change something."""
     at = _count_settings(words)
     while at is not None and words[at : at + 1] and words[at] in _OPTIONS:
         options = _OPTIONS[words[at]](words[at + 1 :])
@@ -281,7 +281,7 @@ def _count_started(words: list[str]) -> tuple[int | None, tuple[str, ...]]:
 
 
 def _count_settings(words: list[str]) -> int | None:
-    """Count the harmless variables at the beginning; None where one is not."""
+    """Return how many harmless settings are at the beginning; None if one is not harmless."""
     found = list(itertools.takewhile(bool, map(_SETTING.fullmatch, words)))
     harmless = all(one is not None and _is_harmless(one[1], one[2]) for one in found)
     return len(found) if harmless else None
@@ -314,7 +314,7 @@ _OPTIONS: dict[str, Callable[[list[str]], int | None]] = {
     "time": lambda words: 0,
     "timeout": _count_of_timeout,
 }
-"""How many options of a wrapper change nothing of what it starts."""
+"""Counters of a wrapper's options that change nothing; None if one may change something."""
 
 
 def _is_harmless(name: str, value: str) -> bool:
@@ -322,12 +322,12 @@ def _is_harmless(name: str, value: str) -> bool:
 
 
 def _may_be_unset(name: str) -> bool:
-    """Whether a program does no more without a variable."""
+    """Return whether a program does no more without a variable."""
     return name in _SHOWING or name in ("NODE_OPTIONS", "PYTHONPATH")
 
 
 def _agrees(text: str, steps: list[Step]) -> bool:
-    """Whether the reader of scripts finds the same words, in the same order, and the same files."""
+    """Return whether `read_script` finds the same words in the same order, and the same files."""
     script = read_script(text)
     theirs = [one for one in script.steps if not (one.words == ("cat",) and one.given is not None)]
     if not (script.whole and script.alike) or script.run:

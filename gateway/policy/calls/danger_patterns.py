@@ -1,7 +1,7 @@
-"""Finds what looks destructive in what runs.
+"""Find what looks destructive in texts and scripts. Start at `find_in_script`.
 
-`danger_patterns.txt` has regular expressions for any text. `dangerous_options.txt` has the programs
-of steps with their verbs and options, which are parsed, so that each spelling counts alike.
+`danger_patterns.txt` has regular expressions for any text. `dangerous_options.txt` has programs
+with verbs and options, which are parsed, so that their spelling does not matter.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LOADING = frozenset(
     {"aria2c", "axel", "curl", "fetch", "ftp", "http", "https", "lwp-request", "nc", "ncat", "scp",
      "wget", "xh"}
 )  # fmt: skip
-"""Programs that load what another machine has."""
+"""Programs that download something."""
 DECODING = frozenset({"base32", "base64", "openssl", "rev", "tr", "uudecode", "xxd"})
 _GREPS = frozenset({"ack", "ag", "egrep", "fgrep", "grep", "rg"})
 _SPEAKING = {
@@ -52,7 +52,7 @@ _SPEAKING = {
         frozenset({"--grep", "-t", "--testNamePattern", "--test-name-pattern"}),
     ),
 }
-"""Options whose value is only kept, shown or looked for."""
+"""Options whose value is only stored, shown or searched for."""
 _OUTPUT_LAST = re.compile(r"-[a-zA-Z]+[oO]")
 _KEEPS_NAME = re.compile(r"-[a-zA-Z]*O|--remote-name")
 _MESSAGE = re.compile(r"-[a-z]*m")  # `git commit -am TEXT`
@@ -76,12 +76,12 @@ _MOST_WORDS = 256
 _MOST_BETWEEN = 4
 _MOST_GUESSED = 8
 _NEAR = 3
-_LONGEST = 1024  # of a word that is compared
+_LONGEST = 1024  # characters of a compared word
 _LETTER = 2  # the length of `-f`
 
 
 def find_destructive(text: str) -> Iterator[str]:
-    """Yield what a text does that looks destructive, each in a few words."""
+    """Yield what looks destructive in a text, each in a few words."""
     lower = text.lower()
     for at in sorted({at for hint, at in _HINTS if hint in lower}):
         says, pattern = _SIGNS[at]
@@ -90,10 +90,10 @@ def find_destructive(text: str) -> Iterator[str]:
 
 
 def find_in_script(text: str) -> Iterator[str]:
-    """Yield what a script does that looks destructive, by the words of each step.
+    """Yield what looks destructive in a script, by the words of each step.
 
-    What a step only keeps, prints or looks for is not looked through. A script that is not
-    understood as a whole is looked through as it is written, too, and without its quotes.
+    Texts that a step only stores, prints or searches for are left out. A script that is not fully
+    understood is also searched as plain text, with and without its quotes.
     """
     script = read_script(text)
     acting = (" ".join(words_that_act(script, at)) for at in range(len(script.steps)))
@@ -120,8 +120,9 @@ def find_in_script(text: str) -> Iterator[str]:
 
 
 def words_that_act(script: ShellScript, at: int, *, names: bool = True) -> Iterator[str]:
-    """Yield the words of a step that may do something, with what starts it and what it reads; with
-    `names` also those that name a branch, and no file."""
+    """Yield the words of a step that may do something, with its wrappers and its input.
+
+    Without `names`, the names of branches and of cookies are left out."""
     step = script.steps[at]
     yield from (*step.wrapping, "\n") if step.wrapping else ()
     yield step.name
@@ -137,7 +138,7 @@ def words_that_act(script: ShellScript, at: int, *, names: bool = True) -> Itera
 
 
 def _find_in_step(step: Step) -> Iterator[str]:
-    """Yield what one program does by its parsed options, its code or its SQL."""
+    """Yield what one program does, by its parsed options, its code or its SQL."""
     spoken = _find_spoken(step)
     words = [one for at, one in enumerate(step.words) if at and at not in spoken][:_MOST_WORDS]
     names = [step.name, *_guess_names(step)]
@@ -161,7 +162,7 @@ def _find_in_step(step: Step) -> Iterator[str]:
 
 
 def _guess_names(step: Step) -> list[str]:
-    """Return programs of the table that a pattern may stand for: `/bin/r[m]`."""
+    """Return the programs of the table that a wildcard may match: `/bin/r[m]`."""
     if not _WILD.search(step.name) or not any(map(str.isalnum, step.name)):
         return []
     pattern = step.name.lower()
@@ -172,23 +173,23 @@ def _guess_names(step: Step) -> list[str]:
 
 
 class _OptionPattern(NamedTuple):
-    """One row of `dangerous_options.txt`."""
+    """A row of `dangerous_options.txt`."""
 
     says: str
     programs: re.Pattern[str]
-    verbs: tuple[re.Pattern[str] | None, ...]  # None stands for some words
+    verbs: tuple[re.Pattern[str] | None, ...]  # None matches some words
     any_of: tuple[tuple[str, ...], ...]
 
 
 class _Operand(NamedTuple):
-    """A word that is no option; where it may be the value of one before it, it is not `sure`."""
+    """A word that is not an option; not `sure` if it may be the value of the option before it."""
 
     text: str
     sure: bool
 
 
 def find_in_words(words: Sequence[str]) -> Iterator[str]:
-    """Yield what a command does by the table of verbs and options."""
+    """Yield what a command does, by the table of verbs and options."""
     name = base_name(words[0]).lower().removesuffix(".exe") if words else ""
     found = _find_rows(name)
     if not found:
@@ -204,7 +205,7 @@ def find_in_words(words: Sequence[str]) -> Iterator[str]:
 def _parse(
     words: Sequence[str], valued: frozenset[str]
 ) -> tuple[list[tuple[str, str]], list[_Operand]]:
-    """Return the options of a command, each with what is or may be its value, and its operands."""
+    """Return a command's options, each with its possible value, and its operands."""
     options: list[tuple[str, str]] = []
     operands: list[_Operand] = []
     left = list(words)
@@ -264,13 +265,13 @@ def _shows(option: str, options: list[tuple[str, str]], operands: list[_Operand]
 
 
 def _is_option(name: str, given: str) -> bool:
-    """Whether an option is meant; GNU's programs take a long one that is cut short."""
+    """Return whether two options are the same; GNU programs accept abbreviated long options."""
     return given == name or (given[:2] == "--" and given[2:] != "" and name.startswith(given))
 
 
 @lru_cache(maxsize=512)
 def _pattern(word: str) -> re.Pattern[str]:
-    """Return what a word of the table stands for."""
+    """Return the pattern for a word of the table."""
     if word[:1] == "/" and word[1:] and word[-1] == "/":
         return re.compile(word[1:-1])
     return re.compile("|".join(map(translate, word.split("|"))))
@@ -284,14 +285,14 @@ def _find_rows(name: str) -> tuple[_OptionPattern, ...]:
 
 
 def load_tables() -> None:
-    """Read all tables now. Else the first request waits for them."""
+    """Read all tables now, so that the first request need not wait for them."""
     for read in (read_wrappers, read_commands, tools_by_name, _by_program, _valued):
         read()
 
 
 @lru_cache(maxsize=1)
 def _by_program() -> dict[str, tuple[_OptionPattern, ...]]:
-    """Return the rows by the names of programs; under "" those whose programs are patterns."""
+    """Return the rows by program name, those with patterns as programs under ""."""
     found: dict[str, tuple[_OptionPattern, ...]] = {"": ()}
     for line in _OPTIONS:
         said, words, signs = (one.strip() for one in f"{line} ".split(" | ", 2))
@@ -316,12 +317,12 @@ def _valued() -> dict[str, frozenset[str]]:
 
 
 def _keeps(script: ShellScript, step: Step) -> bool:
-    """Whether a step that is given text runs none of it."""
+    """Return whether a step that gets text runs none of it."""
     return step.name in _KEEPING or step.name in ("git", "gh", "echo", "printf")
 
 
 def _find_spoken(step: Step) -> set[int]:
-    """Return the positions of the words that are only kept, shown or looked for."""
+    """Return the positions of the words that are only stored, shown or searched for."""
     named = map(base_name, step.words[:_NEAR])  # `python -m pytest`, `yarn jest`
     options = frozenset(chain.from_iterable(_SPEAKING.get(one, ()) for one in named))
     spoken: set[int] = set()
@@ -339,7 +340,7 @@ def _find_spoken(step: Step) -> set[int]:
 
 
 def _find_names(step: Step) -> set[int]:
-    """Return the positions of the words that name a branch, or the cookies that `curl` keeps."""
+    """Return the positions of the words that name a branch, or cookies of `curl`."""
     words = step.words
     if step.name == "git" and _NAMING.intersection(words[1:]):
         _, operands = _parse(words[1:], _valued()["git"])
@@ -352,7 +353,7 @@ def _find_names(step: Step) -> set[int]:
 
 
 def _find_running(script: ShellScript) -> Iterator[str]:
-    """Yield that a script runs what it downloads or decodes."""
+    """Yield a finding if a script runs what it downloads or decodes."""
     for flow in find_flows(script):
         names = {script.steps[at].name for at in flow.sources}
         if names & LOADING:
@@ -363,7 +364,7 @@ def _find_running(script: ShellScript) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Positions of steps that load or decode something, and of those that run it."""
+    """The positions of steps that download or decode something, and of those that run it."""
 
     sources: tuple[int, ...]
     runners: tuple[int, ...]
@@ -395,7 +396,7 @@ def find_flows(script: ShellScript) -> Iterator[Flow]:
 
 
 def trace_sources(script: ShellScript, positions: Iterable[int]) -> tuple[int, ...]:
-    """Return these positions, and those of the steps whose output is read there."""
+    """Return these positions, and those of the steps that feed them."""
     left, seen = list(positions), dict[int, None]()
     while left:
         at = left.pop()
@@ -406,7 +407,7 @@ def trace_sources(script: ShellScript, positions: Iterable[int]) -> tuple[int, .
 
 
 def _outputs(step: Step) -> Iterator[str]:
-    """Yield the files to which a program that downloads writes."""
+    """Yield the files that a downloading program writes."""
     for at, word in enumerate(step.words[1:], 1):
         option, equals, value = word.partition("=")
         if option in ("-o", "-O", "--output", "--output-document"):

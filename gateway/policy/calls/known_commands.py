@@ -1,7 +1,7 @@
-"""What is known of commands, and the commands that a call runs.
+"""Read commands by the table of known commands, and find the commands that a call runs.
 
-The table, `known_commands.txt`, is a list of what is permitted. A command, a flag or an operand
-that it does not know makes the reading fail. What was not read is never covered by a pattern.
+Start at `read` and `read_text`. The table, `known_commands.txt`, lists what is permitted. A command
+with an unknown program, flag or operand is not read, and then no pattern covers it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gateway.policy.calls.shell_words import (
     unwrap,
 )
 
-# These run what they are given: a deny cannot see inside.
+# Programs that run what they are given, which a denial cannot check.
 RUNNERS = load_words("runners.txt")
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -32,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9_@](?:[A-Za-z0-9_.@~^+-]|[/:](?![/:]))*")
 _EXPANDED = re.compile(r"[{}\[\]()!`$]")
 _PASTED = re.compile(r"[`$\"\\]")
 _DASHED_NUMBER = re.compile(r"-[0-9]{1,6}")
-# Other spellings that their programs take as these very words.
+# Other spellings that mean the same command.
 _ALIASES: dict[tuple[str, ...], tuple[str, ...]] = {("npm", "run", "test"): ("npm", "test")}
 # Programs that start another one of the project's tools, and which ones they may start.
 _TOOLS = frozenset({"black", "eslint", "isort", "jest", "mypy", "prettier", "pytest", "ruff", "tsc",
@@ -42,7 +42,8 @@ LAUNCHERS: dict[tuple[str, ...], frozenset[str]] = {
     ("python", "-m"): frozenset({"black", "isort", "mypy", "pytest", "ruff"}),
     ("python3", "-m"): frozenset({"black", "isort", "mypy", "pytest", "ruff"}),
 }  # fmt: skip
-"""The words that start a tool of the project, with the tools that are known behind them."""
+"""The words that start a tool of the project, and the known tools that may follow them."""
+# Programs that only read the files they name; all others may write them.
 # With these, what it is given to look at is not changed. All others may write it.
 _READERS = frozenset(
     {"basename", "cat", "cmp", "comm", "cut", "df", "diff", "dirname", "du", "file", "find", "grep",
@@ -53,16 +54,16 @@ _GIT_READERS = frozenset(
     {"blame", "describe", "diff", "log", "ls-files", "merge-base", "rev-list", "rev-parse",
      "shortlog", "show", "status"}
 )  # fmt: skip
-# A page of this machine's own, with the service that has it.
+# A page of a service on this machine.
 _LOCAL_URL = re.compile(
     r"(https?://)?((?:localhost|127\.0\.0\.1)(?::[0-9]{1,5})?)(?:[/?][A-Za-z0-9/_.~%?&=+,:-]*)?"
 )
-# Files by the end of their names, or all but some: never those whose names begin with a dot.
+# Files by the end of their names, or all but some; never names that begin with a dot.
 _GLOB = re.compile(r"!.+|(?:(?:[A-Za-z0-9_-]+|\*\*)/)*[A-Za-z0-9_*-]*\.[A-Za-z0-9_]+")
 
 
 class Operands(StrEnum):
-    """What may follow a command's flags."""
+    """The kind of words that may follow a command's flags."""
 
     NONE = "none"
     FIXED = "fixed"
@@ -75,13 +76,12 @@ class Operands(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """One flag: the kind of its value, if it takes one, and whether that only follows `=`.
+    """One flag: the kind of its value, if it takes one; an `optional` value must follow `=`.
 
-    Without one that `restrains` the command does more, as without `--dry-run`; with one that
-    `extends` it does more, as with `--fix`. One that is `told` does more of the same, elsewhere or
-    to more, as `--prune`: an offer that permits it names every flag that it permits. One that says
-    `where` the command acts, as `-n dev`, is read with its value: a command that had one of these
-    needs it with that very value.
+    Without a flag that `restrains` the command does more, as without `--dry-run`. With a flag that
+    `extends` it does more, as with `--fix`. With a `told` flag it does more of the same, as with
+    `--prune`, so an offer that permits it names all its flags. A `where` flag says where the
+    command acts, as `-n dev`: a grant fixes it with its value.
     """
 
     value: str | None = None
@@ -94,7 +94,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSpec:
-    """One command of the table. `first` is what the text of text_paths must look like."""
+    """A row of the table. `first` is the form that the text of text_paths must have."""
 
     program: str
     verbs: tuple[str, ...]
@@ -110,7 +110,7 @@ class CommandSpec:
 
     @property
     def harmless(self) -> frozenset[str]:
-        """The flags with which it does no more than without, and nothing elsewhere."""
+        """The flags that change neither how much the command does nor where."""
         return frozenset(
             name
             for name, flag in self.flags.items()
@@ -118,8 +118,8 @@ class CommandSpec:
         )
 
     def list_told(self, used: Iterable[str]) -> frozenset[str]:
-        """Return the flags with which it does more of the same: whoever permits them is told of
-        each. Beside one of those `used` that says where it acts, no other may."""
+        """Return the flags with which it does more of the same, and which an offer must name. If a
+        `used` flag says where it acts, other such flags are left out."""
         bound = any(self.flags[one.partition("=")[0]].where for one in used)
         return frozenset(
             name for name, flag in self.flags.items() if flag.told and not (bound and flag.where)
@@ -128,7 +128,7 @@ class CommandSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedCommand:
-    """A command as its program would take it: which flags it carries, and the rest."""
+    """A command as its program reads it, with its flags and operands."""
 
     known: CommandSpec
     flags: frozenset[str]
@@ -136,7 +136,7 @@ class ParsedCommand:
 
 
 def entry(words: tuple[Word, ...]) -> CommandSpec | None:
-    """Return the entry with the most verbs that these words begin with, each without quotes."""
+    """Return the row with the most verbs that these unquoted words begin with, or None."""
     for count in range(min(2, len(words) - 1), -1, -1):
         key = tuple(word.text for word in words[: count + 1])
         if all(word.plain for word in words[: count + 1]) and key in read_commands():
@@ -146,8 +146,8 @@ def entry(words: tuple[Word, ...]) -> CommandSpec | None:
 
 @lru_cache(maxsize=1024)
 def read(words: tuple[Word, ...]) -> ParsedCommand | None:
-    """Return the reading of a command that the table knows with every flag of it, else None. One
-    that starts with a launcher has that in its program's name: `npx tsc`."""
+    """Return a command read by the table, None if any part is unknown. Words that launch it become
+    part of the program's name: `npx tsc`."""
     words = _without_alias(words)
     starts = _count_launching(words)
     if starts:
@@ -174,7 +174,7 @@ def read(words: tuple[Word, ...]) -> ParsedCommand | None:
                 return None
         elif word.text == "--":
             only_operands = True
-            # `git checkout -- x` is not `git checkout x`: the same words are all the words.
+            # `git checkout -- x` differs from `git checkout x`, so fixed operands keep the `--`.
             operands += ["--"] if known.operands is Operands.FIXED else []
         elif word.text == "-" or (found := _flags(known, word, rest)) is None:
             return None
@@ -185,7 +185,7 @@ def read(words: tuple[Word, ...]) -> ParsedCommand | None:
 
 
 def _count_launching(words: tuple[Word, ...]) -> int:
-    """Return how many words start another program, and a known tool stands behind them."""
+    """Return how many words launch a known tool, 0 if none do."""
     for launcher, tools in LAUNCHERS.items():
         count = len(launcher)
         begun = words[: count + 1]
@@ -196,12 +196,12 @@ def _count_launching(words: tuple[Word, ...]) -> int:
 
 
 def table() -> tuple[CommandSpec, ...]:
-    """Return all that is known."""
+    """Return all rows."""
     return tuple(read_commands().values())
 
 
 def is_name(text: str) -> bool:
-    """Whether a word is the name of a branch, a package or the like, and no path that climbs."""
+    """Return whether a word is the name of a branch, a package or the like, without `..`."""
     return bool(_NAME.fullmatch(text)) and ".." not in re.split("[/:]", text)
 
 
@@ -218,13 +218,13 @@ def paths_of(reading: ParsedCommand) -> tuple[str, ...]:
 
 
 def origins_of(reading: ParsedCommand) -> tuple[str, ...]:
-    """Return the services of this machine that the operands name, each once: scheme, host, port."""
+    """Return the local services that the operands name, each once: scheme, host, port."""
     found = (_LOCAL_URL.fullmatch(one) for one in reading.operands)
     return tuple(sorted({f"{one[1] or 'http://'}{one[2]}" for one in found if one is not None}))
 
 
 def writes(reading: ParsedCommand) -> bool:
-    """Whether a command may change the files that it names: all may that are not known to read."""
+    """Return whether a command may change the files it names; only known readers do not."""
     known = reading.known
     if known.program == "git":
         return not _GIT_READERS.intersection(known.verbs[:1])
@@ -232,7 +232,7 @@ def writes(reading: ParsedCommand) -> bool:
 
 
 def files_of(reading: ParsedCommand) -> tuple[str, ...]:
-    """Return what may name files: paths, and to git also names, as in `git show HEAD:.env`."""
+    """Return the operands that may name files; for git also names, as in `git show HEAD:.env`."""
     named = reading.operands if reading.known.operands is Operands.NAMES else ()
     parts = (part for operand in named for part in (operand, operand.rpartition(":")[2]))
     git = reading.known.program == "git" and reading.known.verbs != ("switch",)  # only branches
@@ -240,7 +240,7 @@ def files_of(reading: ParsedCommand) -> tuple[str, ...]:
 
 
 def _count_texts(reading: ParsedCommand) -> int:
-    """Return how many operands are texts: none where a flag says the pattern, as in `grep -e x`."""
+    """Return how many operands are texts; 0 if a flag has the text, as in `grep -e x`."""
     flags = reading.known.flags
     said = any(flags[name].value for name in reading.flags & {"-e", "--regexp"})
     return 0 if said else 1
@@ -254,7 +254,7 @@ def _without_alias(words: tuple[Word, ...]) -> tuple[Word, ...]:
 
 
 def _flag_behind_dashes(known: CommandSpec, word: Word, rest: list[Word]) -> set[str] | None:
-    """Return a flag for what the program starts in turn: `cargo test -- --nocapture`."""
+    """Return a flag for what the program starts: `cargo test -- --nocapture`."""
     text, equals, value = word.text.partition("=")
     name = f"-- {text}"
     flag = known.flags.get(name)
@@ -262,12 +262,12 @@ def _flag_behind_dashes(known: CommandSpec, word: Word, rest: list[Word]) -> set
         return None
     following = rest[0].text if rest and not equals else value
     if flag.value is not None and _PASTED.search(following):
-        return None  # some programs paste it into a shell
+        return None  # some programs insert it into a shell command
     return _with_value(name, flag, value if equals else None, rest)
 
 
 def _flags(known: CommandSpec, word: Word, rest: list[Word]) -> set[str] | None:
-    """Return the flags in a word that begins with a dash, taking its value off `rest`."""
+    """Return the flags in a word that begins with a dash, and take their value off `rest`."""
     name, equals, value = word.text.partition("=")
     if not word.head.startswith(name):
         return None
@@ -297,7 +297,7 @@ def _with_value(name: str, flag: Flag, value: str | None, rest: list[Word]) -> s
 
 
 def _read_cluster(known: CommandSpec, letters: str, rest: list[Word]) -> set[str] | None:
-    """Read `-la`, `-n5`, or `-am TEXT`: only the last letter may take the next word."""
+    """Read `-la`, `-n5` or `-am TEXT`, where only the last letter may take the next word."""
     found: set[str] = set()
     for at, letter in enumerate(letters, 1):
         flag = known.flags.get(f"-{letter}")
@@ -325,7 +325,7 @@ def _fits(reading: ParsedCommand) -> bool:
     if known.first is not None and not all(map(known.first.fullmatch, texts)):
         return False
     if any(path.startswith("@") or _EXPANDED.search(path) for path in paths_of(reading)):
-        # Some programs read more arguments from such a file, or take it for a pattern of files.
+        # Some programs read more arguments from such a file, or expand the pattern.
         return False
     if known.operands is Operands.NONE:
         return not operands
@@ -338,7 +338,7 @@ def _fits(reading: ParsedCommand) -> bool:
 
 @lru_cache(maxsize=1)
 def read_commands() -> dict[tuple[str, ...], CommandSpec]:
-    """Return the rows of known commands, by program and verbs."""
+    """Return the rows of the table, by program and verbs."""
     return {(known.program, *known.verbs): known for known in map(_row, rows("known_commands.txt"))}
 
 
@@ -357,7 +357,7 @@ def _row(line: str) -> CommandSpec:
 
 
 def _sort_spellings(flags: Iterable[str]) -> list[str]:
-    """Put the spellings with an optional value last, so that they replace those without."""
+    """Return flags with optional values last, so that they replace those without."""
     return sorted(flags, key=lambda text: "=" in text)
 
 
@@ -374,7 +374,7 @@ def _flag(marked: str) -> tuple[str, Flag]:
     return name, Flag(value=kind or None, optional=bool(equals), **marks)
 
 
-# Commands that a call runs: the words of each, its reading, and the paths among its operands.
+# The commands that a call runs: their words, their reading, and the paths among their operands.
 
 _MOST_COMMANDS = 64
 _LONGEST_ARGV = 65_536
@@ -385,17 +385,17 @@ READING = frozenset(
      "sort", "comm", "diff", "cmp", "md5sum", "sha1sum", "sha256sum", "sha512sum", "realpath",
      "readlink"}
 )  # fmt: skip
-# No pattern covers these; what they do to their operands is said on cards and to denials.
+# No pattern covers these; their effect on operands is for cards and denials.
 DELETING = frozenset({"rm", "rmdir", "unlink", "shred"})
 MOVING = frozenset({"mv", "cp", "ln"})
 
 
 class Program(NamedTuple):
-    """One command. Without `words` it is opaque: nobody knows what it runs.
+    """One command. Without `words`, the parser could not determine what it runs.
 
-    `text` is what stands in the call. `reading` is what `known_commands.txt` knows of it, or None.
-    `wrapper` are the words before it, as `bash -lc`. `base` is the folder in which it runs. A
-    command is `proven` where the tool is known to run it as a shell, or to start it by its words.
+    `text` is its text in the call. `reading` is its reading by `known_commands.txt`, or None.
+    `wrapper` are the words before it, such as `bash -lc`. `base` is its working folder. It is
+    `proven` if the tool is known to run it in a shell, or to start it by its words.
     """
 
     text: str
@@ -413,12 +413,12 @@ def read_text(text: str, base: str | None, place: str, *, proven: bool = True) -
 
 
 def read_argv(parts: list[str], base: str | None, place: str) -> Program:
-    """Return the program of a list of words; that of `["bash", "-lc", COMMAND]` is COMMAND's."""
+    """Return the program of a list of words; for `["bash", "-lc", COMMAND]`, that of COMMAND."""
     inner = unwrap(parts)
     if inner is not None:
         return _program(inner, simple_command(inner), base, place, wrapper=WRAPPER)
     words = _words_of_argv(parts)
-    # A word that needs quoting is another one wherever the list is put together.
+    # If a tool joins the list without quotes, a word that needs them becomes another one.
     known = read(words) if words is not None and plain_words(parts) is not None else None
     return Program(text=" ".join(parts), words=words, reading=known, base=base, place=place)
 
@@ -429,7 +429,7 @@ def read_each(texts: list[str], base: str | None, place: str) -> tuple[Program, 
 
 
 def is_list_of_texts(value: Any) -> bool:
-    """Whether a value is a list of so many texts as commands or words may be."""
+    """Return whether a value is a list of texts, no longer than a list of commands may be."""
     return (
         isinstance(value, list)
         and 0 < len(value) <= _MOST_COMMANDS
@@ -438,7 +438,7 @@ def is_list_of_texts(value: Any) -> bool:
 
 
 def paths_of_program(program: Program) -> tuple[PathUse, ...]:
-    """Return the paths among a command's operands, as far as its reading tells."""
+    """Return the paths among a command's operands, as far as they are known."""
     if program.words is None:
         return ()
     name = program.words[0].text.rpartition("/")[2]
@@ -474,7 +474,7 @@ def _program(
 
 
 def _words_of_argv(parts: list[str]) -> tuple[Word, ...] | None:
-    """Return the words of an argument list; a word that would need quoting counts as quoted."""
+    """Return the words of an argument list; a word that needs quoting counts as quoted."""
     if sum(map(len, parts)) > _LONGEST_ARGV:
         return None
     return tuple(Word(one, one if plain_words([one]) is not None else "") for one in parts)

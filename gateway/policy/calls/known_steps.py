@@ -1,8 +1,7 @@
-"""What the commands of a script are known to do: look, change files, or run the project's code.
+"""Tell what known commands do: look, change files, or run the project's code. See `reach_of`.
 
-`reach_of` answers only for a script of which every step is known, whose words are all certain, and
-whose paths all lie below the folder in which the call runs. For anything else it returns None. A
-step is known by `known_commands.txt`, or by the rules here.
+It returns None unless every step of a script is known, all words are certain, and all paths are
+below the call's folder. `known_commands.txt` and the rules here define the known steps.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ HARMLESS_VARIABLES = frozenset(
      "NO_COLOR", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "RAILS_ENV", "RUST_BACKTRACE",
      "TERM", "TZ"}
 )  # fmt: skip
-"""Variables that change how a program prints or which of its own settings it takes."""
+"""Variables that change only how a program prints, or which of its own settings it uses."""
 
 
 class Extent(IntEnum):
-    """How far a command reaches, the least first."""
+    """How much a command may do, the least first."""
 
     LOOK = 0
     CHANGE = 1
@@ -47,10 +46,10 @@ _WRAPPERS = frozenset({"bash", "builtin", "command", "env", "nice", "sh", "stdbu
 _STARTERS = frozenset({"bundle", "hatch", "pdm", "pipenv", "poetry", "rye", "uv"})  # `… run`
 _IDLE = frozenset({":", "[", "echo", "exit", "false", "printf", "pwd",
                    "seq", "sleep", "test", "true", "wait"})  # fmt: skip
-# With these options they take the name of a variable, by which code runs or any of them is set.
+# With these options they take a variable's name, which may run code or set any variable.
 _NAMING = {"[": ("-v", "-R"), "test": ("-v", "-R"), "printf": ("-v",), "wait": ("-p",)}
 _LOOKING = frozenset({"column", "fold", "od", "paste", "rev", "type"})
-# Of `known_commands.txt`: what changes files here, what formats or stages them, and what looks.
+# Commands of `known_commands.txt`: those that change files, format or stage them, or only look.
 _CHANGING = frozenset({"mkdir", "touch"})
 _FORMATTING = frozenset({"git add", "isort", "black", "ruff check", "ruff format", "go fmt",
                          "cargo fmt", "terraform fmt"})  # fmt: skip
@@ -71,7 +70,7 @@ _RUNS = frozenset(
      "cargo test", "cargo clippy", "npm test", "npm run", "yarn test", "pnpm test", "pnpm run",
      "tsc", "prettier", "eslint", "pytest", "mypy", "make", "terraform validate"}
 )  # fmt: skip
-# Programs that build, test or check a project; `verbs` are the only first words they may have.
+# Programs that build, test or check a project, with the only first words they may have.
 _TOOLS: dict[str, frozenset[str]] = {
     "bun": frozenset({"run", "test"}),
     "cargo": frozenset({"bench", "build", "check", "clippy", "doc", "run", "test"}),
@@ -97,7 +96,7 @@ _TOOLS: dict[str, frozenset[str]] = {
         frozenset(),
     ),
 }  # fmt: skip
-_ONLY_VERBS = frozenset({"gradle", "gradlew", "mvn", "mvnw"})  # each word of theirs is one
+_ONLY_VERBS = frozenset({"gradle", "gradlew", "mvn", "mvnw"})  # all their operands are verbs
 _MODULES = frozenset({"black", "compileall", "coverage", "doctest", "flake8", "isort", "mypy",
                       "py_compile", "pylint", "pytest", "ruff", "unittest"})  # fmt: skip
 _SCRIPTS = {
@@ -106,7 +105,7 @@ _SCRIPTS = {
     "python": (".py",), "python3": (".py",), "ruby": (".rb",),
     "sh": (".sh",), "ts-node": (".ts",), "tsx": (".ts", ".tsx"),
 }  # fmt: skip
-# Programs that run nothing of the project when they say their version.
+# Programs that run nothing of the project when they print their version.
 _VERSIONED = frozenset({*_SCRIPTS, "docker", "gcc", "git", "go", "java", "npm",
                         "pip", "rustc", "uv"})  # fmt: skip
 _SET = re.compile(r"[-+][euxo]+|pipefail")
@@ -119,7 +118,7 @@ _SHORT = re.compile(r"-[jn][0-9]+|-r[A-Za-z]|-v{1,4}")
 _TEXT = re.compile(r"[^-/~\n][^/~\n]*")
 _ARGUMENT = re.compile(r"[A-Za-z0-9_@%+:,.=\[\]/~^-]+")
 _TARGET = re.compile(r"[A-Za-z0-9_.%/:-]+")
-# A pattern of files that hides no part of a name: `src/*.py`, `test_*`, but not `s*ts` or `wall?t`.
+# A wildcard that hides no part of a name: `src/*.py`, `test_*`, but not `s*ts` or `wall?t`.
 _PATTERN = re.compile(r"(?:[\w.-]*[._-])?\*{1,2}(?:[._-][\w.-]*)?")
 _OPTION_OF_FILES = re.compile(r"--(?:include|exclude|exclude-dir|glob)=")
 _UNCERTAIN = re.compile(r"[*?\[{(]")
@@ -130,7 +129,7 @@ _SUBSTITUTION = (
     r"([0-9]+(?:,[0-9$]+)?)?s([/|#,])(?:\\.|(?!\2)[^\\\n])*\2(?:\\.|(?!\2)[^\\\n])*\2[gI0-9]*"
 )
 _SED = re.compile(rf"(?:{_SUBSTITUTION})|[0-9]+(?:,[0-9$]+)?[pd]|/[^/\\\n]*/[pd]")
-# What is said in capitals is awk's own: of that, only what tells of the line.
+# Words in capitals are built into awk; only those about the current line are permitted.
 _AWK = re.compile(
     r"(?!.*(?:system|getline|close|[|>@`]))"
     r"(?!.*(?<![A-Za-z])(?!(?:BEGIN|END|NR|NF|FNR|FS|OFS|RS|ORS)\b)[A-Z]{2})[^\n]*"
@@ -139,15 +138,15 @@ _EDITORS: dict[str, tuple[frozenset[str], re.Pattern[str]]] = {
     "sed": (frozenset({"-n", "-i", "-E", "-r"}), _SED),
     "awk": (frozenset(), _AWK),
 }
-# What tells of the machine or the line itself, and of no file of the project.
+# Programs that print facts about the machine or the line itself, not files of the project.
 _SPEAKING = frozenset({"basename", "date", "dirname", "nproc", "pwd", "uname", "which", "whoami"})
-# With their options alone, these only print what they are piped.
+# Programs that, with options only, just print their input.
 _FILTERS = frozenset({"awk", "cat", "column", "cut", "fold", "grep", "head", "jq", "nl", "rev",
                       "sed", "sort", "tac", "tail", "tr", "uniq", "wc"})  # fmt: skip
 _FOLDERS_READ = frozenset({"-r", "-R", "--recursive"})
-# What puts other files into the project: chosen ones, those of another branch, of a package.
+# Changes that put no foreign content into the project.
 _MENDING = frozenset({"mkdir", "git add", *_FORMATTING})
-# What looks at services: it puts nothing into the project, and nothing of it steers that.
+# Programs for services, which write nothing to the project and read no settings from it.
 _ELSEWHERE = frozenset({"curl", "docker", "gh", "kubectl"})
 _REPLACING = frozenset({"git switch", "git stash", "git stash pop"})
 _COPYING = frozenset({"cp", "mv", "tee"})
@@ -156,8 +155,8 @@ _COPY_FLAGS = re.compile(r"--?(?:[arRfnvpui]+|recursive|force|verbose|append)")
 
 @lru_cache(maxsize=1024)
 def reach_of(text: str, base: str | None) -> Extent | None:
-    """Return how far a script reaches that runs in `base`; None where that is not certain."""
-    if ENTITY.search(text):  # some hosts undo these before a shell reads them
+    """Return how much a script may do that runs in `base`; None if that is not certain."""
+    if ENTITY.search(text):  # some coding agents decode these before a shell reads them
         return None
     script = read_script(text)
     read = script.whole and script.alike and bool(script.steps)
@@ -173,8 +172,7 @@ def reach_of(text: str, base: str | None) -> Extent | None:
 
 
 def is_idle(step: Step, base: str | None) -> bool:
-    """Whether a step of a line only says something, goes to another folder, or passes on what it is
-    piped."""
+    """Return whether a step of a line only prints, changes the folder, or passes its input on."""
     name, words = step.words[0], step.words[1:]
     says = (
         name == "cd"
@@ -188,7 +186,7 @@ def is_idle(step: Step, base: str | None) -> bool:
 
 
 def _is_filter(step: Step, base: str | None) -> bool:
-    """Whether a step prints what it is piped or given, and opens no file."""
+    """Return whether a step prints its input, and opens no file."""
     if step.words[0] not in _FILTERS or not step.fed_by or Certainty.GLOB in step.marks:
         return False
     reading = _read_table(step)
@@ -202,7 +200,7 @@ def _is_filter(step: Step, base: str | None) -> bool:
 
 
 def _names_no_file(step: Step) -> bool:
-    """Whether `sed` or `awk` has its script, and nothing behind it."""
+    """Return whether `sed` or `awk` has only its script, and no files."""
     words = step.words[1:]
     if step.name == "awk" and words and words[0].startswith("-F"):
         words = words[2 if words[0] == "-F" else 1 :]
@@ -211,8 +209,8 @@ def _names_no_file(step: Step) -> bool:
 
 
 def may_put_files(step: Step, base: str | None) -> bool:
-    """Whether a step may put chosen files into the project, or those of another branch: not by
-    building or testing it."""
+    """Return whether a step may put chosen files, or another branch's, into the project. Builds and
+    tests do not count."""
     if step.writes:
         return True
     alone = replace(step, wrappers=(), wrapping=())
@@ -225,7 +223,7 @@ def may_put_files(step: Step, base: str | None) -> bool:
 
 
 def may_run(step: Step, base: str | None) -> bool:
-    """Whether a step may run, or be steered by, what lies in the project."""
+    """Return whether a step may run files of the project, or be controlled by them."""
     reach = reach_of_step(replace(step, writes=()), base)
     if _called(step).partition(" ")[0] in _ELSEWHERE:
         return False
@@ -239,7 +237,7 @@ def _called(step: Step) -> str:
 
 
 def names_delicate_place(script: ShellScript, at: int, base: str | None) -> bool:
-    """Whether a step names a delicate place in any word that may do something."""
+    """Return whether a step names a delicate place in any word that may do something."""
     step = script.steps[at]
     globs = Certainty.GLOB in step.marks
     written = bool(step.writes) or reach_of_step(step, base) is not Extent.LOOK
@@ -250,12 +248,12 @@ def names_delicate_place(script: ShellScript, at: int, base: str | None) -> bool
 
 
 def _spoken(steps: tuple[Step, ...]) -> set[int]:
-    """Return the positions of the steps that only print words: what is run of them is read."""
+    """Return the positions of steps that only print words; the reader reads what runs of these."""
     return {at for at, one in enumerate(steps) if one.name in ("echo", "printf", "cat")}
 
 
 def reach_of_step(step: Step, base: str | None) -> Extent | None:
-    """Return how far one step reaches; None where that is not certain."""
+    """Return how much one step may do; None if that is not certain."""
     started = set(step.wrappers) - _WRAPPERS - {"run", "exec"}
     if not (started <= _STARTERS and _is_certain(step) and _stays(step, base)):
         return None
@@ -266,7 +264,7 @@ def reach_of_step(step: Step, base: str | None) -> Extent | None:
 
 
 def _is_certain(step: Step) -> bool:
-    """Whether each word is what the program gets, and nothing but harmless variables is set."""
+    """Return whether all words are certain, and only harmless variables are set."""
     options = (word for word in step.wrapping if word.startswith("-"))
     return (
         step.exact
@@ -278,7 +276,7 @@ def _is_certain(step: Step) -> bool:
 
 
 def says_how_it_ended(step: Step) -> bool:
-    """Whether all that is open in what a step says is how the command before it ended."""
+    """Return whether a step prints nothing uncertain but the status of the command before it."""
     told = [one for one, mark in zip(step.words, step.marks, strict=True)
             if mark is Certainty.OPEN]  # fmt: skip
     known = all("$?" in one and "$" not in _ENDED.sub("", one) for one in told)
@@ -286,7 +284,7 @@ def says_how_it_ended(step: Step) -> bool:
 
 
 def _stays(step: Step, base: str | None) -> bool:
-    """Whether a step runs below the folder, and reads and writes there what its shell opens."""
+    """Return whether a step runs below the folder, and its redirections stay there."""
     return (
         step.folders is not None
         and all(_lies_below(folder or ".", base) for folder in step.folders)
@@ -297,28 +295,28 @@ def _stays(step: Step, base: str | None) -> bool:
 
 
 def _is_base(step: Step, base: str | None) -> bool:
-    """Whether a step runs where the call does: the settings of another repository run programs."""
+    """Return whether a step runs in the call's folder; settings of other repositories run code."""
     here = posixpath.normpath(base or "")
     places = (posixpath.normpath(posixpath.join(base or "", one)) for one in step.folders or ("?",))
     return all(place == here for place in places)
 
 
 def _is_clear(word: str, mark: Certainty) -> bool:
-    """Whether a word is what it is, or a pattern of files that hides no name and no option."""
-    if word[:1] == "=" or word == "%self":  # zsh and fish make another word of it
+    """Return whether a word is literal, or a wildcard that hides no name and no option."""
+    if word[:1] == "=" or word == "%self":  # zsh and fish expand these
         return False
     return mark is not Certainty.GLOB or is_clear_pattern(word)
 
 
 def is_clear_pattern(word: str) -> bool:
-    """Whether a pattern of files hides no name, and begins like no option but one for files."""
+    """Return whether a wildcard hides no name, and cannot become an option."""
     if _OPTION_OF_FILES.match(word):
         return True
     return word[:1] not in ("*", "?", "[", "-") and hides_no_name(word)
 
 
 def hides_no_name(pattern: str) -> bool:
-    """Whether all that a pattern of files leaves out are whole words of names."""
+    """Return whether a wildcard leaves out only whole words of names."""
     parts = [part for part in pattern.split("/") if _UNCERTAIN.search(part)]
     return all(map(_PATTERN.fullmatch, parts))
 
@@ -359,14 +357,14 @@ _SAYING_FORM = re.compile(r"(?:[^%]|%%|%[-0-9.]*[sbqc])*", re.DOTALL)
 
 
 def _lists_below(step: Step, base: str | None) -> bool:
-    """Whether each pattern of files that a builtin gets is one below the folder."""
+    """Return whether each wildcard of a builtin is below the folder."""
     globs = (one for one, mark in zip(step.words, step.marks, strict=True)
              if mark is Certainty.GLOB)  # fmt: skip
     return all(_lies_at(step, one, base) for one in globs)
 
 
 def _only_says(name: str, words: tuple[str, ...]) -> bool:
-    """Whether a builtin gets no name of a variable and no sum: some shells run what is in them."""
+    """Return whether a builtin gets no variable name and no arithmetic, which may run code."""
     named = any(word.startswith(_NAMING.get(name, ())) for word in words)
     sums = reckons(("[", *words, "]")) if name in ("[", "test") else False
     if name in ("[", "test"):
@@ -380,7 +378,7 @@ def _only_says(name: str, words: tuple[str, ...]) -> bool:
 
 
 def _reach_of_going(step: Step, base: str | None) -> Extent | None:
-    """Return how far `cd` reaches: a shell may keep the folder for what comes next."""
+    """Return how much `cd` does: the shell may keep the folder for later commands."""
     if step.name != "cd" or len(step.words) != 2 or step.words[1][:1] in ("-", "~", "$"):  # noqa: PLR2004
         return None
     ends = (posixpath.normpath(one) for one in step.places(step.words[1]))
@@ -388,7 +386,7 @@ def _reach_of_going(step: Step, base: str | None) -> Extent | None:
 
 
 def _reach_by_table(step: Step, base: str | None) -> Extent | None:
-    """Return how far a command of `known_commands.txt` reaches."""
+    """Return how much a command of `known_commands.txt` does, else None."""
     reading = _read_table(step)
     if reading is None or not _are_looked_at(step, reading, base):
         return None
@@ -429,7 +427,7 @@ def _reach_of_copy(step: Step, base: str | None) -> Extent | None:
 
 
 def _reach_of_editor(step: Step, base: str | None) -> Extent | None:
-    """Return how far `sed` and `awk` reach with a script that only prints, drops or replaces."""
+    """Return how much `sed` or `awk` does with a script that only prints, drops or replaces."""
     if step.name not in _EDITORS:
         return None
     allowed, wanted = _EDITORS[step.name]
@@ -468,7 +466,7 @@ def _reach_of_project(step: Step, base: str | None) -> Extent | None:
 
 
 def _are_verbs(name: str, words: tuple[str, ...], verbs: frozenset[str]) -> bool:
-    """Whether a program is told to do no more than these; what Go names is of this project."""
+    """Return whether a program gets only these verbs; for Go, also only packages of the project."""
     operands = [word for word in words if not word.startswith("-")]
     if name in _ONLY_VERBS:
         return bool(operands) and verbs.issuperset(one.rpartition(":")[2] for one in operands)
@@ -483,8 +481,8 @@ def _are_verbs(name: str, words: tuple[str, ...], verbs: frozenset[str]) -> bool
 def _reach_of_code(
     step: Step, base: str | None, words: tuple[str, ...], *, own: bool = False
 ) -> Extent | None:
-    """Return that code of the project runs, where its words name nothing outside the folder, and
-    its options are known. What is the project's `own` program reads its options itself."""
+    """Return RUN if the words name nothing outside the folder, and all options are known; else
+    None. A program of the project itself (`own`) may have any options."""
     before = ""
     for word in words:
         text = before in _TEXTS and _TEXT.fullmatch(word)
@@ -503,7 +501,7 @@ def _reach_of_code(
 
 
 def _is_own_program(step: Step, base: str | None) -> bool:
-    """Whether a program with a folder in its name lies where the call runs, or is the system's."""
+    """Return whether a program with a path is in the call's folder, or is the system's."""
     word = step.words[0]
     if word.startswith(("/usr/bin/", "/bin/", "/usr/local/bin/")):
         return word.count("/") == len(word.rpartition("/")[0].split("/")) - 1
@@ -537,8 +535,8 @@ def _lies_below(path: str, base: str | None) -> bool:
 
 
 def sure_folder(path: str) -> str:
-    """Return the folder of a pattern of files, up to the part that may be anything; `..` where
-    the way leads up again behind that."""
+    """Return the folder of a wildcard, up to the first uncertain part; `..` if the path goes up
+    again after that."""
     parts = path.split("/")
     sure = next((at for at, part in enumerate(parts) if _UNCERTAIN.search(part)), None)
     if sure is not None and ".." in parts[sure:]:

@@ -1,8 +1,8 @@
-"""Paths by their components, delicate places, and URLs with the hosts that they reach.
+"""Compare paths by their components, find delicate places, and read URLs and their hosts.
 
-The gateway sees no agent's disk, so it cannot follow links: it compares what it is told. An agent's
-side that resolves real paths says them as the keys of `Context.files`, whose content the decision
-then binds as well; every one of them must lie in the folder too.
+The gateway cannot see the agent's disk, and so cannot follow links. A client that resolves real
+paths sends them as the keys of `Context.files`. The decision then fixes their content as well, and
+they must all be in the folder too.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from gateway.wire.roles import Role
 MAX_PATH = 4096
 _FOLDERS_OF_HOMES = frozenset({"home", "users"})
 _DEPTH_OF_HOME = 2
-_LONGEST_NAME = 255  # no file has a longer one
+_LONGEST_NAME = 255  # characters of a file's name
 
-# ~1 is how Windows spells a long name in short; a colon names a stream or a drive there.
+# In Windows, `~1` abbreviates a long name, and a colon names a stream or a drive.
 _DOUBTFUL = re.compile(r"[\x00-\x1f\x7f\\:*?\"<>|$`]|~[0-9]")
 _HOMES = ("~", "$HOME", "${HOME}")
 _EXPANDED = re.compile(r"[*?\[{$`]")
 _DRIVE = re.compile(r"\A[A-Za-z]:(?=/)")
-# A path without these is made of names alone.
+# Without these, a path consists of plain names.
 _ODD = re.compile(r"\A\Z|//|/\Z|(?:\A|/)[. ]|[. ](?:/|\Z)")
 _SECRET_FOLDERS = frozenset(
     {".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".gcloud", ".password-store", ".vault",
@@ -60,23 +60,23 @@ _SECRET_NAMES = _compile(
     "shadow", "gshadow", "sudoers", "environ", "*_history", "service-account*.json", "*.tfstate",
     "*.secret", "*.secrets", "*.token", "*.creds", "*.passwd", "key[34].db", "logins.json",
 )  # fmt: skip
-# Folders with something else than source in them.
+# Folders of secrets, unless a file in them is source code.
 _NAMED_SECRET = frozenset({"secrets", "credentials"})
-# What a folder and a name together tell.
+# A folder and a name that together mean a secret.
 _SECRET_PAIRS = frozenset({("gh", "hosts.yml"), (".m2", "settings.xml")})
 _HARMLESS_NAMES = _compile("*.example", "*.sample", "*.template", "*.dist", "*.pub")
-# Words that tell of a secret in the name of a file that is neither source nor prose.
+# Words that mean a secret in a file's name, unless it is source code or prose.
 _SECRET_WORDS = frozenset(
     {"secret", "secrets", "token", "tokens", "password", "passwords", "passwd", "credential",
      "credentials", "wallet", "kubeconfig", "cookies", "apikey", "apikeys", "cred", "creds",
      "passphrase", "passphrases", "privkey", "privatekey", "secretkey", "accesskey", "accesskeys"}
 )  # fmt: skip
-# Two that stand side by side tell the same.
+# Pairs of adjacent words with the same meaning.
 _SECRET_TWO_WORDS = frozenset(
     {(first, last) for first in ("access", "api", "deploy", "encryption", "private", "signing")
      for last in ("key", "keys")} | {("service", "account"), ("service", "accounts")}
 )  # fmt: skip
-# They tell as much only where the file's ending says that data stands there.
+# Words with the same meaning only if the file's ending means data.
 _SECRET_DATA_WORDS = frozenset({"auth", "private"})
 _DATA_ENDINGS = frozenset(
     {"bak", "bin", "cfg", "conf", "csv", "dat", "db", "der", "enc", "gpg", "ini", "json", "old",
@@ -88,7 +88,7 @@ _SOURCE_ENDINGS = frozenset(
      "php", "pl", "png", "proto", "py", "pyi", "rb", "rs", "rst", "scala", "scss", "sh", "sql",
      "svelte", "svg", "swift", "ts", "tsx", "vue"}
 )  # fmt: skip
-# What is written here runs later, with nobody asked: hooks, start-up files, tools' own settings.
+# Files here run later without approval: hooks, start-up files, settings of tools.
 _RUNS_LATER_FOLDERS = frozenset(
     {".git", ".hg", ".svn", ".husky", ".githooks", ".vscode", ".idea", ".cursor", ".claude",
      ".codex", ".gemini", ".devcontainer", ".direnv", "autostart", "launchagents", "launchdaemons",
@@ -102,7 +102,7 @@ _RUNS_LATER_NAMES = _compile(
     "sitecustomize.py",
     "usercustomize.py", "*.pth",
 )  # fmt: skip
-# Names that begin with a dot and are neither secret nor run anything: any other one asks.
+# Names with a leading dot that are harmless; all others require approval.
 _ORDINARY_DOT_NAMES = _compile(
     ".gitignore", ".gitkeep", ".keep", ".mailmap", ".git-blame-ignore-revs", ".editorconfig",
     ".dockerignore", ".npmignore", ".prettierignore", ".eslintignore", ".stylelintignore",
@@ -124,7 +124,7 @@ _ORDINARY_DOT_NAMES = _compile(
     ".mocharc*", ".releaserc*", ".cargo", ".cursorrules", ".windsurfrules", ".clinerules",
     ".cursorignore", ".aiderignore", ".windsurf", ".roo", ".roomodes", ".kiro", ".amazonq",
 )  # fmt: skip
-# May be read, but what is written there runs later, or tells an agent what to do.
+# Places that may be read, but files there run later, or instruct an agent.
 _STEERING_FOLDERS = frozenset(
     {".circleci", ".windsurf", ".roo", ".kiro", ".amazonq", ".clinerules", ".cargo", ".mvn",
      ".storybook"}
@@ -145,7 +145,7 @@ _INSTALLED_FOLDERS = frozenset(
     {"node_modules", "site-packages", "dist-packages", "venv", ".venv", ".tox", ".nox", "bin",
      "sbin", ".bin", ".yarn", ".pnpm", ".gradle", ".terraform"}
 )  # fmt: skip
-# Git's hooks run by their names, in whatever folder it was told to look; and units by their ends.
+# Git hooks, which run by name in any folder, and units, which run by their endings.
 _RUN_BY_NAME = _compile(
     "head", "applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit",
     "prepare-commit-msg", "commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge",
@@ -155,7 +155,7 @@ _RUN_BY_NAME = _compile(
     ".prettierrc.js", ".babelrc*.?js", ".babelrc.js", ".stylelintrc*.?js", ".stylelintrc.js",
     ".lintstagedrc*", ".mocharc*", ".releaserc*", ".commitlintrc*.?s", ".pylintrc",
 )  # fmt: skip
-# What build, test and package tools read and run by its name.
+# Files that build, test and package tools run by name.
 _EXECUTED_NAMES = _compile(
     "makefile*", "gnumakefile", "*.mk", "cmakelists.txt", "*.cmake", "meson.build", "configure",
     "configure.ac", "wscript", "build", "build.bazel", "workspace", "workspace.bazel",
@@ -178,39 +178,39 @@ _EXECUTED_NAMES = _compile(
     "package-lock.json", "npm-shrinkwrap.json", "pnpm-*.yaml", "go.sum", "go.work", "nodemon.json",
     "angular.json", "project.json", "jest.config.*", "babel.config.*", "rust-toolchain*",
 )  # fmt: skip
-# Files with a dot before their name are settings of tools, but for these.
+# Files with a leading dot are settings of tools, except these.
 _INERT_DOT_NAMES = _compile(
     ".*ignore", ".gitkeep", ".keep", ".mailmap", ".git-blame-ignore-revs", ".editorconfig",
     ".nojekyll", ".well-known",
 )  # fmt: skip
 _WORD = re.compile(r"[a-z]+")
-# All of the above in one, to tell quickly that none of it is there.
+# All of the above, for a quick check that none of it applies.
 _NOTED_PARTS = (
     _SECRET_FOLDERS | _NAMED_SECRET | _RUNS_LATER_FOLDERS | _STEERING_FOLDERS | _INSTALLED_FOLDERS
     | {part for pair in _SECRET_PAIRS | _STEERING_PAIRS for part in pair} | {"etc", "hooks"}
 )  # fmt: skip
 _NOTED_NAMES = _any_of(_SECRET_NAMES, _RUNS_LATER_NAMES, _STEERING_NAMES, _RUN_BY_NAME)
 _NOTED_WORDS = re.compile("|".join((*_SECRET_WORDS, *_SECRET_DATA_WORDS, "key", "account")))
-# Tools keep whole working copies there, which are ordinary places to work.
+# Tools keep working copies here, which are ordinary places to work.
 _WORKING_COPIES = "worktrees"
-# What the system keeps for itself: nobody who lets a session edit means these.
+# Folders of the system, which a grant for editing never means.
 _SYSTEM_PLACES = frozenset(
     {("bin",), ("boot",), ("etc",), ("lib",), ("lib32",), ("lib64",), ("library",), ("sbin",),
      ("sys",), ("system",), ("usr",), ("var", "spool"), ("private", "etc")}
 )  # fmt: skip
-# And what it reads or runs there, wherever an agent's own folder is.
+# Further folders that the system reads or runs, wherever the agent's folder is.
 _READ_BY_SYSTEM = _SYSTEM_PLACES | {
     ("proc",), ("program files",), ("program files (x86)",), ("programdata",), ("windows",),
 }  # fmt: skip
 _WORKPLACE_OF_CONTAINERS = ("usr", "src")
-# What lies there depends on who looks: /proc/self/cwd, /dev/fd/3.
+# Their content depends on the process that looks: /proc/self/cwd, /dev/fd/3.
 _DEPENDING = (("proc",), ("dev",))
 
 
 def components(path: str, cwd: str | None = None) -> tuple[str, ...] | None:
-    """Return the components of the absolute path; None where different readers could differ.
+    """Return the components of the absolute path; None if programs may read it differently.
 
-    `..` is never resolved: behind a link it leads elsewhere than the text says.
+    `..` is never resolved, because after a link it leads to another folder.
     """
     if not path.startswith("/"):
         if path.startswith("~") or cwd is None or not cwd.startswith("/"):
@@ -220,20 +220,20 @@ def components(path: str, cwd: str | None = None) -> tuple[str, ...] | None:
 
 
 def below(path: str) -> bool:
-    """Whether a relative path stays below the folder that it is relative to, wherever that is."""
+    """Return whether a relative path stays below the folder that it starts from."""
     return not path.startswith("/") and _parts(path) is not None
 
 
 def within(path: str, folder: str, cwd: str | None = None) -> bool:
-    """Whether a path is the folder or lies in it, component by component."""
+    """Return whether a path is the folder or in it, component by component."""
     outer, inner = components(folder), components(path, cwd)
     return outer is not None and inner is not None and inner[: len(outer)] == outer
 
 
 def lies_outside(word: str, home: tuple[str, ...], cwd: str | None) -> bool:
-    """Whether a shell's word names a path outside a folder, as far as the word tells by itself.
+    """Return whether a shell word names a path outside a folder, as far as its text shows.
 
-    It is for signs: links are not followed, and what a shell would put in is not known.
+    Use it only for findings: it follows no links and expands nothing.
     """
     if word.startswith(_HOMES):
         return True
@@ -249,14 +249,14 @@ def lies_outside(word: str, home: tuple[str, ...], cwd: str | None) -> bool:
 
 
 def is_root(folder: str | None) -> bool:
-    """Whether a folder is the root of the disk, which holds everything."""
+    """Return whether a folder is the root of the disk."""
     return folder is not None and components(folder) == ()
 
 
 def is_everything(folder: str) -> bool:
-    """Whether a folder is a whole disk, or all that a person has: their home."""
+    """Return whether a folder is a whole disk, or a person's whole home."""
     parts = components(folder)
-    if parts is None:  # as Windows writes it, or a shell
+    if parts is None:  # a path of Windows or a shell
         parts = tuple(filter(None, folder.replace("\\", "/").split("/")))
         if not parts or parts[0][1:] != ":":
             return not parts or folder.rstrip("/\\") == "~"
@@ -270,7 +270,7 @@ def is_everything(folder: str) -> bool:
 
 
 def is_systems(path: str, cwd: str) -> bool:
-    """Whether a path lies in the root of the disk, or where the system keeps its own."""
+    """Return whether a path is in the root of the disk or in a system folder."""
     parts = tuple(part.casefold() for part in components(path, cwd) or ())
     if parts[:2] == _WORKPLACE_OF_CONTAINERS:
         return False
@@ -278,14 +278,13 @@ def is_systems(path: str, cwd: str) -> bool:
 
 
 def leads_away(word: str) -> bool:
-    """Whether a shell's word names a place wherever it runs: from the root of the disk, or from
-    somebody's home."""
+    """Return whether a shell word names an absolute path, or one in somebody's home."""
     return word.startswith(("/", *_HOMES))
 
 
 def lies_with_system(path: str, home: tuple[str, ...] | None, cwd: str | None) -> bool:
-    """Whether a path lies where the system keeps what it reads or runs, and not in the folder
-    `home`, as far as its text tells: it is for signs, as `lies_outside` is."""
+    """Return whether a path is in a place that the system reads or runs, and not in `home`, as far
+    as its text shows. Use it only for findings."""
     text = _DRIVE.sub("", path.replace("\\", "/"))
     if not text.startswith("/"):
         if cwd is None or text.startswith(_HOMES):
@@ -299,11 +298,10 @@ def lies_with_system(path: str, home: tuple[str, ...] | None, cwd: str | None) -
 
 
 def delicate(path: str, cwd: str | None = None, *, written: bool = True) -> str | None:
-    """Return why a path is asked about each time, or None: it holds secrets, or runs later.
+    """Return why a path always requires approval, or None: it holds secrets, or runs later.
 
-    A name that begins with a dot is delicate unless it is known to be ordinary. Without `written`
-    what may be read is left out, though it runs or steers an agent later. Case counts for nothing,
-    because on some disks it does not.
+    A name with a leading dot is delicate unless known to be ordinary. Without `written`, places are
+    left out that are delicate only to write. Case is ignored, as some disks do.
     """
     parts = _parts_of(path, cwd)
     if _is_unknown(parts):
@@ -314,21 +312,21 @@ def delicate(path: str, cwd: str | None = None, *, written: bool = True) -> str 
     if any(part.startswith(".") and not _is_ordinary(part) for part in parts):
         return "its name begins with a dot"
     if written and (_steers(parts) or _runs_as_installed(parts)):
-        return "what stands there runs later"
+        return "its content runs later"
     return None
 
 
 def is_executed(path: str) -> bool:
-    """Whether commands run what stands in a file of this name, such as a build file."""
+    """Return whether commands run files of this name, such as build files."""
     name = (_parts_of(path, None) or [""])[-1]
     settings = name.startswith(".") and not _matches_name(name, _INERT_DOT_NAMES)
     return settings or _matches_name(name, _EXECUTED_NAMES)
 
 
 def delicate_word(word: str, cwd: str | None = None, *, written: bool = True) -> str | None:
-    """Return why a word of a text is asked about: it may be no path, so it counts by its name.
+    """Return why a word of a text requires approval, by its name; it may not be a path.
 
-    The name of an option is none, nor is what stands behind a URL's path.
+    An option's name does not count, nor does the query of a URL.
     """
     if word[:1] == "-" and "/" not in word:
         word = "" if word[:2] == "--" else word[2:]
@@ -338,7 +336,7 @@ def delicate_word(word: str, cwd: str | None = None, *, written: bool = True) ->
     if parts[-1:] == [_PROGRAM] and parts[-2:-1] in ([], ["bin"]):
         return None
     why = _known_delicate(parts)
-    return why or ("what stands there runs later" if written and _steers(parts) else None)
+    return why or ("its content runs later" if written and _steers(parts) else None)
 
 
 def _parts_of(path: str, cwd: str | None) -> list[str]:
@@ -348,7 +346,7 @@ def _parts_of(path: str, cwd: str | None) -> list[str]:
 
 
 def _is_unknown(parts: list[str]) -> bool:
-    """Whether no rule of this module speaks of any of these names: one look spares the many."""
+    """Return whether no rule of this module can apply to these names: a quick check."""
     if not parts:
         return True
     if not _NOTED_PARTS.isdisjoint(parts) or "." in [part[0] for part in parts]:
@@ -363,7 +361,7 @@ def _known_delicate(parts: list[str]) -> str | None:
     if _is_secret(parts):
         return "it may hold secrets"
     if _RUNS_LATER_FOLDERS & set(parts) or _matches_name(parts[-1], _RUNS_LATER_NAMES):
-        return "what stands there runs later"
+        return "its content runs later"
     return None
 
 
@@ -401,7 +399,7 @@ def _is_ordinary(name: str) -> bool:
 
 
 def _steers(parts: list[str]) -> bool:
-    """Whether what is written there steers an agent, a build, or a tool of the developer's."""
+    """Return whether a file there controls an agent, a build, or a developer's tool."""
     if not parts:
         return False
     return (
@@ -412,7 +410,7 @@ def _steers(parts: list[str]) -> bool:
 
 
 def _runs_as_installed(parts: list[str]) -> bool:
-    """Whether what is written there runs under a name that others call."""
+    """Return whether a file there runs under a name that others call."""
     if not parts:
         return False
     hook = parts[-2:] == ["hooks", "update"]
@@ -442,9 +440,9 @@ def _parts(path: str) -> tuple[str, ...] | None:
     if len(path) > MAX_PATH or _DOUBTFUL.search(path) or path.startswith("~"):
         return None
     if path.startswith("//") and not path.startswith("///"):
-        return None  # a host's name to some systems
+        return None  # some systems read a host's name here
     if not path.isascii():
-        # Two spellings of one letter may be one file or two: it depends on the disk.
+        # Two spellings of a letter may be one file or two, depending on the disk.
         seen = make_visible(path)
         if seen.hidden or seen.mixed_script or not unicodedata.is_normalized("NFC", path):
             return None
@@ -456,7 +454,7 @@ def _parts(path: str) -> tuple[str, ...] | None:
     return None if path.startswith("/") and parts[:1] in _DEPENDING else parts
 
 
-# URLs that a call names, and the hosts that it reaches.
+# The URLs that a call names, and their hosts.
 
 _FOUND = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s\"'<>()`]{1,2048}")
 MOST_URLS = 64
@@ -467,9 +465,9 @@ _PRIVATE = re.compile(r"localhost|[^.]+|.*\.(?:local|internal|lan|localhost|home
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UrlUse:
-    """One URL. `uncertainty` says why readers could differ on where it leads, or None.
+    """One URL. `uncertainty` is the reason why programs may disagree on where it leads, if any.
 
-    What only `looks` like one stands in a longer text, or under a name that does not say so.
+    It only `looks` like one if it is part of a text, or if its argument's name means no URL.
     """
 
     text: str
@@ -481,13 +479,13 @@ class UrlUse:
 
 
 def use_url(text: str, place: str, *, looks: bool = False) -> UrlUse:
-    """Return what a URL says."""
+    """Parse a URL and its uncertainty."""
     try:
         parts = urlsplit(text)
         scheme, host, port = parts.scheme.lower(), (parts.hostname or "").rstrip("."), parts.port
         named = parts.username is not None or parts.password is not None
     except ValueError:
-        return UrlUse(text=text, scheme="", host="", place=place, uncertainty="it is no URL",
+        return UrlUse(text=text, scheme="", host="", place=place, uncertainty="it is not a URL",
                       looks=looks)  # fmt: skip
     uncertainty = _find_uncertainty(text, host, named, port)
     return UrlUse(
@@ -496,7 +494,7 @@ def use_url(text: str, place: str, *, looks: bool = False) -> UrlUse:
 
 
 def find_urls(text: str, place: str) -> Iterator[UrlUse]:
-    """Yield the URLs that stand in a text: one more than are read, where there are more."""
+    """Yield the URLs in a text, at most one more than the limit."""
     for found in islice(_FOUND.finditer(text), MOST_URLS + 1):
         yield use_url(found.group(), place, looks=True)
 
@@ -507,7 +505,7 @@ def _find_uncertainty(text: str, host: str, named: bool, port: int | None) -> st
     if named:
         return "it names a user beside the host"
     if "\\" in text or not (text.isascii() and text.isprintable()) or " " in text or "%" in host:
-        return "readers could take it for another one"
+        return "programs may read it as another URL"
     if port not in _USUAL_PORTS:
         return "it names an unusual port"
     if _LITERAL.fullmatch(host):
@@ -515,13 +513,13 @@ def _find_uncertainty(text: str, host: str, named: bool, port: int | None) -> st
     return "its host has a private name" if _PRIVATE.fullmatch(host) else None
 
 
-# Paths that a call touches, and delicate places however they are spelled.
+# The paths that a call touches, and delicate places in any spelling.
 
 _LOCAL_FILE = ("file:///", "file://localhost/")
 
 
 class PathEffect(StrEnum):
-    """What is done to a path, the worst first."""
+    """The effect on a path, the worst first."""
 
     DELETE = "delete"
     UNKNOWN = "unknown"
@@ -541,11 +539,11 @@ EFFECTS = {
 
 
 class PathUse(NamedTuple):
-    """One path: its text as sent, what is done to it, and where it stands in the call.
+    """One path: its text as sent, the effect on it, and its place in the call.
 
-    `parts` are the absolute components from the base, None where readers could differ or no base is
-    known. `delicate` says why it is asked about each time. `second` is a path that another one
-    beside it is moved, copied or linked to. What only `looks` like a path may be none.
+    `parts` are the absolute components from the base, None if programs may read it differently or
+    the base is unknown. `delicate` is why it always requires approval. `second` marks the target of
+    a move, copy or link. A path that only `looks` like one may be another text.
     """
 
     text: str
@@ -558,7 +556,7 @@ class PathUse(NamedTuple):
 
     @property
     def absolute(self) -> str | None:
-        """The absolute path, None where it is not known."""
+        """The absolute path, None if unknown."""
         return None if self.parts is None else "/" + "/".join(self.parts)
 
 
@@ -573,7 +571,7 @@ def use_path(
 
 
 def plain_path(text: str) -> str | None:
-    """Return the path that every reader of a text finds, None where readers could differ."""
+    """Return the path that a text means to every program, None if they may disagree."""
     if len(text) > MAX_PATH or not text:
         return None
     text = _without_scheme(text)
@@ -605,15 +603,15 @@ def _decode(text: str) -> str:
     return decoded if decoded.isascii() else unicodedata.normalize("NFKC", decoded)
 
 
-# Finds delicate places in text, however it is spelled: quoted, escaped, encoded, in a patch.
+# Find delicate places in text, in any spelling: quoted, escaped, encoded, in a patch.
 #
-# What it finds is asked about, so it may find too much; it reads no grammar and resolves nothing.
+# It may find too much, which only requires an approval; it parses nothing and resolves nothing.
 
 _BREAKS = re.compile(r"[\s;|&<>(){}=,@]+")
 _QUOTES = re.compile(r"[\"'`\\]")
 _GLOB = re.compile(r"[*?\[]")
 _BRACES = re.compile(r"\{[^\s{}]*(?:,|\.\.)[^\s{}]*\}")
-# A few names for each kind of delicate place: what a glob may stand for.
+# Examples of each kind of delicate place, to compare wildcards with.
 _EXAMPLES = (
     ".env", ".env.local", ".envrc", ".netrc", ".npmrc", ".pypirc", ".git-credentials", ".ssh",
     ".aws", ".gnupg", ".kube", ".docker", ".git", ".bashrc", ".profile", ".zshrc", "id_rsa",
@@ -628,11 +626,10 @@ _FEWEST_LETTERS = 4
 def names_delicate(
     text: str, cwd: str | None, *, data: bool, globs: bool, written: bool = True
 ) -> bool:
-    """Whether a text names a delicate place in any word and any spelling.
+    """Return whether a text names a delicate place in any word and any spelling.
 
-    What is only kept, `data`, does where all of it is a path, or a header of a patch names one.
-    With `globs` a shell may also make one of its patterns. Without `written` what may be read is
-    left out, as in `delicate`.
+    `data`, which is only stored, counts only if all of it is a path, or a patch header names one.
+    With `globs`, wildcards that may match one count too. `written` is as in `delicate`.
     """
     if any(could_be_delicate(path, cwd) for path in named_in_patches(text)):
         return True
@@ -644,7 +641,7 @@ def names_delicate(
 
 
 def could_be_delicate(path: str, cwd: str | None, *, written: bool = True) -> bool:
-    """Whether a path is delicate, or would be with its encoding undone."""
+    """Return whether a path is delicate, or would be after decoding."""
     decoded = _path_spelling_decode(path)
     if decoded != path and decoded.split("/") != path.split("/") and _is_path(path):
         return True
@@ -660,7 +657,7 @@ def _path_spelling_decode(path: str) -> str:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Yield the words of a text, with quotes and escapes as breaks, left out, and undone."""
+    """Yield the words of a text, with quotes and escapes as breaks, removed, and decoded."""
     spelled = {text.replace("\\", "/"), _QUOTES.sub("", text), _QUOTES.sub(" ", text)}
     if "%" in text:
         spelled.add(unquote(text))
@@ -673,7 +670,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _names_place(word: str, cwd: str | None, *, written: bool) -> bool:
-    """Whether a word is delicate by its name, or is a path below an unknown name with a dot."""
+    """Return whether a word is delicate by name, or a path with an unknown leading-dot name."""
     if delicate_word(word, cwd, written=written) is not None:
         return True
     begins = re.match(r"[~/\\]|\.[\w-]", word) is not None and "/" in word
@@ -685,7 +682,7 @@ def _is_path(word: str) -> bool:
 
 
 def stands_for_secret(word: str) -> bool:
-    """Whether a shell's pattern is sure enough the name of a secret: `shad?w`, not `*`."""
+    """Return whether a wildcard very likely means a secret: `shad?w`, but not `*`."""
     name = word.rstrip("/").rpartition("/")[2]
     if not _GLOB.search(name) or sum(map(str.isalnum, name)) < _FEWEST_LETTERS:
         return False
@@ -702,5 +699,5 @@ def _may_stand_for_delicate(word: str) -> bool:
         for part in _QUOTES.sub("", pattern).split("/")
         if _GLOB.search(part)
         for example in _EXAMPLES
-        if not (part[0] in "*?[" and example.startswith("."))  # no shell's glob finds these
+        if not (part[0] in "*?[" and example.startswith("."))  # shells do not match these
     )

@@ -1,4 +1,4 @@
-"""Whom a call reaches and what it is worth, by its values: recipients, amounts, foreign domains."""
+"""Find the recipients and amounts in a call's values, and recipients outside the own domains."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ _AMOUNTS = frozenset(
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _SEPARATORS = re.compile(r"[\s,;<>()\[\]\"']+")
 _ADDRESS = re.compile(r"[A-Za-z0-9._+-]+@((?:[A-Za-z0-9-]+\.)+[A-Za-z0-9-]+)")
-# The least that an address has: looking for a whole one takes time by the square of a text.
+# The shortest part that shows an address. A whole one would take quadratic time to find.
 _SOME_ADDRESS = re.compile(r"[A-Za-z0-9._+-]@[A-Za-z0-9-]+\.[A-Za-z0-9-]")
 _PRICED = re.compile(r"[0-9][0-9.,]*\s*[A-Za-z]{3,4}|[A-Za-z]{3,4}\s*[0-9][0-9.,]*")
 _NUMERIC = re.compile(r"\s*[+-]?\d[\d.,'_\s]*(?:[eE][+-]?\d+\s*)?")  # as somebody may read it
-# What passes for an address where no name says that one stands there.
+# Texts that count as an address though no name says so.
 _LONE = re.compile(r"(?:[^@<>]*<)?(?:mailto:)?[^\s@/:<>]+@(?:[^\s@/:<>.]+\.)+[^\W\d_]{2,}\.?>?")
 
 
 def names_recipient(leaf: Leaf) -> bool:
-    """Whether a value is a recipient by its name, or by what was declared."""
+    """Return whether a value is a recipient, by its name or its declaration."""
     declared = leaf.role is Role.RECIPIENT and leaf.source is not RoleSource.NAME
     return declared or not _RECIPIENTS.isdisjoint(words_in(leaf.name))
 
 
 def holds_address(leaf: Leaf) -> bool:
-    """Whether an address stands in a value that is not text for people."""
+    """Return whether a value that is not text for people contains an address."""
     text = leaf.value if isinstance(leaf.value, str) and not leaf.free else ""
     return _SOME_ADDRESS.search(text) is not None
 
 
 def names_amount(leaf: Leaf) -> bool:
-    """Whether a value is an amount, a quantity or a currency by its name, or looks like one."""
+    """Return whether a value is an amount, a quantity or a currency, by its name or its look."""
     text = leaf.value if isinstance(leaf.value, str) and not leaf.free else ""
     number = isinstance(leaf.value, int | float) and not isinstance(leaf.value, bool)
     number = number or _NUMERIC.fullmatch(text) is not None
@@ -61,7 +61,7 @@ def names_amount(leaf: Leaf) -> bool:
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is one plain address, such as `ana@example.com`, and nothing else."""
+    """Return whether a text is one plain address, such as `ana@example.com`, and nothing else."""
     return _ADDRESS.fullmatch(text) is not None
 
 
@@ -72,15 +72,16 @@ def untag(text: str) -> str:
 
 
 def spell(text: str) -> Iterator[str]:
-    """Yield how else a text may be read: in small letters, word by word, an address without tag."""
+    """Yield other readings of a text: lower case, word by word, and addresses without tags."""
     whole = fold(text)
     for one in (whole, *_SEPARATORS.split(whole)):
         yield from (one, untag(one))
 
 
 def find_outside(effects: CallEffects, own: tuple[str, ...]) -> Iterator[tuple[Leaf, str]]:
-    """Yield each value of a call that names a recipient outside the own domains, and whom: also an
-    address that is not plain. Data names nobody, unless its name says so."""
+    """Yield each value of a call with a recipient outside the own domains, and that recipient.
+
+    Addresses in unusual spelling count too. Data counts only if its name means a recipient."""
     for leaf in effects.leaves if own else ():
         sure = names_recipient(leaf)
         if leaf.free and not sure:
@@ -94,7 +95,7 @@ def find_outside(effects: CallEffects, own: tuple[str, ...]) -> Iterator[tuple[L
 
 
 def _lies_inside(word: str, text: str, own: tuple[str, ...]) -> bool:
-    """Whether a word of a text, as it stands there, is an address of an own domain."""
+    """Return whether a word appears in a text as it is, and is an address of an own domain."""
     if word.startswith("@") and "." not in word:
         return True  # a name in a chat
     found = _ADDRESS.fullmatch(word)

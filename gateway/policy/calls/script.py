@@ -1,11 +1,10 @@
-"""Reads a shell script into the steps that it runs; begin at `read_script`.
+"""Read a shell script into the steps that it runs. Start at `read_script`.
 
-A step is one program as a shell would start it: its words without quotes, the programs that start
-it in its turn (`sudo`, `env`, `sh -c`), the folders in which it may run, what is set for it, and
-the steps whose output it reads. The reader follows `cd`, variables whose value stands in the
-script, here-documents, substitutions, and scripts within scripts. It expands nothing that only
-the agent's machine knows: such a word is marked `open`. A script of which it understands only a
-part is not `whole`.
+A step is one program as a shell starts it: its words without quotes, and the wrappers that start it
+(`sudo`, `env`, `sh -c`). It also has the folders where it may run, its variables and its input.
+The reader follows `cd`, variables with a value in the script, here-documents, substitutions, and
+scripts within scripts. It marks words as `open` that only the agent's machine can expand. A script
+that it understands only in part is not `whole`.
 """
 
 from __future__ import annotations
@@ -48,13 +47,13 @@ _NUMBER = re.compile(r"[0-9]+|\$[#?]")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _NOWHERE = re.compile(r"/dev/(?:null|stdout|stderr|tty|fd/[0-9]+)")
 _INPUT = ("<", "<&")
-_COPYING = (">&", "<&")  # what stands behind these may be a number, or `-`, and no file
-# Where a shell joins lines into one word, and where it takes a blank for a part of a word.
+_COPYING = (">&", "<&")  # a number or `-` may follow these instead of a file
+# Places where a shell joins lines into one word, or takes a blank as part of a word.
 _JOINS = re.compile(r"(?<=[^\s;&|()])\\\n|(?<=\s)\\[ \t]")
 _PROTECTED = re.compile(rb"\\[\\$`]")
 _CUTS = re.compile(
     r"\\(?:c|0|x0|x\{|u0|U0|[4-7][0-7]{2})"
-)  # what ends a word of `$'…'`, or stands for a sign of control
+)  # escapes that end a word in `$'…'`, or produce a control character
 _ODD_ESCAPES = re.compile(r"\\(?:c|0|x\{|u|U|[4-7][0-7]{2})")
 _LETTER_ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*\\[A-Za-z0-9]")
 _PLAIN_SUM = re.compile(r"\$\(\([\s0-9+*/%()-]*\)\)")
@@ -62,19 +61,19 @@ _RECKONED = re.compile(
     r"&#|\(\(|\$\[|\$\{!|@[A-Za-z]\}|\$\{\w+:(?![-+=?])|\{\w+\}[<>]|>\||(?<![^\s;&|(])\w+\[[^\]]*\]\+?="
     r"|[(\s]\[[^\]\s]+\]\+?="
 )
-# What stands before these as a setting stays set in some shells.
+# Settings before these commands stay set in some shells.
 _KEEPING_SETTINGS = frozenset(
     {":", ".", "break", "continue", "eval", "exec", "exit", "export", "readonly", "return", "set",
      "shift", "times", "trap", "unset"}
 )  # fmt: skip
-_OF_TERMINAL = re.compile(r"\s-t\s+(?![0-9])")  # zsh reckons what stands there
+_OF_TERMINAL = re.compile(r"\s-t\s+(?![0-9])")  # zsh evaluates the next word
 _OF_TESTS = re.compile(r"([()!]|&&|\|\|)")
 _SPLITS = re.compile(r"[\s*?\[\]]")
 _SYSTEMS = ("/bin/", "/usr/bin/", "/usr/local/bin/")
 _SUBSTITUTIONS = frozenset({"command_substitution", "process_substitution"})
 _UNQUOTED = frozenset({"simple_expansion", "expansion", "command_substitution"})
 _GOING = frozenset({"cd", "chdir", "pushd"})
-_IN_PLACE = frozenset({"builtin", "command", "time"})  # what these start is the shell's own
+_IN_PLACE = frozenset({"builtin", "command", "time"})  # they start builtins in the same shell
 _SAYING = frozenset({"echo", "printf"})
 _GROUPS = frozenset({"program", "compound_statement", "do_group", "else_clause", "elif_clause",
                      "case_item", "if_statement", "while_statement", "case_statement"})  # fmt: skip
@@ -90,11 +89,11 @@ INTERPRETERS = SHELLS | {
     ".", "bun", "deno", "iex", "irb", "lua", "node", "osascript", "perl", "php", "powershell",
     "pwsh", "python", "python2", "python3", "ruby", "source", "tclsh", "ts-node", "tsx",
 }  # fmt: skip
-"""Programs that run the code that they are given or read."""
+"""Programs that run the code that they get or read."""
 
 
 class Certainty(Enum):
-    """How certain a word is: as it stands there, a pattern of files, or known on the spot only."""
+    """How certain a word is: literal, a wildcard, or only known on the agent's machine."""
 
     PLAIN = 0
     GLOB = 1
@@ -103,14 +102,14 @@ class Certainty(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One program that a script starts. `words` is never empty; `:` does nothing by itself.
+    """One program that a script starts. `words` is never empty; `:` is a program without effect.
 
     `wrappers` are the programs that start it, outermost first, and `wrapping` all their words.
-    `folders` are all in which it may run, as `cd` names them, relative to the script's own or
-    absolute; None where nobody can tell. `sets` names the variables that are set for it. `writes`
-    and `reads` are the files of its redirections. `fed_by` are the positions of the steps whose
-    output it reads or has among its words; `given` is what it reads, where the script says it.
-    `exact`: no option of a wrapper was guessed.
+    `folders` are those where it may run, relative to the script's own or absolute; None if unknown.
+    `sets` names the variables that are set for it. `writes` and `reads` are the files of its
+    redirections. `fed_by` are the positions of the steps whose output is its input or part of its
+    words. `given` is its input, if the script contains it. It is `exact` if no option of a wrapper
+    was guessed.
     """
 
     words: tuple[str, ...]
@@ -132,16 +131,16 @@ class Step:
 
     @property
     def text(self) -> str:
-        """The command in one line, with what starts it; programs without their folders."""
+        """The command in one line, with its wrappers, and programs without their folders."""
         return " ".join((*self.wrapping, self.name, *self.words[1:]))
 
     @property
     def is_open(self) -> bool:
-        """Whether any word is known only where it runs."""
+        """Whether any word is known only on the agent's machine."""
         return Certainty.OPEN in self.marks
 
     def places(self, path: str) -> tuple[str, ...]:
-        """Return a path as it stands to the script's folder, for each folder it may be in."""
+        """Return a path relative to the script's folder, for each folder where the step may run."""
         if path.startswith(("/", "~", "$")):
             return (path,)
         return tuple(posixpath.join(folder, path) for folder in self.folders or ("?",))
@@ -149,10 +148,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ShellScript:
-    """The steps of a script in the order in which they stand there; see `Step`.
+    """The steps of a script, in its order.
 
-    `run` are the positions of the steps whose output is run: a shell or an interpreter reads it.
-    Where it is not `alike`, some shells may read it otherwise, or run what a variable holds.
+    `run` are the positions of the steps whose output a shell or an interpreter runs. If it is not
+    `alike`, some shells may read it differently, or run a variable's value.
     """
 
     steps: tuple[Step, ...]
@@ -161,7 +160,7 @@ class ShellScript:
     alike: bool = True
 
     def sources(self, positions: Iterable[int]) -> Iterator[Step]:
-        """Yield the steps at these positions, and those whose output they get."""
+        """Yield the steps at these positions, and all steps that feed them."""
         left, seen = list(positions), set[int]()
         while left:
             at = left.pop()
@@ -171,7 +170,7 @@ class ShellScript:
                 left += self.steps[at].fed_by
 
     def consumers(self, at: int) -> Iterator[Step]:
-        """Yield the steps that get the output of the step at a position directly."""
+        """Yield the steps that directly get the output of the step at a position."""
         return (one for one in self.steps if at in one.fed_by)
 
 
@@ -180,9 +179,9 @@ def base_name(word: str) -> str:
     return word.rstrip("/").rpartition("/")[2] or word
 
 
-@lru_cache(maxsize=1024)  # deciders, signs, offers and cards all ask about the same text
+@lru_cache(maxsize=1024)  # deciders, findings, offers and cards all read the same text
 def read_script(text: str) -> ShellScript:
-    """Return what a shell would run for this text. It never raises."""
+    """Return the steps that a shell would run for a text. It never raises."""
     reader = _ScriptReader()
     reader.read(text, _Start())
     run = frozenset(reader.output_run)
@@ -201,7 +200,7 @@ class _Word:
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """With what a program is started: see `Step`. `given` is its standard input, where known."""
+    """How a program is started, as in `Step`. `given` is its standard input, if known."""
 
     wrappers: tuple[str, ...] = ()
     wrapping: tuple[str, ...] = ()
@@ -216,7 +215,7 @@ class _Start:
 
 
 _Folders = tuple[str, ...] | None
-_Ends = tuple[_Folders, _Folders]  # where it may be after success, and after failure
+_Ends = tuple[_Folders, _Folders]  # the folders after success, and after failure
 
 
 def _either(one: _Folders, two: _Folders) -> _Folders:
@@ -236,12 +235,12 @@ class _ScriptReader:
         self._folders: _Folders = ("",)
         self._variables: dict[str, str | None] = {}
         self._sets: tuple[str, ...] = ()
-        self._started = _Start()  # with what the script that is being read was started
-        self._fed: list[int] = []  # by the substitutions in the words that are being read
-        self._branches = 0  # how many of what is being read runs perhaps never, or more than once
+        self._started = _Start()  # how the current script was started
+        self._fed: list[int] = []  # the substitutions in the current words
+        self._branches = 0  # how deep in code that may run never, or more than once
 
     def read(self, text: str, start: _Start) -> tuple[int, ...]:
-        """Read a script, also one within another; return the steps whose output is its own."""
+        """Read a script, perhaps within another; return the steps whose output is its own."""
         if len(text) > MOST_TEXT or start.depth > _MOST_NESTED:
             self.whole = False
             text = text[:MOST_TEXT]
@@ -256,8 +255,8 @@ class _ScriptReader:
         return tuple(range(begin, len(self.steps)))
 
     def _parse(self) -> ShellNode:
-        """Parse the source. The grammar joins a line that begins with a backslash to the line
-        before: a blank in front of it keeps them apart."""
+        """Parse the source. The grammar joins a line that begins with a backslash to the one
+        before, so a blank is put between them."""
         root = parse_shell(self._source)
         if not _BEGINS_ESCAPED.search(self._source):
             return root
@@ -276,7 +275,7 @@ class _ScriptReader:
     # ---------------------------------------------------------------- statements
 
     def _run(self, node: ShellNode, start: _Start) -> _Ends:
-        """Read a statement; return the folders in which what follows it may run."""
+        """Read a statement; return the folders in which the next one may run."""
         run = _STATEMENTS.get(node.type)
         if run is not None:
             return run(self, node, start)
@@ -297,17 +296,17 @@ class _ScriptReader:
                 ends = self._run(child, start)
                 self._folders = _either(*ends)
                 if child.next_sibling is not None and child.next_sibling.type == "&":
-                    self._variables = kept  # it was set in a shell of its own
+                    self._variables = kept  # it was set in a separate shell
         self._branches -= branches
         if node.type in ("while_statement", "do_group", "if_statement", "case_statement"):
-            # It may have run never, or begun again from where it ended.
+            # It may not have run at all, or may have run again from where it ended.
             self.whole = self.whole and not (repeats and self._folders != before)
             self._folders = before if self._folders == before else None
             return self._folders, self._folders
         return ends
 
     def _begin_loop(self, node: ShellNode) -> None:
-        """Forget what a loop may have changed when it begins again."""
+        """Forget what a loop may have changed before its next round."""
         for one in _descend(node):
             if one.type in ("for_statement", "select_statement"):
                 for name in one.named_children:
@@ -320,8 +319,8 @@ class _ScriptReader:
                 self.whole = False  # the next round begins in another folder
 
     def _run_list(self, node: ShellNode, start: _Start, last: _Start | None = None) -> _Ends:
-        """Read what `&&` and `||` join. `last` is for the last part, whose redirections are its
-        own, though in the tree they stand around the whole."""
+        """Read parts joined by `&&` and `||`. `last` is for the last part: its redirections apply
+        to it alone, although the tree puts them around the whole list."""
         parts = [one for one in node.children if one.type != "comment"]
         ok, failed = self._run(parts[0], start)
         self._branches += 1
@@ -357,7 +356,7 @@ class _ScriptReader:
             ends = self._run(part, replace(begun, fed_by=(*fed, *begun.fed_by), given=told))
             went = any(base_name(one.words[0]) in _MOVING for one in self.steps[begin:])
             if went and len(parts) > 1 and part.type == "command":
-                self.alike = False  # where it stays then is the shell's choice
+                self.alike = False  # shells differ on whether the folder stays
             if _is_redirected_list(part) and len(self.steps) > begin:
                 before = self.steps[-1].folders  # only the last one of the list is in the pipe
             fed = tuple(range(begin, len(self.steps)))
@@ -367,7 +366,7 @@ class _ScriptReader:
         return self._folders, self._folders
 
     def _run_apart(self, node: ShellNode, start: _Start) -> _Ends:
-        """Read what runs in a shell of its own, from which no folder and no variable comes back."""
+        """Read what runs in a subshell, whose folders and variables are dropped afterwards."""
         kept = self._folders, dict(self._variables), self._sets
         self._run_each(node, start)
         self._folders, self._variables, self._sets = kept
@@ -400,8 +399,8 @@ class _ScriptReader:
         else:
             ends = self._run(statement, start)
         if len(self.steps) == begin and (start.writes, start.reads) != (outer.writes, outer.reads):
-            self._emit([_Word(":")], start)  # nothing runs, and files are opened all the same
-        for one in piped:  # what stands behind `<<EOF` in its line
+            self._emit([_Word(":")], start)  # nothing runs, but files are opened
+        for one in piped:  # the part after `<<EOF` on its line
             fed, self._folders = tuple(range(begin, len(self.steps))), _either(*ends)
             given = _read_each(self._said_since(begin))
             ends = self._run(one, replace(outer, fed_by=fed, given=given))
@@ -425,16 +424,16 @@ class _ScriptReader:
         return self._folders, self._folders
 
     def _run_function(self, node: ShellNode, start: _Start) -> _Ends:
-        self.whole = False  # it runs later, somewhere, with words of its own
+        self.whole = False  # it runs later, with other arguments
         body = node.child_by_field_name("body")
         return self._run_apart(body, start) if body is not None else (None, None)
 
     def _run_test(self, node: ShellNode, start: _Start) -> _Ends:
-        """Read `[[ … ]]`, which starts nothing but what is substituted in it, unless it reckons."""
+        """Read `[[ … ]]`, which runs only its substitutions, unless it evaluates arithmetic."""
         text = self._text(node)
         self.alike = self.alike and not _OF_TERMINAL.search(text)
         if reckons(_OF_TESTS.sub(r" \1 ", text).split()):
-            self.whole = False  # with a variable whose value may hold a command
+            self.whole = False  # a variable's value there may hold a command
         bare = (one for one in _descend(node) if one.type in _UNQUOTED and not _is_quoted(one))
         if text[:2] != "[[" and any(one.named_children[:1] and one.named_children[0].type
                                     == "variable_name" for one in bare):  # fmt: skip
@@ -454,7 +453,7 @@ class _ScriptReader:
             name, value = self._read_assignment(one)
             self._set(name, value)
             self._run_value(name, value, start)
-        self._fed.clear()  # what was substituted stands there as steps already
+        self._fed.clear()  # the substitutions are steps already
         if start.writes or start.reads:
             self._emit([_Word(":")], start)
         return self._folders, self._folders
@@ -481,7 +480,7 @@ class _ScriptReader:
         return self._folders, self._folders
 
     def _read_assignment(self, node: ShellNode) -> tuple[str, str | None]:
-        """Return the name and the value of `NAME=VALUE`, None where only the machine knows it."""
+        """Return the name and the value of `NAME=VALUE`; None if only the machine knows it."""
         name = node.child_by_field_name("name")
         value = node.child_by_field_name("value")
         added = any(one.type == "+=" for one in node.children)
@@ -490,7 +489,7 @@ class _ScriptReader:
         return (self._text(name) if name is not None else ""), (said.text if known else None)
 
     def _run_value(self, name: str, value: str | None, start: _Start) -> None:
-        """Read the command that a variable holds by which programs start others: `GIT_PAGER`."""
+        """Read the command in a variable that programs run, such as `GIT_PAGER`."""
         if value and is_run(name):
             held = replace(start, wrappers=(*start.wrappers, name), fed_by=(), given=None)
             outer, self._fed = self._fed, []
@@ -508,7 +507,7 @@ class _ScriptReader:
         words: list[_Word] = []
         sets: list[str] = []
         for child in node.named_children:
-            if words and self._begins_line(child):  # the grammar took two commands for one
+            if words and self._begins_line(child):  # the grammar joined two commands
                 self.whole = False
                 self._start(words, replace(start, sets=(*self._sets, *start.sets, *sets)))
                 words, sets, start = [], [], replace(start, fed_by=(), given=None)
@@ -524,7 +523,7 @@ class _ScriptReader:
             elif child.type != "comment":
                 words += self._expand(child)
         if words and words[0].text in _KEEPING_SETTINGS:
-            self._variables |= dict.fromkeys(sets)  # some shells keep what stands before these
+            self._variables |= dict.fromkeys(sets)  # some shells keep settings before these
         fed = tuple(dict.fromkeys((*start.fed_by, *self._take_fed())))
         sets_now = tuple(dict.fromkeys((*self._sets, *start.sets, *sets)))
         start = replace(start, sets=sets_now, fed_by=fed)
@@ -536,7 +535,7 @@ class _ScriptReader:
         return b"\n" in between.replace(b"\\\n", b"")
 
     def _start(self, words: list[_Word], start: _Start) -> _Ends:
-        """Take the wrappers off a command, and read what it starts in the end."""
+        """Strip the wrappers off a command, and read the program that it finally starts."""
         kept = self._folders
         here: _Ends = (kept, kept)
         while words[0].mark is not Certainty.OPEN:
@@ -585,7 +584,7 @@ class _ScriptReader:
         return here
 
     def _read_within(self, script: str, start: _Start, *, sure: bool) -> _Ends:
-        """Read a script that another program is handed as text."""
+        """Read a script that another program gets as text."""
         kept = self._folders, dict(self._variables), self._sets
         inner = replace(start, given=None, depth=start.depth + 1, writes=(), reads=(),
                         outer=len(start.wrappers))  # fmt: skip
@@ -650,7 +649,7 @@ class _ScriptReader:
             return self._redirect_document(node, start)
         operator = next((self._text(one) for one in node.children if not one.is_named), "")
         targets = node.children_by_field_name("destination")
-        if len(targets) != 1:  # a word of the command stands behind it
+        if len(targets) != 1:  # a word of the command follows it
             self.whole = self.whole and not targets
         if not targets:
             return start
@@ -672,7 +671,7 @@ class _ScriptReader:
             if child.type == "file_redirect":
                 start = self._redirect(child, start)
             elif not child.type.startswith("heredoc_") and child.type not in _STATEMENTS:
-                self.whole = False  # a word of the command, or the grammar's mistake
+                self.whole = False  # a word of the command, or a mistake of the grammar
         if begins is None or body is None or ends is None:
             self.whole = False
             return start
@@ -690,14 +689,14 @@ class _ScriptReader:
     # ---------------------------------------------------------------- words
 
     def _expand(self, node: ShellNode) -> list[_Word]:
-        """Return the words that one word of the script becomes."""
+        """Return the words that a word of the script expands to."""
         said = self._value(node)
         before = node.prev_sibling
         if before is not None and before.is_named and before.end_byte == node.start_byte:
-            self.alike = False  # the grammar took one word for two
+            self.alike = False  # the grammar split a word
         if node.type in _UNQUOTED and said.mark is not Certainty.OPEN:
             words = said.text.split()
-            if len(words) > 1:  # zsh leaves it one word
+            if len(words) > 1:  # zsh does not split it
                 return [replace(said, mark=Certainty.OPEN)]
             globs = (Certainty.GLOB if _GLOB.search(one) else Certainty.PLAIN for one in words)
             return [_Word(one, mark) for one, mark in zip(words, globs, strict=True)]
@@ -708,29 +707,29 @@ class _ScriptReader:
         return [said]
 
     def _has_braces(self, node: ShellNode) -> bool:
-        """Whether a word has braces without quotes in which several words may stand."""
+        """Return whether a word has unquoted braces that may expand to several words."""
         parts = node.children if node.type == "concatenation" else [node]
         bare = "".join(self._text(one) for one in parts if one.type == "word")
         return "{" in bare and ("," in bare or ".." in bare)
 
     def _part(self, node: ShellNode) -> _Word:
-        """Return a part of a word; one whose value becomes several words is not certain."""
+        """Return a part of a word; open if its value may become several words."""
         said = self._value(node)
         splits = node.type in _UNQUOTED and _SPLITS.search(said.text)
         after = node.next_sibling
         behind = self._text(after)[:1] if after is not None else ""
-        if node.type == "simple_expansion" and behind in (":", "["):  # zsh changes the value by it
+        if node.type == "simple_expansion" and behind in (":", "["):  # zsh reads a modifier
             return replace(said, mark=Certainty.OPEN)
         return replace(said, mark=Certainty.OPEN) if splits else said
 
     def _value(self, node: ShellNode) -> _Word:
-        """Return a word as the program gets it, as far as the script tells."""
+        """Return a word as the program gets it, as far as the script shows."""
         read = _VALUES.get(node.type)
         if read is not None:
             return read(self, node)
         text = self._text(node)
         if node.type == "word" and _LETTER_ESCAPED.search(text):
-            self.alike = False  # fish knows more escapes
+            self.alike = False  # fish has more escapes
         if not node.is_named or node.type in _LITERAL:
             return _plain(text) if node.is_named else _Word(text)
         self._read_rest(node)
@@ -739,17 +738,17 @@ class _ScriptReader:
         )
 
     def _read_rest(self, node: ShellNode, known: ShellNode | None = None) -> None:
-        """Read what runs in a word that is not understood, but for a part that is read already."""
+        """Read the substitutions in a word that is not understood, except in its `known` part."""
         done = {one.id for one in _descend(known)} if known is not None else set()
         for one in _descend(node):
             if one.type in _SUBSTITUTIONS and one.id not in done:
                 self._substitute(one)
                 self.whole = False
             elif one.type == "subscript" and not _INDEX.fullmatch(self._text(one)):
-                self.whole = False  # a sum, which may hold a command
+                self.whole = False  # arithmetic, which may hold a command
 
     def _fill(self, node: ShellNode, begin: int, end: int) -> _Word:
-        """Return a text in double quotes, or of a here-document, with what is put into it."""
+        """Return the text of double quotes or a here-document, with its expansions."""
         parts: list[_Word] = []
         at = begin
         for child in node.named_children:
@@ -764,7 +763,7 @@ class _ScriptReader:
         return _Word(_ESCAPED_IN_QUOTES.sub(lambda one: one[1].replace("\n", ""), text))
 
     def _raw(self, node: ShellNode) -> _Word:
-        """Return a text in single quotes: in fish a backslash before the last one keeps it open."""
+        """Return a text in single quotes, which in fish may go on after a backslash."""
         text = self._text(node)[1:-1]
         backslashes = len(text) - len(text.rstrip("\\"))
         self.alike = self.alike and backslashes % 2 == 0
@@ -797,8 +796,7 @@ class _ScriptReader:
         return _Word("$()", Certainty.OPEN)
 
     def _said_since(self, begin: int) -> tuple[str, ...]:
-        """Return what the last of the steps may print, where the others since `begin` only make its
-        words."""
+        """Return the possible output of the last step, if the others since `begin` only feed it."""
         if len(self.steps) == begin or self.steps[-1].writes:
             return ()
         made = set(range(begin, len(self.steps) - 1))
@@ -846,8 +844,8 @@ _VALUES: dict[str, Callable[[_ScriptReader, ShellNode], _Word]] = {
 
 
 def said_by(step: Step) -> tuple[str, ...]:
-    """Return what a step may print, where it only says words that are known: those of `echo` and
-    `printf`, or what `cat` is given. Shells differ in whether `echo` knows escapes: both ways."""
+    """Return the possible outputs of a step that prints known words: `echo`, `printf`, or `cat`
+    with known input. For `echo`, shells differ on escapes, so both outputs are returned."""
     if step.is_open:
         return ()
     if step.words == ("cat",) and not step.reads:
@@ -867,7 +865,7 @@ def said_by(step: Step) -> tuple[str, ...]:
 
 
 def _said_by_printf(words: list[str]) -> tuple[str, ...]:
-    """Return what `printf` prints of one text, or of words without a form."""
+    """Return the output of `printf` for one text, or for a format without placeholders."""
     form, *texts = words or [""]
     if form in ("%s", "%s\\n", "%s ", "%b") and len(texts) == 1:
         text = _ANSI.sub(_undo_said, texts[0]) if form == "%b" else texts[0]
@@ -877,12 +875,12 @@ def _said_by_printf(words: list[str]) -> tuple[str, ...]:
 
 
 def _read_each(texts: Sequence[str]) -> str | None:
-    """Return a script that does what each of several does."""
+    """Return a script that does all that several scripts do."""
     return "\n".join(texts) if texts else None
 
 
 def reckons(words: Sequence[str]) -> bool:
-    """Whether a test reads a word as a sum or the name of a variable, which may hold commands."""
+    """Return whether a test evaluates a word as arithmetic or a variable, which may run code."""
     return any(
         not _NAME.fullmatch(after)
         if operator in ("-v", "-R")
@@ -892,7 +890,7 @@ def reckons(words: Sequence[str]) -> bool:
 
 
 def _runs_input(words: Sequence[_Word]) -> bool:
-    """Whether an interpreter runs what it reads, or a word that only the machine knows."""
+    """Return whether an interpreter runs its input, or a file that only the machine knows."""
     operands = [one for one in words[1:] if one.text[:1] != "-" or one.text == "-"]
     return (
         not operands
@@ -913,8 +911,8 @@ def _is_redirected_list(node: ShellNode) -> bool:
 
 
 def _reckons_or_differs(text: str) -> bool:
-    """Whether a sum, an indirect or a changed variable stands in a script, which may run what the
-    variable holds, or a redirection that shells read differently."""
+    """Return whether a script has arithmetic or indirect variables, which may run their values, or
+    redirections that shells read differently."""
     return _RECKONED.search(_PLAIN_SUM.sub("", text)) is not None
 
 
@@ -927,7 +925,7 @@ def _join(parts: list[_Word]) -> _Word:
 
 
 def _split_braces(word: _Word) -> list[_Word]:
-    """Return the words of `a{b,c}`; they count as open, since quotes could have meant otherwise."""
+    """Return the words of `a{b,c}`; they are open, since quotes may change their meaning."""
     left, done = [word.text], list[str]()
     while left:
         text = left.pop(0)
@@ -965,7 +963,7 @@ def _undo_ansi(found: re.Match[str]) -> str:
 
 
 def _undo_said(found: re.Match[str]) -> str:
-    """Return what `echo` prints for an escape: it knows none of quotes."""
+    """Return what `echo` prints for an escape; it does not decode escaped quotes."""
     return found[0] if found[1] in "\"'`$" else _undo_ansi(found)
 
 

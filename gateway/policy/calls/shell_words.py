@@ -1,14 +1,12 @@
-"""Shell words, and the programs that start another one.
+"""Read shell words, and the programs that wrappers start. See `simple_command` and `strip_wrapper`.
 
-A command string is read only where every shell reads it alike, backticks too. Two readers must
-agree: a small scanner that knows no more than plain and quoted words, and bash's grammar as
-tree-sitter has it. A string is read when both find one simple command with the same words: no
-operators, substitutions, redirections, assignments, globs, braces, comments, escapes, line ends or
-odd characters. Nothing is guessed, and no word is expanded.
+A command string is read only if every shell reads it alike. Two readers must agree: a scanner that
+knows only plain and quoted words, and tree-sitter's grammar of bash. Both must find one simple
+command with the same words. There may be no operators, expansions, redirections, assignments,
+wildcards, comments, escapes, line ends or odd characters. Nothing is guessed or expanded.
 
-The table of programs that start another one, `wrappers.txt`, says which options take a value. An
-option that it does not know may take one too, so that what follows is guessed: such a reading is
-not `exact`.
+`wrappers.txt` lists programs that start another one, and their options with values. An unknown
+option may have a value too, so the rest is guessed: such a reading is not `exact`.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from tree_sitter import Language, Node, Parser
 
 from gateway.domain.safe_text import make_visible
 
-# Environment variables by which other code runs, or the same code elsewhere.
+# Environment variables that change which code runs, or where.
 
 _STEERING = re.compile(
     r"PATH|IFS|HOME|SHELL|ENV|BASH_(?:ENV|FUNC_.*)|(?:LD|DYLD)_.*|PYTHON(?:PATH|HOME|STARTUP|USERBASE)"
@@ -43,20 +41,20 @@ _RUN = re.compile(
 
 
 def is_run(name: str) -> bool:
-    """Whether a shell or a program runs the value of a variable as a command."""
+    """Return whether a shell or a program runs the value of a variable as a command."""
     return _RUN.fullmatch(name) is not None
 
 
 def steers(name: str) -> bool:
-    """Whether a variable decides which code runs, or with whom it speaks."""
+    """Return whether a variable affects which code runs, or which server it reaches."""
     return _STEERING.fullmatch(name) is not None
 
 
-# Reads the tables beside this file: one entry a line, `#` before remarks.
+# Read the tables beside this file: one entry per line, comments after `#`.
 
 
 def rows(name: str) -> Iterator[str]:
-    """Yield the lines of a table that are entries."""
+    """Yield the entries of a table, without comments and empty lines."""
     text = (files("gateway.policy.calls") / name).read_text(encoding="utf-8")
     return (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
 
@@ -68,18 +66,18 @@ def load_words(name: str) -> frozenset[str]:
 
 SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "mksh", "rbash", "sh", "yash", "zsh"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=")
-_TEXT = re.compile(r"-[A-Za-z]*c[A-Za-z]*")  # `-c`, also among others: `-lc`
+_TEXT = re.compile(r"-[A-Za-z]*c[A-Za-z]*")  # `-c`, alone or in a cluster: `-lc`
 _EXECUTE = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _VALUES_OF_SHELLS = frozenset({"-o", "-O", "+o", "+O", "--rcfile", "--init-file"})
 
 
 @dataclass(frozen=True, slots=True)
 class Wrapped:
-    """What a wrapper starts: the words from `begins` to `ends`, or a `script`, or what it reads.
+    """The program that a wrapper starts: the words from `begins` to `ends`, a `script`, or input.
 
-    `names` are the wrapper's own words that say what it is, `sets` the variables that it sets.
-    `moves`: it starts it in another folder, or on another machine. `also`: it does something of its
-    own as well. `operands` are the words that say where.
+    `names` are the words that identify the wrapper, `sets` the variables that it sets. It `moves`
+    if it starts the program in another folder or on another machine. With `also` it does more than
+    start it. `operands` are its own operands, such as a host.
     """
 
     names: tuple[str, ...]
@@ -109,7 +107,7 @@ class _Row:
 
 
 def strip_wrapper(words: Sequence[str]) -> Wrapped | None:
-    """Return what the program of these words starts, None where it is known to start nothing."""
+    """Return what the program of these words starts, None if it starts nothing."""
     name = words[0].rstrip("/").rpartition("/")[2]
     if name in SHELLS:
         return _strip_shell(name, words)
@@ -189,14 +187,14 @@ def _with_option(found: Wrapped, row: _Row, word: str) -> Wrapped:
 
 
 def _is_cluster(word: str, row: _Row) -> bool:
-    """Whether a word is several known letters in one: `-nE`."""
+    """Return whether a word is a cluster of known letters: `-nE`."""
     letters = [f"-{one}" for one in word[1:]]
     return not word.startswith("--") and all(one in row.alone for one in letters)
 
 
 @lru_cache(maxsize=1)
 def read_wrappers() -> dict[tuple[str, ...], _Row]:
-    """Return the rows of programs that run another command, by their names."""
+    """Return the rows of programs that start another one, by their names."""
     return {row.names: row for line in rows("wrappers.txt") for row in _read_row(line)}
 
 
@@ -228,22 +226,22 @@ def _read_row(line: str) -> list[_Row]:
 
 MAX_COMMAND = 4096
 MAX_WORDS = 64
-# How agents hand a command to a shell as a list.
+# The words before a command in a list, by which agents hand it to a shell.
 WRAPPER = ("bash", "-lc")
 
 _PLAIN = "[A-Za-z0-9_@%+=:,./-]"
 _BARE = rf"(?!=){_PLAIN}+(?:(?<=[A-Za-z0-9])~{_PLAIN}*)*"
-# A lone backslash is itself in single quotes; before a quote or another one it is not in fish.
+# In single quotes a lone backslash is literal; in fish, not before a quote or a backslash.
 SINGLE_QUOTED = r"'(?:[^'\\\x00-\x1f\x7f]|\\(?=[^'\\\x00-\x1f\x7f]))*'"
 DOUBLE_QUOTED = r'"[^"\\$`!\x00-\x1f\x7f]*"'
 _QUOTED = rf"(?:{SINGLE_QUOTED}|{DOUBLE_QUOTED})"
-# A quoted word stands alone, or as the value of a flag: --format='%h %s'.
+# A quoted word is separate, or is the value of a flag: --format='%h %s'.
 _WORD = re.compile(
     rf"(?P<head>{_BARE}=)(?P<value>{_QUOTED})|(?P<bare>{_BARE})"
     rf"|(?P<quoted>{_QUOTED})"
 )
 _SPACES = re.compile(" +")
-# Some hosts undo these before they give the text to a shell, and what was quoted is so no more.
+# Some coding agents decode these before a shell reads the text, and so undo quotes.
 ENTITY = re.compile(r"&#?\w+;")
 _LEAVES = frozenset({"word", "number", "raw_string", "string", "concatenation", "string_content"})
 _PLAIN_CATEGORIES = frozenset("LMNPS")
@@ -251,7 +249,7 @@ _PLAIN_CATEGORIES = frozenset("LMNPS")
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word as the program gets it; `head` is the part of it that stood without quotes."""
+    """One word as the program gets it; `head` is its part outside quotes."""
 
     text: str
     head: str
@@ -262,9 +260,9 @@ class Word:
         return self.head == self.text
 
 
-@lru_cache(maxsize=1024)  # a request is read by several grants, rules and offers
+@lru_cache(maxsize=1024)  # several grants, rules and offers read a request
 def simple_command(text: str) -> tuple[Word, ...] | None:
-    """Return the words of one plain simple command, or None for everything else."""
+    """Return the words of one plain simple command, None for any other text."""
     if not text or len(text) > MAX_COMMAND or ENTITY.search(text) or not is_readable(text):
         return None
     found = _scan(text)
@@ -275,7 +273,7 @@ def simple_command(text: str) -> tuple[Word, ...] | None:
 
 
 def plain_words(parts: list[str]) -> tuple[Word, ...] | None:
-    """Return the words of an argument list that needs no quoting wherever it is put together."""
+    """Return the words of an argument list if no word needs quotes, else None."""
     if not 0 < len(parts) <= MAX_WORDS or sum(map(len, parts)) > MAX_COMMAND:
         return None
     if not all(re.fullmatch(_BARE, part) for part in parts) or "=" in parts[0]:
@@ -284,12 +282,12 @@ def plain_words(parts: list[str]) -> tuple[Word, ...] | None:
 
 
 def unwrap(parts: list[str]) -> str | None:
-    """Return the command in `["bash", "-lc", COMMAND]`, which one shell alone reads."""
+    """Return the command in `["bash", "-lc", COMMAND]`, which only one shell reads, else None."""
     return parts[-1] if tuple(parts[:-1]) == WRAPPER else None
 
 
 def is_readable(text: str) -> bool:
-    """Whether nothing in a text hides, reorders or passes for other text."""
+    """Return whether a text has no hidden, reordered or deceptive characters."""
     if text.isascii():
         return True
     odd = [char for char in text if not char.isascii()]
@@ -323,7 +321,7 @@ def _word(found: re.Match[str]) -> Word:
 
 
 def _grammar_agrees(text: str, words: list[re.Match[str]]) -> bool:
-    """Whether bash's grammar sees exactly these words in exactly one command."""
+    """Return whether bash's grammar finds just these words in just one command."""
     source = text.encode()
     root = parse_shell(source)
     if root.has_error or root.child_count != 1 or root.children[0].type != "command":
@@ -347,9 +345,9 @@ def _is_leaf(node: Node) -> bool:
 ShellNode = Node
 
 
-@lru_cache(maxsize=16)  # a command is read in several ways, one after the other
+@lru_cache(maxsize=16)  # a command is read in several ways in a row
 def parse_shell(source: bytes) -> ShellNode:
-    """Return the tree of what bash would read, as far as it is one."""
+    """Return the syntax tree of a text for bash, which may have errors."""
     return Parser(_language()).parse(source).root_node
 
 
@@ -358,12 +356,11 @@ def _language() -> Language:
     return Language(tree_sitter_bash.language())
 
 
-# Backticks as a shell reads them, which the grammar does not: each `…` becomes $(…).
+# Replace backticks, which the grammar misreads, with $(…), as a shell reads them.
 #
-# The first backtick that no backslash protects ends a pair, so three of them are an empty pair and
-# the beginning of another. Inside, a backslash before a backtick, a dollar sign or another one is
-# taken away, and what is left is read anew: that is how they are nested. A pair that is empty runs
-# nothing and leaves nothing, so that ``rm is rm.
+# The first unescaped backtick ends a pair, so three of them are an empty pair and the start of
+# another. Inside, a backslash before a backtick, a dollar sign or a backslash is removed, and the
+# rest is read again: so pairs can be nested. An empty pair is removed, so that ``rm is rm.
 
 _MOST_NESTED = 8  # each level doubles its backslashes
 _UNDONE = re.compile(r"\\([`\\$])")
@@ -373,8 +370,7 @@ _BEFORE_COMMENTS = " \t\n;&|("
 
 
 def spell_out(text: str, depth: int = _MOST_NESTED) -> str:
-    """Return a text for a shell with $(…) in place of each pair of backticks that it would act on,
-    and without those that are empty."""
+    """Return a shell text with $(…) in place of each active pair of backticks."""
     if "`" not in text:
         return text
     spelling = _Spelling(text, depth)
@@ -384,7 +380,7 @@ def spell_out(text: str, depth: int = _MOST_NESTED) -> str:
 
 
 class _Spelling:
-    """Goes through one text once. `_open` holds the quotes and brackets that stand open."""
+    """Reads one text once. `_open` holds the quotes and brackets that are still open."""
 
     def __init__(self, text: str, depth: int) -> None:
         self._text = text
@@ -396,16 +392,16 @@ class _Spelling:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is more of the text."""
+        """Whether the text has more."""
         return self._at < len(self._text)
 
     @property
     def spelled(self) -> str:
-        """What the text has become so far."""
+        """The text written so far."""
         return "".join(self._out)
 
     def step_through(self) -> None:
-        """Take one piece of a text in which quotes are plain."""
+        """Take one piece of a text in which quotes have no meaning."""
         if self._text[self._at] == "`":
             self._take_pair(quoted=False)
         else:
@@ -461,7 +457,7 @@ class _Spelling:
         self._take((len(self._text) if end < 0 else end) - self._at)
 
     def _take_single(self) -> None:
-        """Take what stands in single quotes, where only $'…' has escapes."""
+        """Take a text in single quotes; only $'…' has escapes."""
         end = self._at + 1
         escapes = self._text[self._at - 1 : self._at] == "$"
         while end < len(self._text) and self._text[end] != "'":
@@ -469,7 +465,7 @@ class _Spelling:
         self._take(end + 1 - self._at)
 
     def _take_pair(self, *, quoted: bool) -> None:
-        """Take what stands between two backticks; one that is not closed reaches to the end."""
+        """Take a pair of backticks; without an end it reaches to the end of the text."""
         end = self._at + 1
         while end < len(self._text) and self._text[end] != "`":
             end += 2 if self._text[end] == "\\" else 1
@@ -479,13 +475,13 @@ class _Spelling:
         runs = spell_out(undone, self._depth - 1) if self._depth else undone
         if not runs.strip():
             return
-        # A bracket would be arithmetic, and a comment or a text at the end would take ours along.
+        # Without the blank `((` is arithmetic; without the line end a comment hides the bracket.
         lead = " " if runs[0] == "(" else ""
         end_of = "\n" if "#" in runs or "<<" in runs else ""
         self._out.append(f"$({lead}{runs}{end_of})")
 
     def _take_heredocs(self) -> None:
-        """Take the texts that begin here; in those whose end was quoted nothing is acted on."""
+        """Take the here-documents that begin here; if their word was quoted, unchanged."""
         for word, literal, tabs in self._heredocs:
             body: list[str] = []
             while self._at < len(self._text):
@@ -501,7 +497,7 @@ class _Spelling:
 
 
 def _spell_text(text: str, depth: int) -> str:
-    """Return a text that a shell only looks through for what it puts in, where quotes are plain."""
+    """Return a text in which a shell only expands, so that quotes have no meaning."""
     spelling = _Spelling(text, depth)
     while spelling.goes_on:
         spelling.step_through()

@@ -1,7 +1,7 @@
-"""Whether a grant covers a request, and what it would have covered of the past.
+"""Decide whether a grant covers a request: start at `covers`. `blast` replays past requests.
 
-An allow must be certain: what is not read completely is not covered. A deny that may apply is
-unsure, and people decide.
+An approval covers no call that the gateway cannot read completely. A denial that may apply is
+unsure, and then people decide.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from gateway.wire.roles import Role
 
 _DIFFERS = "differs"
 _LONGEST_SAID = 60  # characters of one value in a sentence
-_MOST_NEAR = 8  # differences that are counted, to find the nearest answer
+_MOST_NEAR = 8  # differences to count when looking for the nearest grant
 _READING = frozenset({"cat", "get", "head", "list", "ls", "read", "search", "stat", "tail", "view"})
 _CHANGING = frozenset(
     {"append", "apply", "change", "create", "delete", "edit", "edits", "editor", "insert", "make",
@@ -63,7 +63,7 @@ _CHANGING = frozenset(
 
 
 def covers(grant: Grant, record: StoredRequest) -> MatchResult:
-    """Return whether the grant covers what would run now; its time and uses are not asked."""
+    """Return whether a grant covers a request's current call, regardless of its time and uses."""
     request = record.request
     if grant.agent != request.agent or grant.session not in (None, request.session):
         return MatchResult.NO
@@ -78,12 +78,12 @@ def covers(grant: Grant, record: StoredRequest) -> MatchResult:
     return MatchResult.YES if _allows(grant.match, record) else MatchResult.NO
 
 
-# ---------------------------------------------------------------- allow: only what is certain
+# ---------------------------------------------------------------- approvals
 
 
 class Difference(NamedTuple):
-    """What keeps an approval from covering a call: a value by its place in the arguments, or by
-    what we call it where it is none of them, or a reason."""
+    """Why an approval does not cover a call: its `place` in the arguments if that differs, or the
+    name (`called`) of another value. Without either there is only a reason."""
 
     place: str
     why: str
@@ -102,7 +102,7 @@ def _allows(match: Match, record: StoredRequest) -> bool:
 
 
 def differences(match: Match, record: StoredRequest) -> Iterator[Difference]:
-    """Yield what keeps a match from covering a call; nothing where it covers it."""
+    """Yield the reasons why a match does not cover a call; none if it does."""
     request, context = record.request, record.request.context
     if record.risk.level is RiskLevel.HIGH:
         yield Difference("", "its risk is high")
@@ -117,7 +117,7 @@ def differences(match: Match, record: StoredRequest) -> Iterator[Difference]:
         yield Difference("", _DIFFERS, context.host, match.host, "the host")
     effects = effects_of(record)[0]
     if match.fingerprint != effects.fingerprint:
-        yield Difference("", "what is declared about the tool was changed")
+        yield Difference("", "the tool's declaration has changed")
     place = effects.base_source if effects.base_source != "context" else ""
     if effects.base != match.base:
         yield Difference(place, _DIFFERS, effects.base, match.base, "its folder")
@@ -153,11 +153,11 @@ def _by_leaf(
     if (why := why_fixed(answer, record, effects)) is not None:
         yield Difference("", why)
     if match.whole and not _reaches_the_same(answer, record, effects):
-        yield Difference("", "it leads elsewhere, or to what is asked about each time")
+        yield Difference("", "it leads to another file, or to one that always requires approval")
 
 
 def _reaches_the_same(answer: Answer, record: StoredRequest, effects: CallEffects) -> bool:
-    """Whether a planned call works on the very file that it names, and binds no other."""
+    """Return whether a planned call works on just the file that it names."""
     leaf = path_leaf(effects)
     if answer is not Answer.FOLDER or leaf is None:
         return not record.request.context.files
@@ -166,7 +166,7 @@ def _reaches_the_same(answer: Answer, record: StoredRequest, effects: CallEffect
 
 
 def names_each(grant: Grant, record: StoredRequest, own: tuple[str, ...]) -> bool:
-    """Whether an approval holds each recipient outside the own domains as it was."""
+    """Return whether an approval fixes each recipient outside the own domains."""
     if grant.effect is Effect.DENY or grant.match.shape is Shape.EXACT:
         return True
     fixed = {rule.address for rule in grant.match.rules if rule.kind is RuleKind.EQUALS}
@@ -175,7 +175,7 @@ def names_each(grant: Grant, record: StoredRequest, own: tuple[str, ...]) -> boo
 
 
 def _is_empty_list(answer: Answer, leaf: Leaf, rules: Iterable[str]) -> bool:
-    """Whether a harmless tool is given none of what it was given several of."""
+    """Return whether a harmless tool gets an empty list instead of several values."""
     starts = (f"{leaf.address}[", f"{leaf.address}.")
     return (
         answer is Answer.TOOL
@@ -185,7 +185,7 @@ def _is_empty_list(answer: Answer, leaf: Leaf, rules: Iterable[str]) -> bool:
 
 
 def group_by_address(effects: CallEffects) -> dict[str, list[Leaf]]:
-    """Return the values of a call by address."""
+    """Return the values of a call by address, where elements of a list share one."""
     found: dict[str, list[Leaf]] = {}
     for leaf in effects.leaves:
         found.setdefault(leaf.address, []).append(leaf)
@@ -193,13 +193,13 @@ def group_by_address(effects: CallEffects) -> dict[str, list[Leaf]]:
 
 
 def is_where_it_works(leaf: Leaf, effects: CallEffects) -> bool:
-    """Whether a known argument names the folder in which the call works anyway."""
+    """Return whether a declared argument only names the folder where the agent works."""
     known = leaf.role is Role.WORKING_FOLDER and leaf.source in DECLARED
     return known and effects.base is not None and effects.base == effects.call.context.cwd
 
 
 def value_at(address: str, leaves: list[Leaf]) -> Any:
-    """Return what stands at an address, each element of a list with its place."""
+    """Return the value at an address, or, for elements of lists, each with its place."""
     if len(leaves) == 1 and leaves[0].place == address:
         return leaves[0].value
     return [[one.place, one.value] for one in leaves]
@@ -230,7 +230,7 @@ def _compare(
 
 
 def _runs_only(rule: Rule, leaf: Leaf, record: StoredRequest, effects: CallEffects) -> bool:
-    """Whether all that a value runs is read completely, and is what the pattern permits."""
+    """Return whether all that a value runs is read completely and permitted by the rule."""
     starts = f"{leaf.place}["
     programs = [one for one in effects.programs
                 if one.place == leaf.place or one.place.startswith(starts)]  # fmt: skip
@@ -240,7 +240,7 @@ def _runs_only(rule: Rule, leaf: Leaf, record: StoredRequest, effects: CallEffec
 
 
 def runs_only(pattern: CommandPattern, programs: Sequence[Program], record: StoredRequest) -> bool:
-    """Whether there are programs, all read completely, and each is what the pattern permits."""
+    """Return whether there are programs, all read completely and permitted by the pattern."""
     return bool(programs) and all(
         one.proven and _permits_run(pattern, one.reading, one.base, record.request.context)
         for one in programs
@@ -248,7 +248,7 @@ def runs_only(pattern: CommandPattern, programs: Sequence[Program], record: Stor
 
 
 def _lies_there(rule: Rule, leaf: Leaf, record: StoredRequest, effects: CallEffects) -> bool:
-    """Whether a URL is of a rule's host, or what a patch changes, or a path, lies in its folder."""
+    """Return whether a URL has a rule's host, or a path or patch stays in its folder."""
     if rule.kind is RuleKind.HOST:
         return [one.host for one in effects.urls if one.place == leaf.place] == [rule.value]
     if leaf.role is Role.PATCH:
@@ -257,13 +257,13 @@ def _lies_there(rule: Rule, leaf: Leaf, record: StoredRequest, effects: CallEffe
 
 
 def _lies_in(folder: str, leaf: Leaf, record: StoredRequest, effects: CallEffects) -> bool:
-    """Whether a path lies in a folder, as far as names and what was resolved tell."""
+    """Return whether a path is in a folder, by its name and by the files the client resolved."""
     use, outer = path_of(effects, leaf), components(folder)
     if use is None or use.parts is None or outer is None or is_delicate(effects, use):
         return False
     if use.parts[: len(outer)] != outer or use.text[:5].lower() == "file:":
         return False
-    # What the agent's side resolved must lie there too, and nothing there may be delicate.
+    # The files that the agent's side resolved must be there too, and not be delicate.
     written = may_write(effects, use)
     files = record.request.context.files
     return all(
@@ -278,7 +278,7 @@ def _lies_in(folder: str, leaf: Leaf, record: StoredRequest, effects: CallEffect
 
 
 def what_differs(grant: Grant, record: StoredRequest) -> str | None:
-    """Return in one sentence what first kept a grant from covering a call; None where it covers.
+    """Return the first reason why a grant does not cover a call, in one sentence; None if it does.
 
     Secrets in values are masked.
     """
@@ -287,7 +287,7 @@ def what_differs(grant: Grant, record: StoredRequest) -> str | None:
 
 
 def why_asked(grants: Iterable[Grant], record: StoredRequest) -> str:
-    """Return what kept the nearest remembered approval of the tool from covering a call."""
+    """Return why the nearest remembered approval of the tool does not cover a call; "" if none."""
     near: tuple[int, str] | None = None
     for grant in grants:
         planned = grant.line is not None
@@ -303,8 +303,8 @@ def why_asked(grants: Iterable[Grant], record: StoredRequest) -> str:
 
 
 def why_unplanned(lines: Iterable[Grant], record: StoredRequest) -> str:
-    """Return how a call deviates from the plan of its session, of which these lines are left."""
-    why = why_asked(lines, record) or "it names no such call, or none any more"
+    """Return how a call deviates from its session's plan, of which these lines are unused."""
+    why = why_asked(lines, record) or "the plan has no such call, or none left"
     return f"deviates from the plan: {why}"
 
 
@@ -314,7 +314,7 @@ def _say(found: Difference, record: StoredRequest, known: str = "remembered") ->
     if found.why is not _DIFFERS or names_secret(found.place):
         return f"{named} {why}".strip()
     now, before = (_show(found.place, one) for one in (found.now, found.remembered))
-    # Of a secret that only its place tells, the remembered one is not known here.
+    # Only its place marks the value as secret, so the remembered one is not known as a secret.
     return (
         f"{named} {why}"
         if record.find_secrets(now, named=True)
@@ -323,7 +323,7 @@ def _say(found: Difference, record: StoredRequest, known: str = "remembered") ->
 
 
 def _show(place: str, value: Any) -> str:
-    """Return a value in a few characters, no part of a secret among them."""
+    """Return a value cut to a few characters, with secrets masked."""
     name = place.rpartition(".")[2]
     safe = mask({name: value})
     shown = next(iter(safe.values()))
@@ -335,8 +335,8 @@ def _show(place: str, value: Any) -> str:
 
 
 def _passes(match: Match, record: StoredRequest) -> bool:
-    """Whether what is for all tools lets a request through: never high risk, secrets or hidden
-    text."""
+    """Return whether a grant for all tools covers a request; never with high risk, secrets or
+    hidden text."""
     request, arguments = record.request, record.arguments
     elsewhere = match.host is not None and match.host != request.context.host
     if record.for_people or elsewhere or not legible([request.tool, arguments]):
@@ -385,14 +385,14 @@ def _reachable(path: str, folder: str | None, cwd: str | None) -> bool:
     return below(path) if folder is None else within(path, folder, cwd)
 
 
-# What a grant would have done: replays a match over requests that people decided.
+# A grant's matches in history: replays a match over requests that people decided.
 
 _BY_PEOPLE = frozenset({Reason.PERSON, Reason.FEEDBACK})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchPreview(Wire):
-    """How many of the `looked_at` recent requests a grant covers, and what people said to those."""
+    """How many of the `looked_at` recent requests a grant covers, and how people decided them."""
 
     looked_at: int
     covered: int
@@ -400,7 +400,7 @@ class MatchPreview(Wire):
     denied: int
 
     def words(self) -> str:
-        """Say it in one sentence, nothing when it covers none."""
+        """Return it as one sentence, "" if the grant covers none."""
         if not self.covered:
             return ""
         return (
@@ -412,9 +412,9 @@ class MatchPreview(Wire):
 def blast(
     match: Match, agent: str, records: Iterable[StoredRequest], session: str | None = None
 ) -> MatchPreview:
-    """Return what an allow of this match would have covered among an agent's recent requests.
+    """Return which of an agent's recent requests an approval of this match would have covered.
 
-    A pass is for one `session`.
+    A pass needs its `session`.
     """
     grant = Grant(
         id="0" * 32,
@@ -427,7 +427,7 @@ def blast(
         expires_at=LONGEST_PASS_MS if match.shape in PASSES else None,
     )
     mine = [record for record in records if record.request.agent == agent and not record.erased]
-    # What an editor made of a request is not what the agent asked for.
+    # Compare what the agent asked for, without the edits of people.
     asked = [replace(record, edited=None, digest=record.request.digest) for record in mine]
     covered = [record for record in asked if covers(grant, record) is MatchResult.YES]
     by_people = [

@@ -1,7 +1,7 @@
-"""Whether a denial means what a call runs, touches or reaches, for minutes or for good.
+"""Decide whether a denial matches what a call runs, touches or reaches: start at `denies`.
 
-A denial must not be escaped by unclear spelling: where it could apply and nobody can tell, the
-answer is unsure, so that nothing below it allows and people decide.
+Unclear spelling must not evade a denial. If it may apply, the result is unsure: no lower decider
+can then allow the call, and people decide.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ from gateway.wire.roles import Role
 
 _MOST_OFFERED = 8
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
-# Nobody looked at what stands there, so it may be anything.
+# Nobody looked at the value, so it may be anything.
 _HIDING = frozenset({UncertaintyKind.LIMIT, UncertaintyKind.NESTED})
 _MAYBE_RUN = COMMANDS | {Role.ACTION, Role.UNKNOWN}
-# What stands there is read as a command, whoever runs it.
+# Values under these names are read as commands, whichever tool runs them.
 _COMMAND_NAMES = frozenset({"command", "cmd", "commands", "argv", "cmdline", "commandline"})
-# Texts that are only kept, or speak about the call; and commands, which are read as such.
+# Texts that are only kept or describe the call; and commands, which are checked as commands.
 _KEPT = FREE | COMMANDS
 _Words = tuple[Word, ...] | None
 _PART = re.compile(r"[^\s=:,;&|()<>${}`'\"\\]+")
@@ -73,17 +73,17 @@ _VERSION = re.compile(r"[-.]?[0-9][0-9.]*(?:\.exe)?$|\.exe$")
 
 
 def most(covers: list[MatchResult]) -> MatchResult:
-    """Return the strongest of several answers of which any one is enough."""
+    """Return the strongest of several results, any of which is enough."""
     return next(
         (one for one in (MatchResult.YES, MatchResult.UNSURE) if one in covers), MatchResult.NO
     )
 
 
 def denies(match: Match, record: StoredRequest) -> MatchResult:
-    """Return whether a denial that somebody remembered means what would run now, or may.
+    """Return whether a remembered denial matches the request's current call.
 
-    Yes where it does under every reading, unsure where it does under some, or where nobody can
-    tell. What the tool's author declares about its arguments counts for nothing here.
+    Yes if it does under every reading, unsure if only under some or if it is unclear. Declarations
+    of the tool's author are ignored here.
     """
     if match.shape is Shape.EXACT:
         return MatchResult.YES if match.digest == record.digest else MatchResult.NO
@@ -97,9 +97,9 @@ def denies(match: Match, record: StoredRequest) -> MatchResult:
 
 
 def _denies_call(match: Match, effects: CallEffects) -> MatchResult:
-    """Whether a denial means one call by its own name and what is within it."""
+    """Return whether a denial matches one call, by its own name and its contents."""
     if effects.call.server is None and any(one.kind in _HIDING for one in effects.uncertainties):
-        return MatchResult.UNSURE  # a call that nobody looked at may stand there
+        return MatchResult.UNSURE  # an unread call may be inside
     named = _is_tool(match.tool, effects.names)
     return named if named is MatchResult.NO else _least([
         named, *(_keeps(rule, effects) for rule in match.rules)
@@ -107,7 +107,7 @@ def _denies_call(match: Match, effects: CallEffects) -> MatchResult:
 
 
 def _is_tool(denied: str, names: tuple[str, ...]) -> MatchResult:
-    """Whether a call is made by a denied name; behind another spelling of it may be the same."""
+    """Return whether a call has a denied name; unsure for another spelling of it."""
     if denied in (*names, ANY_TOOL):
         return MatchResult.YES
     spelled = {plain_name(bare_name(one)) for one in names}
@@ -121,14 +121,14 @@ def _keeps(rule: Rule, effects: CallEffects) -> MatchResult:
         return reaches_folder(str(rule.value), effects)
     if rule.kind is RuleKind.HOST:
         return reaches_host(str(rule.value), effects)
-    return MatchResult.UNSURE  # no denial is made of another rule
+    return MatchResult.UNSURE  # denials have no other kinds of rules
 
 
 def denial_matches(record: StoredRequest) -> Iterator[tuple[str, Match]]:
-    """Yield what a denial of a request may cover besides exactly it, with words, narrow first."""
+    """Yield the wider denials of a request, each with its words, narrow first."""
     request = record.request
     for words, rule in _denial_rules(read_without_authors(record)):
-        # Whatever stands beside, wherever and by which tool it runs: it is no other action.
+        # The tool, the folder and other arguments may differ: the denied action is the same.
         match = Match(shape=Shape.PATTERN, tool=ANY_TOOL, kind=request.kind, rules=(rule,))
         if denies(match, record) is MatchResult.YES:
             yield words, match
@@ -154,7 +154,7 @@ def _rules_of(effects: CallEffects) -> Iterator[tuple[str, Rule]]:
     for path in effects.paths:
         if path.looks or path.place in commands:
             continue
-        if path.parts is not None and path.parts[1:]:  # never the whole disk
+        if path.parts is not None and path.parts[1:]:  # never the root
             folder = "/" + "/".join(path.parts[:-1])
             yield (
                 f"anything in {folder}, by its name and by any tool; links are not followed here",
@@ -176,7 +176,7 @@ def _patterns(words: tuple[Word, ...]) -> Iterator[CommandPattern]:
 
 
 def read_without_authors(record: StoredRequest) -> tuple[CallEffects, ...]:
-    """Return what each part of a record touches, whatever the tool's author declares."""
+    """Return the effects of each part of a record, without declarations of the tool's author."""
     if not record.request.roles:
         return effects_of(record)
     return tuple(
@@ -191,8 +191,8 @@ def read_without_authors(record: StoredRequest) -> tuple[CallEffects, ...]:
 
 
 def over_readings(effects: CallEffects, judge: Callable[[CallEffects], MatchResult]) -> MatchResult:
-    """Judge a call and each call within it: yes where one is meant for certain, unsure where one
-    is under some readings alone."""
+    """Judge a call and the calls within it: yes if one matches, unsure if one does only under some
+    readings."""
     found = [judge(effects), *(over_readings(one, judge) for one in effects.nested)]
     for one in effects.readings:
         found.append(_agree([
@@ -222,9 +222,9 @@ def _judge_all(
 
 
 def _is_idle(way: Reading) -> bool:
-    """Whether nobody takes a value so, or only does nothing where a denial could apply.
+    """Return whether a reading is implausible, or has nothing that a denial could match.
 
-    No command begins with a dash: a list in which one does are the words of one command.
+    No command begins with a dash, so a list with a dash holds the words of one command.
     """
     unproven = bool(way.programs) and not any(one.proven for one in way.programs)
     dashed = way.programs[1:] and any(one.text.startswith("-") for one in way.programs)
@@ -232,13 +232,13 @@ def _is_idle(way: Reading) -> bool:
 
 
 def _agree(found: list[MatchResult]) -> MatchResult:
-    """Return what all readings say, unsure where they differ."""
+    """Return the common result of all readings, unsure if they differ."""
     each = set(found) or {MatchResult.NO}
     return each.pop() if len(each) == 1 else MatchResult.UNSURE
 
 
 def _least(found: list[MatchResult]) -> MatchResult:
-    """Return the weakest of several answers of which all are needed."""
+    """Return the weakest of several results, all of which are needed."""
     weakest = (MatchResult.NO, MatchResult.UNSURE)
     return next((one for one in weakest if one in found), MatchResult.YES)
 
@@ -247,7 +247,7 @@ def _least(found: list[MatchResult]) -> MatchResult:
 
 
 def forbids_command(pattern: CommandPattern, effects: CallEffects) -> MatchResult:
-    """Whether what a call runs is a command that a denial means, or may be."""
+    """Return whether a call runs, or may run, a command that a denial matches."""
 
     def of_program(program: Program) -> MatchResult:
         found = _forbids_script(pattern, program)
@@ -267,9 +267,9 @@ def forbids_command(pattern: CommandPattern, effects: CallEffects) -> MatchResul
 
 
 def _read_as_several(effects: CallEffects) -> Iterator[Program]:
-    """Yield the commands of a list that is one command's words only by the tool's name.
+    """Yield the commands of a list that is taken for one command only because of the tool's name.
 
-    Tools of other makers go by the same name, and could run each element.
+    A tool of another maker may have the same name, and run each element.
     """
     for leaf in effects.with_role(Role.ARGV):
         texts = leaf.value if is_list_of_texts(leaf.value) else []
@@ -279,7 +279,7 @@ def _read_as_several(effects: CallEffects) -> Iterator[Program]:
 
 
 def _has_unread_command(effects: CallEffects) -> bool:
-    """Whether something under the name of a command is neither text nor a list of texts."""
+    """Return whether a value under a command's name is neither text nor a list of texts."""
     return any(
         leaf.role in _MAYBE_RUN
         and plain_name(leaf.name) in _COMMAND_NAMES
@@ -291,24 +291,24 @@ def _has_unread_command(effects: CallEffects) -> bool:
 
 
 def _may_hold(effects: CallEffects, holds: Callable[[str], bool]) -> MatchResult:
-    """Unsure where a call hands on an action or input, or unknown text that holds something."""
+    """Return unsure if a call has an action or input, or an unknown text that `holds` accepts."""
     for leaf in effects.with_role(Role.ACTION, Role.INPUT):
         read = leaf.role is Role.ACTION and plain_name(leaf.name) in _COMMAND_NAMES
         if leaf.value not in _EMPTY and not read:
             return MatchResult.UNSURE
-    # What a role says of any other value, a name may have said wrongly.
+    # A role that comes only from a name may be wrong, so all other values count.
     others = (leaf for leaf in effects.leaves if leaf.role not in _KEPT and not _is_checked(leaf))
     found = (text for leaf in others for text in texts_of(leaf.value))
     return MatchResult.UNSURE if any(map(holds, found)) else MatchResult.NO
 
 
 def _is_checked(leaf: Leaf) -> bool:
-    """Whether somebody read in the tool's own source, or declared, that a value runs nothing."""
+    """Return whether the table or the operator says that a value runs nothing."""
     return leaf.source in (RoleSource.OPERATOR, RoleSource.TABLE) and leaf.role is not Role.UNKNOWN
 
 
 def _forbids_script(pattern: CommandPattern, program: Program) -> MatchResult:
-    """Whether any step of a command means what is denied."""
+    """Return whether any step of a command matches a denial."""
     script = read_script(program.text) if program.words is None else None
     if script is None or not script.whole:
         return _forbids(pattern, program.words)
@@ -328,7 +328,7 @@ def _forbids(pattern: CommandPattern, words: _Words) -> MatchResult:
         return MatchResult.UNSURE
     reading = read(words)
     program, denied = _program(words[0].text), _program(pattern.program)
-    # What is read completely runs nothing else; otherwise what a runner runs is anyone's guess.
+    # A command that is read completely runs nothing else; an unread runner may run anything.
     opaque = reading is None and program in RUNNERS
     texts = tuple(word.text for word in words[1:])
     if program != denied:
@@ -336,7 +336,7 @@ def _forbids(pattern: CommandPattern, words: _Words) -> MatchResult:
         named = started or (reading is None and any(_may_be(denied, *texts)))
         return MatchResult.UNSURE if opaque or named else MatchResult.NO
     found = _forbids_words(pattern, texts, reading)
-    # A no says that nothing here can be meant, a yes that no reader takes it otherwise.
+    # A no must be certain for every reader, and so must a yes.
     quoted = not all(word.plain for word in words[1:])
     uncertainty = opaque if found is MatchResult.NO else quoted
     return MatchResult.UNSURE if uncertainty else found
@@ -346,13 +346,13 @@ def _forbids(pattern: CommandPattern, words: _Words) -> MatchResult:
 
 
 def reaches_folder(folder: str, effects: CallEffects) -> MatchResult:
-    """Whether a call names a path in a folder that a denial means, or may; or runs there."""
+    """Return whether a call names, or may name, a path in a denied folder, or runs there."""
     denied = components(folder.casefold())
 
     stands_in = re.compile(re.escape(folder.rstrip("/")) + r"(?![\w.-])", re.IGNORECASE)
 
     def names_it(text: str) -> bool:
-        # A flag's value or a quoted word may hold the path, whatever stands before it.
+        # A flag's value or a quoted word may hold the path, after any other text.
         return not _WEB.match(text) and stands_in.search(text) is not None
 
     def of_parts(parts: tuple[str, ...] | None) -> MatchResult:
@@ -371,7 +371,7 @@ def reaches_folder(folder: str, effects: CallEffects) -> MatchResult:
         words = program.words
         if words is None or (program.reading is None and _program(words[0].text) in RUNNERS):
             return MatchResult.UNSURE
-        # That it runs above the folder does not say that it reaches down to it.
+        # A working folder above the denied one does not mean that the program goes there.
         inside = program.base is not None and of_parts(components(program.base)) is MatchResult.YES
         named = [text for word in words for text in (word.text, word.text.partition("=")[2])]
         found = [
@@ -387,7 +387,7 @@ def reaches_folder(folder: str, effects: CallEffects) -> MatchResult:
             leaf.role is Role.UNKNOWN and not isinstance(leaf.value, str) and names_path(leaf.name)
             for leaf in one.leaves
         )
-        # The agent's side says here which files it really is about.
+        # The files that the agent's side resolved are what the call is really about.
         bound = [of_parts(components(path)) for path in one.call.context.files]
         return most([*bound, MatchResult.UNSURE if odd else _may_hold(one, names_it)])
 
@@ -395,14 +395,14 @@ def reaches_folder(folder: str, effects: CallEffects) -> MatchResult:
 
 
 def reaches_host(host: str, effects: CallEffects) -> MatchResult:
-    """Whether a call reaches a host that a denial means, or may."""
+    """Return whether a call reaches, or may reach, a denied host."""
     denied = host.casefold().rstrip(".")
 
     def of_name(name: str) -> MatchResult:
         found = name.casefold().rstrip(".")
         if found == denied:
             return MatchResult.YES
-        # With a user, a port or a path, or in other letters, it may be the same.
+        # With a user, a port, a path or other letters, it may be the same host.
         unclear = denied in found or not _HOST.fullmatch(found)
         return MatchResult.UNSURE if unclear else MatchResult.NO
 
@@ -464,32 +464,32 @@ def _forbids_flags(
         return MatchResult.UNSURE  # `git push origin +main` is a push by force
     if reading is not None and not set(wanted) & set(reading.known.flags):
         return MatchResult.NO
-    # Long names can be spelled in several ways, short ones in either case: -R is -r to many.
+    # Long names have several spellings; short ones ignore case, since many read -R as -r.
     doubtful = any(flag.startswith("--") for flag in (*flags, *(wanted if flags else ())))
     spelled = {flag.lower() for flag in wanted} <= {letter.lower() for letter in letters}
     return MatchResult.UNSURE if doubtful or spelled else MatchResult.NO
 
 
 def _program(text: str) -> str:
-    """Return a program's name without its folder, its version and the ending of Windows."""
+    """Return a program's name without folder, version and Windows ending."""
     name = text.replace("\\", "/").rpartition("/")[2].lower()
     return _VERSION.sub("", name) or name
 
 
 def _may_be(denied: str, *texts: str) -> Iterator[bool]:
-    """Yield for each part of some words whether it could name a program, also by a pattern."""
+    """Yield for each part of some words whether it could name the program, also as a pattern."""
     for program in map(_program, chain.from_iterable(map(_PART.findall, texts))):
         wild = _WILD.search(program) is not None and any(map(str.isalnum, program))
         yield program == denied or (wild and fnmatchcase(denied, program))
 
 
-# A person's plain denial answers the same call for a few minutes, so that asking again and again
-# wears nobody down. It is kept beside the request that was denied, by keys that expire.
+# A person's plain denial also denies the same call for a few minutes, so that an agent cannot wear
+# people down by asking again. It is stored beside the denied request, under keys that expire.
 
 
 def is_plain_denial(record: StoredRequest) -> bool:
-    """Whether a request ended by a denial that answers the same call too: not feedback, which asks
-    for another plan, and not a question."""
+    """Return whether a person's plain denial ended a request: not feedback, which asks for another
+    plan, and not a question. Such a denial also denies the same call for a while."""
     decision = record.decision
     if decision is None or record.request.questions:
         return False
@@ -498,8 +498,9 @@ def is_plain_denial(record: StoredRequest) -> bool:
 
 
 def denial_of(record: StoredRequest, *, minutes: int, until: int) -> Grant | None:
-    """Return the denial of a request as it is listed and lifted: like a grant with the request's
-    id. It answers the same call in the same session until then, and has no card in chats."""
+    """Return a plain denial as a grant, with the request's id, to list and lift it.
+
+    It denies the same call in the same session until `until`, and has no card in chats."""
     decision, request = record.decision, record.request
     if decision is None:
         return None
@@ -509,7 +510,7 @@ def denial_of(record: StoredRequest, *, minutes: int, until: int) -> Grant | Non
         effect=Effect.DENY,
         agent=request.agent,
         session=request.session,
-        # What was asked, also where people edited it before they denied it.
+        # The digest of the agent's call, also if people edited it before they denied it.
         match=Match(shape=Shape.EXACT, tool=request.tool, kind=request.kind, digest=request.digest),
         made_by=decision.decided_by.name,
         made_at=decision.decided_at,

@@ -1,6 +1,6 @@
-"""What a remembered decision says: its effect, for whom, what it matches, until when.
+"""Define a grant: its effect, its agent and session, what it matches, and when it ends.
 
-Values only. Whether a grant covers a request is said by `gateway.policy.grants.coverage`.
+It holds values only; `gateway.policy.grants.coverage` decides whether a grant covers a request.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from gateway.policy.calls.known_commands import Operands
 from gateway.wire.codec import Wire
 from gateway.wire.schema import AGENT_NAME, DIGEST, REQUEST_ID, SESSION_NAME, TOOL_NAME, matching
 
-MAX_RULES = 32  # arguments that a pattern names
+MAX_RULES = 32  # arguments in a pattern
 MAX_PARTS = 64  # flags, words and the like in one command pattern
-MAX_TEXT = 4096  # characters of one value that a pattern compares with
+MAX_TEXT = 4096  # characters of one compared value
 
 
 class Effect(StrEnum):
-    """What a grant does with the requests that it covers."""
+    """Whether a grant allows or denies the requests that it covers."""
 
     ALLOW = "allow"
     DENY = "deny"
 
 
 class Shape(StrEnum):
-    """How wide a match is, narrow first."""
+    """How wide a match is, from narrow to wide."""
 
     EXACT = "exact"
     PATTERN = "pattern"
@@ -39,9 +39,9 @@ class Shape(StrEnum):
     SCRIPTS = "scripts"
 
 
-# What lets a whole session through: it always ends, and soon.
+# Session passes, which always expire within hours.
 PASSES = (Shape.EDITS, Shape.WORK, Shape.SCRIPTS)
-# What speaks for every tool of an agent, and so for all its routes.
+# Matches for every tool of an agent, and so for all its routes.
 OF_ALL_TOOLS = (Shape.LOOKS, *PASSES)
 ANY_TOOL = "*"
 LONGEST_PASS_MS = 8 * 3_600_000
@@ -49,7 +49,7 @@ _DAY_MS = 24 * 3_600_000
 
 
 class Answer(StrEnum):
-    """What of a call an approval leaves open, the rest being the same each time."""
+    """The part of a call that an approval leaves open; the rest must be the same each time."""
 
     COMMAND = "command"
     FOLDER = "folder"
@@ -60,7 +60,7 @@ class Answer(StrEnum):
 
 
 class Scope(StrEnum):
-    """What people call how wide a match is; the words name nothing of what it covers."""
+    """Names for people of how wide a match is, which reveal nothing that it covers."""
 
     EXACT = "exactly this"
     PATTERN = "a pattern over its arguments"
@@ -82,7 +82,7 @@ _SCOPES = {
 
 
 class MatchResult(StrEnum):
-    """Whether a grant or rule covers a request; `unsure` exists for denials only."""
+    """Whether a grant or rule covers a request; an approval never has `unsure`."""
 
     YES = "yes"
     NO = "no"
@@ -90,7 +90,7 @@ class MatchResult(StrEnum):
 
 
 class RuleKind(StrEnum):
-    """How one argument is compared."""
+    """How a rule compares one argument."""
 
     EQUALS = "equals"
     FOLDER = "folder"
@@ -101,12 +101,12 @@ class RuleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandPattern(Wire):
-    """One plain simple command: its program and verbs as typed, and the flags it may carry.
+    """A simple command: its program and verbs as typed, and the flags it may have.
 
-    `needs` are those of the flags that it must carry, because without them it does more: a dry run
-    is not the run. `words` are the operands when `operands` is fixed. Paths must lie in `folder`;
-    without one they are relative and stay below where the command runs. A deny covers the program
-    with these verbs whatever follows, provided it carries all of `flags`.
+    `needs` are the flags that it must have because it does more without them, as without `-n`.
+    `words` are the operands if `operands` is fixed. Paths must be in `folder`, or, if that is
+    not set, relative and below the command's working folder. A denial covers all commands with this
+    program, these verbs and all of `flags`, whatever follows.
     """
 
     program: str
@@ -120,20 +120,20 @@ class CommandPattern(Wire):
     def __post_init__(self) -> None:
         parts = (*self.verbs, *self.flags, *self.words)
         if not set(self.needs) <= set(self.flags):
-            raise InvalidRequest("the flags that a command pattern needs are among its flags")
+            raise InvalidRequest('the "needs" of a command pattern must be among its "flags"')
         if not self.program or len(parts) > MAX_PARTS:
-            raise InvalidRequest(f"a command pattern names a program and at most {MAX_PARTS} parts")
+            raise InvalidRequest(f"a command pattern has a program and at most {MAX_PARTS} parts")
         if any(len(part) > MAX_TEXT for part in (self.program, *parts)):
-            raise InvalidRequest(f"a part of a command pattern is longer than {MAX_TEXT}")
+            raise InvalidRequest(f"a part of a command pattern has over {MAX_TEXT} characters")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule(Wire):
-    """What one named argument must be.
+    """A condition on one argument.
 
-    `value` is what it equals, the folder or the host; `command` belongs to kind command. In the
-    answers of people, a name that begins with `$` is an address (`$.edits[].old_string`), `type`
-    the JSON type that the value had, and what is `optional` may also be missing.
+    `value` is what the argument must equal, or its folder or host; `command` is for kind command.
+    In approvals, a `name` that begins with `$` is an address (`$.edits[].old_string`), `type` is
+    the JSON type, and an `optional` argument may be missing.
     """
 
     name: str
@@ -146,7 +146,7 @@ class Rule(Wire):
     def __post_init__(self) -> None:
         if (self.kind is RuleKind.COMMAND) != (self.command is not None):
             raise InvalidRequest(
-                "a command pattern belongs to rules of kind command, and only there"
+                "a rule needs a command pattern if its kind is command, and only then"
             )
         texts = (RuleKind.FOLDER, RuleKind.HOST)
         if self.kind in texts and (not isinstance(self.value, str) or not self.value):
@@ -154,7 +154,7 @@ class Rule(Wire):
 
     @property
     def address(self) -> str:
-        """Where in a call its value stands."""
+        """The address of its argument in a call."""
         if not self.name.startswith("$"):
             return self.name
         return self.name[2:] if self.name.startswith("$.") else self.name[1:]
@@ -162,16 +162,16 @@ class Rule(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match(Wire):
-    """What a grant covers: one digest, a tool with a rule for each argument, a whole tool, or looks
-    below `cwd` by any tool.
+    """The requests that a grant covers.
 
-    Anything but an exact match also binds where the action runs (`cwd`, `host`), and covers no
-    request that changes environment variables or carries a payload.
+    These are one digest, a tool with a rule for each argument, a whole tool, or looking below `cwd`
+    with any tool. All but exact matches also fix where the action runs (`cwd`, `host`). They cover
+    no request that sets environment variables or has a payload.
 
-    `answer` says what an approval leaves open; without one, rules are those of a denial, by the
-    names of arguments. `base` is the effective folder, and `fingerprint` that of the declarations
-    and rows of the table which the offer rests on. A `whole` one is of a plan: it covers no
-    argument that it does not name.
+    `answer` is the part that an approval leaves open. Without it the match is a denial's, with
+    rules by argument name. `base` is the effective folder, and `fingerprint` that of the
+    declarations and table rows behind the offer. A `whole` match, of a plan, covers no argument
+    that it does not name.
     """
 
     shape: Shape
@@ -188,26 +188,26 @@ class Match(Wire):
 
     def __post_init__(self) -> None:
         if not TOOL_NAME.fullmatch(self.tool):
-            raise InvalidRequest("the tool's name does not fit")
+            raise InvalidRequest(f"invalid tool name {self.tool!r}")
         if (self.shape is Shape.EXACT) != (self.digest is not None):
-            raise InvalidRequest("an exact match names a digest, any other names none")
+            raise InvalidRequest("an exact match needs a digest, and no other match may have one")
         if self.digest is not None and not DIGEST.fullmatch(self.digest):
             raise InvalidRequest("a digest is 64 hex digits")
         if (self.shape is Shape.PATTERN) != bool(self.rules):
-            raise InvalidRequest("a pattern has a rule for each argument, any other match has none")
+            raise InvalidRequest("a pattern needs rules, and no other match may have any")
         names = {rule.name for rule in self.rules}
         if len(names) != len(self.rules) or len(self.rules) > MAX_RULES:
-            raise InvalidRequest(f"a pattern names each argument once, and at most {MAX_RULES}")
+            raise InvalidRequest(f"a pattern has one rule for an argument, at most {MAX_RULES}")
         if self.shape in OF_ALL_TOOLS and self.tool != ANY_TOOL:
-            raise InvalidRequest(f"a pass is for every tool, written {ANY_TOOL}")
+            raise InvalidRequest(f'the tool of a pass must be "{ANY_TOOL}"')
         if self.shape is Shape.LOOKS and self.cwd is None:
-            raise InvalidRequest("looking is remembered below a folder")
+            raise InvalidRequest("a grant for looking needs a folder")
         if self.tool == ANY_TOOL and self.shape not in OF_ALL_TOOLS and not self._denies_any_tool():
             raise InvalidRequest(
-                f"only a pass and a denial of a command, folder or host are for {ANY_TOOL}"
+                f'only a pass or a denial of a command, folder or host can have "{ANY_TOOL}"'
             )
         if self.kind is Kind.QUESTION:
-            raise InvalidRequest("an answer to a question is never remembered")
+            raise InvalidRequest("the answer to a question cannot be remembered")
 
     def _denies_any_tool(self) -> bool:
         kinds = {rule.kind for rule in self.rules}
@@ -215,7 +215,7 @@ class Match(Wire):
 
     @property
     def scope(self) -> Scope:
-        """How wide it is, as people are told."""
+        """The name of its width, for people."""
         if self.answer is Answer.TOOL:
             return Scope.TOOL
         if any(rule.kind is RuleKind.FOLDER for rule in self.rules):
@@ -225,8 +225,8 @@ class Match(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantVoter(Wire):
-    """Someone whose voice a grant is. `via` are the entries of the routes' approvers that admitted
-    them, `admin:` for an admin."""
+    """Someone who voted for a grant. `via` are the entries of the routes' approvers that admitted
+    them, or `admin:` for an admin."""
 
     person: str
     via: tuple[str, ...] = ()
@@ -243,9 +243,9 @@ class End(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outdated(Wire):
-    """Why an approval decides nothing any more, and since when.
+    """Why and since when a suspended approval decides nothing.
 
-    Of those suspended on one route, one is `announced` beside its card, for all of them.
+    If several grants of one route are suspended, only one is `announced`, for all of them.
     """
 
     why: str
@@ -255,17 +255,17 @@ class Outdated(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant(Wire):
-    """A remembered decision. `session` None means everywhere: all sessions of this one agent.
+    """A remembered decision for one agent. Without a `session` it is for all its sessions.
 
-    `expires_at` None means until revoked; `max_uses` None means without limit. `generation` counts
-    its visible changes. `from_request` is the request that somebody remembered, None when nobody
-    asked. `words` say what it covers, as they were shown to whoever made it. `backers` are all who
-    voted for it. `queues` name the outboxes that keep its cards; `notices` counts what was
-    announced beside them. `suspended` says that its backers may no longer approve there. `told` is
-    what a plain denial tells an agent that repeats a call; other grants tell how wide they are.
-    `line` is that of the plan whose approval it is part of, from 1.
-    With `outdated` it decides nothing, and only remembering anew changes that. With `end` it
-    decides nothing any more; `erased` ones have lost what they covered.
+    Without `expires_at` it lasts until revoked; without `max_uses` it has no limit. `generation`
+    counts its visible changes. `from_request` is the request it was made from, if any. `words` are
+    its scope, as shown to its maker. `backers` are all who voted for it.
+
+    `queues` are the outboxes of its cards, `notices` the number of announcements beside them.
+    `suspended` means that its backers may no longer approve there. `told` is the message of a plain
+    denial to an agent that repeats the call. `line` is its line in a plan, from 1. An `outdated`
+    grant decides nothing until it is made again. One with an `end` decides nothing any more, and an
+    `erased` one has also lost its scope.
     """
 
     id: str
@@ -294,20 +294,22 @@ class Grant(Wire):
 
     def __post_init__(self) -> None:
         if not REQUEST_ID.fullmatch(self.id) or not AGENT_NAME.fullmatch(self.agent):
-            raise InvalidRequest("a grant has an id of 32 hex digits and names one agent")
+            raise InvalidRequest("a grant needs an id of 32 hex digits and an agent's name")
         if self.session is not None and not SESSION_NAME.fullmatch(self.session):
-            raise InvalidRequest("the session's name does not fit")
+            raise InvalidRequest("invalid session name")
         if self.max_uses is not None and self.max_uses < 1:
-            raise InvalidRequest("a grant with a limit may be used at least once")
+            raise InvalidRequest('"max_uses" must be at least 1')
         if self.match.shape in PASSES and not self._passes():
-            raise InvalidRequest("a pass allows, for one session, for 8 hours at most")
+            raise InvalidRequest("a pass must allow, for one session and at most 8 hours")
         if self.match.shape is Shape.LOOKS and self.effect is not Effect.ALLOW:
-            raise InvalidRequest("looking below a folder can only be allowed")
+            raise InvalidRequest("looking below a folder can be allowed, but not denied")
         if self.line is not None and not (self._passes() and self.max_uses):
-            raise InvalidRequest("a line of a plan allows so often, in one session, for 8 hours")
+            raise InvalidRequest('a plan\'s line needs "max_uses", one session and at most 8 hours')
         every = self.match.tool == ANY_TOOL and self.match.shape not in OF_ALL_TOOLS
         if every and self.effect is not Effect.DENY:
-            raise InvalidRequest(f"an approval names its tool; {ANY_TOOL} is for denials")
+            raise InvalidRequest(
+                f'an approval must name its tool; only denials can have "{ANY_TOOL}"'
+            )
 
     def _passes(self) -> bool:
         ends = self.expires_at is not None and self.expires_at - self.made_at <= LONGEST_PASS_MS
@@ -315,19 +317,19 @@ class Grant(Wire):
 
     @property
     def uses_left(self) -> int | None:
-        """How often it may still be used; None is without limit."""
+        """How many more times it may be used; None if without limit."""
         return None if self.max_uses is None else max(0, self.max_uses - self.used)
 
     def live(self, now: int) -> bool:
-        """Whether it has neither expired nor been used up."""
+        """Return whether it has not ended or expired, and has uses left."""
         in_time = self.expires_at is None or now < self.expires_at
         return self.end is None and in_time and self.uses_left != 0
 
     @property
     def announced_at(self) -> int | None:
-        """When its end is announced: a tenth of its life before, a day at most; None without.
+        """When to announce its end: a tenth of its life before it, at most a day; None for never.
 
-        That a plain denial is over soon is no news.
+        The end of a plain denial is not announced.
         """
         if self.expires_at is None or self.told:
             return None

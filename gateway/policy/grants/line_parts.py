@@ -1,8 +1,8 @@
-"""A command line taken apart: which calls of their own its parts would be.
+"""Split a command line into parts that can each be approved as a call. Start at `split`.
 
-A line needs nobody when each of its parts would need nobody alone, and together they do no more. A
-part that only says something, goes to another folder or filters what it is piped is none. Lines
-are read by `policy.calls.command_lines`; what that does not know is never taken apart.
+A line can run without a person if each of its parts could, and if together they do no more. Parts
+that only print, change the folder or filter piped input need no approval. A line that
+`policy.calls.command_lines` cannot read is never split.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KEPT = "parts of a line"
 _STEERING = re.compile(r"\.git\b|config", re.IGNORECASE)
 _LINE_ENDS = re.compile(r"\s*\n\s*")
 _BY_PATHS = frozenset({"black", "isort", "mkdir", "ruff check", "ruff format"})
-# What changes the shell itself, or has it run something else: never a call of its own.
+# Words that change the shell itself or make it run something else: never a call by themselves.
 _OF_SHELL = frozenset(
     {"-", ".", "..", "alias", "and", "autoload", "begin", "bind", "break", "builtin", "chdir",
      "command", "continue", "coproc", "declare", "disable", "emulate", "enable", "end", "eval",
@@ -53,11 +53,11 @@ _OF_SHELL = frozenset(
 
 
 class Part(NamedTuple):
-    """What takes an approval of its own: a command, or a file that the shell writes. Both empty
-    where it is not understood.
+    """A command, or a file that the shell writes, which needs an approval. Both are empty if the
+    part is not understood.
 
-    `ways` are the ways to say a command as calls, each with a call for each folder in which it may
-    run: one way that is covered is enough.
+    Each of `ways` expresses the command as calls, one for each folder in which it may run. It is
+    enough if one way is covered.
     """
 
     text: str
@@ -66,13 +66,13 @@ class Part(NamedTuple):
 
 
 def split(record: StoredRequest) -> tuple[Part, ...]:
-    """Return the parts of a command line; nothing where it is not read completely, may do more than
-    its parts, or is for people alone."""
+    """Return the parts of a command line; empty if it is not read completely, may do more than its
+    parts, or is for people only."""
     if record.for_people:
         return ()
     effects = effects_of(record)
     known, found = record.__dict__.get(_KEPT, ((), ()))
-    if known is not effects:  # deciders, offers and cards all ask
+    if known is not effects:  # cached, because deciders, offers and cards all need it
         found = _split(record)
         record.__dict__[_KEPT] = effects, found
     return found  # type: ignore[no-any-return]
@@ -83,7 +83,7 @@ def _split(record: StoredRequest) -> tuple[Part, ...]:
     leaf = command_leaf(effects) if effects is not None else None
     text = _text_of(leaf)
     if effects is None or leaf is None or text is None or effects.programs[0].reading is not None:
-        return ()  # what is read as one command is none
+        return ()  # it is a single command
     steps = tuple(map(_without_tee, read_line(text)))
     if not _only_looks_at_input(steps, effects.base):
         return ()
@@ -94,12 +94,12 @@ def _split(record: StoredRequest) -> tuple[Part, ...]:
         parts += [Part(text=one.text) for one in found] if at in unsafe else found
     calls = [one for part in parts for way in part.ways for one in way]
     if not calls or [one.digest for one in calls] == [record.digest]:
-        return ()  # it runs nothing, or is one command and no more than that
+        return ()  # it runs nothing, or nothing but one command
     return tuple(parts)
 
 
 def _without_tee(step: Step) -> Step:
-    """Return `tee FILE` as what it is: its input passed on, and written to files."""
+    """Return `tee FILE` as `cat` with the files that it writes."""
     files = tuple(one for one in step.words[1:] if one != "-a")
     plain = all(one is Certainty.PLAIN for one in step.marks) and not step.wrapping
     if step.words[0] != "tee" or not (plain and files) or any(one[:1] == "-" for one in files):
@@ -108,7 +108,7 @@ def _without_tee(step: Step) -> Step:
 
 
 def _only_looks_at_input(steps: tuple[Step, ...], base: str | None) -> bool:
-    """Whether no step names a delicate place, and what gets another's output only looks."""
+    """Return whether no step names a delicate place, and each step with piped input only looks."""
     script = ShellScript(steps, whole=True)
     for at, step in enumerate(steps):
         fed = bool(step.fed_by) and not is_idle(step, base)
@@ -120,8 +120,9 @@ def _only_looks_at_input(steps: tuple[Step, ...], base: str | None) -> bool:
 
 
 def _find_putting(steps: tuple[Step, ...], base: str | None) -> frozenset[int]:
-    """Return the steps that put files where another step may run them or take its settings from
-    them. What writes its own output, or passes it on to a file, is no other."""
+    """Return the steps that write files which another step may run or read its settings from.
+
+    A step whose own output goes to a file, also through `tee`, is not another step."""
     putting = [at for at, one in enumerate(steps) if one.writes or not is_idle(one, base)]
     putting = [at for at in putting if may_put_files(steps[at], base)]
     running = [at for at, one in enumerate(steps) if not is_idle(one, base) and may_run(one, base)]
@@ -138,26 +139,26 @@ def _passes_on(step: Step, at: int) -> bool:
 
 
 def _steers(step: Step) -> bool:
-    """Whether a step may change what programs take their settings from."""
+    """Return whether a step may change the settings of programs."""
     return any(map(_STEERING.search, (*step.words, *step.writes)))
 
 
 def part_is_covered(grant: Grant, part: Part) -> bool:
-    """Whether an approval covers a part of a line, in each folder in which it may run."""
+    """Return whether an approval covers a part of a line, in each folder in which it may run."""
     if part.written:
         return _may_write(grant.match, part.written)
     return any(way_is_covered(grant, one) for one in part.ways)
 
 
 def way_is_covered(grant: Grant, way: tuple[StoredRequest, ...]) -> bool:
-    """Whether an approval covers a command in each folder in which it may run."""
-    exact = grant.match.shape is Shape.EXACT  # which says that one changed letter asks
+    """Return whether an approval covers a command in each folder in which it may run."""
+    exact = grant.match.shape is Shape.EXACT  # it promises that any change requires approval
     return not exact and all(covers(grant, one) is MatchResult.YES for one in way)
 
 
 def _may_write(match: Match, path: str) -> bool:
-    """Whether an approval of changing files lets the shell write one: below its folder, and nothing
-    that runs later or is delicate."""
+    """Return whether an approval of file changes lets the shell write a file: in its folder, not
+    delicate, and not one that runs later."""
     folders = [str(rule.value) for rule in match.rules if rule.kind is RuleKind.FOLDER]
     changes = match.answer is Answer.FOLDER and writes_whole_files(match.tool, match.kind)
     free = all(rule.kind in (RuleKind.FOLDER, RuleKind.ANY) for rule in match.rules)
@@ -166,14 +167,14 @@ def _may_write(match: Match, path: str) -> bool:
 
 
 def writes_whole_files(tool: str, kind: Kind) -> bool:
-    """Whether a tool writes files anew, as a shell does: not one that edits them, appends to them
-    or makes folders."""
+    """Return whether a tool replaces whole files, as a shell does, and neither edits, appends nor
+    makes folders."""
     words = words_of(tool)
     return kind is Kind.FILE_CHANGE and "write" in words and not words & {"append", "insert"}
 
 
 def _readable(record: StoredRequest) -> CallEffects | None:
-    """Return what a call touches that is one command line, and may be remembered at all."""
+    """Return the effects of a call that is one command line and may be remembered, else None."""
     request = record.request
     if request.kind not in (Kind.COMMAND, Kind.TOOL) or request.questions:
         return None
@@ -184,7 +185,7 @@ def _readable(record: StoredRequest) -> CallEffects | None:
         return None
     programs, base = found[0].programs, found[0].base
     if base is None or not base.startswith("/") or is_of_server(request.tool):
-        return None  # it may be another system's shell, or another machine's
+        return None  # it may be for another system's shell, or another machine
     return found[0] if programs and all(one.proven for one in programs) else None
 
 
@@ -196,7 +197,7 @@ def _text_of(leaf: Leaf | None) -> str | None:
 
 
 def _parts(step: Step, record: StoredRequest, effects: CallEffects, leaf: Leaf) -> Iterator[Part]:
-    """Yield a step as calls of its own."""
+    """Yield a step as a part, with the calls that it is equal to."""
     if is_idle(step, effects.base):
         return
     words, folders = _without_folder(step)
@@ -216,7 +217,7 @@ def _parts(step: Step, record: StoredRequest, effects: CallEffects, leaf: Leaf) 
 
 
 def _without_folder(step: Step) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
-    """Return the words of a step without what says where `git` runs, and where it runs then."""
+    """Return a step's words without `git -C FOLDER`, and the folders in which it then runs."""
     words, folders = step.words, step.folders
     if words[0] == "git" and words[1:2] == ("--no-pager",):
         words = (words[0], *words[2:])
@@ -228,8 +229,8 @@ def _without_folder(step: Step) -> tuple[tuple[str, ...], tuple[str, ...] | None
 
 
 def _spell(step: Step, words: tuple[str, ...]) -> str | None:
-    """Return a step as one plain command; None where it has no such form. A pattern of files stands
-    only for files. A message of several lines is one of one line: only that it is a text counts."""
+    """Return a step as one plain command; None if it has no such form. Wildcards may match only
+    files. Line ends in a commit message become blanks: any text is permitted there."""
     if Certainty.GLOB in step.marks:
         reading = read(tuple(Word(one, one) for one in words))
         files = paths_of(reading) if reading is not None else ()
@@ -243,7 +244,7 @@ def _spell(step: Step, words: tuple[str, ...]) -> str | None:
 
 
 def _at(base: str | None, folder: str) -> str | None:
-    """Return the folder in which a step runs; None where nobody knows."""
+    """Return the folder in which a step runs; None if unknown."""
     if base is None:
         return None
     place = posixpath.normpath(posixpath.join(base, folder))
@@ -251,8 +252,9 @@ def _at(base: str | None, folder: str) -> str | None:
 
 
 def _spell_from_base(step: Step, words: tuple[str, ...], folder: str) -> str | None:
-    """Return a command that acts on the paths it names, as it would be in the line's own folder:
-    `ruff check .` in `app` is `ruff check app` there. None for any other."""
+    """Return a command on paths as it would be in the line's own folder, else None.
+
+    `ruff check .` in `app` is `ruff check app` there."""
     reading = read(tuple(Word(one, one) for one in words)) if folder else None
     if reading is None or " ".join((reading.known.program, *reading.known.verbs)) not in _BY_PATHS:
         return None
@@ -268,7 +270,7 @@ def _spell_from_base(step: Step, words: tuple[str, ...], folder: str) -> str | N
 def _as_call(
     record: StoredRequest, effects: CallEffects, leaf: Leaf, text: str, folder: str | None
 ) -> StoredRequest | None:
-    """Return the call that a step would be alone; None where a call cannot say where it runs."""
+    """Return a step as a separate call; None if a call cannot name its folder."""
     request, context = record.request, record.request.context
     value = [*WRAPPER, text] if isinstance(leaf.value, list) else text
     arguments = {**record.arguments, leaf.name: value}
@@ -285,7 +287,7 @@ def _as_call(
 
 
 def _writing(step: Step, base: str | None) -> Iterator[Part]:
-    """Yield each file that the shell writes for a step."""
+    """Yield the files that the shell writes for a step."""
     for path in step.writes:
         places = [_at(base, one) for one in step.places(path)]
         for place in places:

@@ -1,7 +1,7 @@
-"""What an approver may remember about a request, in words, narrow first; passes last.
+"""Offer the grants that an approver may make of a request, narrow first and passes last.
 
-An offer is made from the request alone, so that a click which names one can be checked against the
-same list made anew.
+Start at `offers` and `passes_for`. Offers come from the request alone, so a click that names one
+can be checked against a new list.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from gateway.wire.codec import Wire, plain
 from gateway.wire.roles import Role
 
 HOUR_MS = 3_600_000
-# Each way to end: its name, what is shown, and its length; None lasts until it is revoked.
+# The lifetimes of grants: name, text and length; None lasts until revoked.
 LIFETIMES: tuple[tuple[str, str, int | None], ...] = (
     ("1h", "for an hour", HOUR_MS),
     ("15m", "for 15 minutes", HOUR_MS // 4),
@@ -69,9 +69,9 @@ LIFETIMES: tuple[tuple[str, str, int | None], ...] = (
     ("1w", "for a week", 7 * 24 * HOUR_MS),
     ("revoked", "until revoked", None),
 )
-_LONGEST_OPEN = 300  # what varies and does not fit cannot be said, so it is not offered
-_LONGEST_FLAGS = 160  # of those that are named one by one
-_LONGEST_FIXED = 200  # of what is the same each time, which may be counted instead
+_LONGEST_OPEN = 300  # an offer whose varying part is longer cannot be shown, so it is not made
+_LONGEST_FLAGS = 160  # of flags that are named one by one
+_LONGEST_FIXED = 200  # of fixed values; the others are counted
 _LONGEST_VALUE = 40
 _ID_LENGTH = 16
 _IN_A_LINE = "; also in a line with other remembered commands"
@@ -80,7 +80,7 @@ _OUTPUT = "; also the output of remembered commands"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer(Wire):
-    """One thing to remember: what it covers in words, and the match that it would become."""
+    """A grant to choose: its scope in words, and the match that it becomes."""
 
     id: str
     words: str
@@ -88,17 +88,17 @@ class Offer(Wire):
 
 
 def offers(record: StoredRequest, effect: Effect = Effect.ALLOW) -> tuple[Offer, ...]:
-    """Return what may be remembered about a request, narrow first; nothing when nothing may be.
+    """Return the grants that a request offers, narrow first; empty if none may be made.
 
-    High risk, questions, and text that hides something are asked about each time. Every offer
-    covers the request that it was made from.
+    There are none for high risk, questions, and text that hides something. Each offer covers the
+    request that it comes from.
     """
     return tuple(_offers(record, effect))
 
 
 def narrowest(record: StoredRequest, effect: Effect = Effect.ALLOW) -> Offer | None:
-    """Return the narrowest offer: for a `remember` that cannot say how much. Wider ones are not
-    looked for, which would take reading commands."""
+    """Return the narrowest offer, for a `remember` without a scope, or None. It is fast, because
+    wider offers would require reading commands."""
     return next(_offers(record, effect), None)
 
 
@@ -113,7 +113,7 @@ def _offers(record: StoredRequest, effect: Effect) -> Iterator[Offer]:
 
 
 def find_offer(record: StoredRequest, offer_id: str, effect: Effect = Effect.ALLOW) -> Offer | None:
-    """Return the offer with this id, if it is still made for the request as it stands."""
+    """Return the offer with this id, if the request still has it, else None."""
     return next((offer for offer in offers(record, effect) if offer.id == offer_id), None)
 
 
@@ -137,7 +137,7 @@ def _matches(record: StoredRequest, effect: Effect) -> Iterator[tuple[str, Match
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What an offer says: what may vary, whole, and what is the same each time."""
+    """The words of an offer: its varying part, always whole, its fixed values, and the rest."""
 
     open: str
     fixed: str = ""
@@ -149,7 +149,7 @@ class _Said:
 
 
 def _one_part(record: StoredRequest) -> Iterator[tuple[str, Match]]:
-    """Yield what may be remembered of the one command that is at work in a line."""
+    """Yield the offers of a line that runs only one command, apart from idle parts like `cd`."""
     parts = split(record)
     alike = len({(one.text, one.written) for one in parts}) == 1
     calls = parts[0].ways[0] if alike and parts[0].ways else ()
@@ -169,7 +169,7 @@ def _exact(record: StoredRequest) -> Match:
 
 
 def _exact_words(record: StoredRequest, effects: CallEffects) -> str:
-    """Say what runs: the command as it stands, of any other call the tool and its arguments."""
+    """Return the words for this very call: its command, or its tool and arguments."""
     context = record.request.context
     leaf = command_leaf(effects)
     base, beside = effects.base, effects.leaves
@@ -215,7 +215,7 @@ def _commands(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Sa
 
 
 def _patterns(reading: ParsedCommand, folder: str | None) -> Iterator[tuple[CommandPattern, str]]:
-    """Yield the command with the flags and the kind of operands it has, then with harmless ones."""
+    """Yield a command's pattern with its own flags and kind of operands, then with more flags."""
     known, used = reading.known, reading.flags
     if is_root(folder) and known.operands in (Operands.PATHS, Operands.TEXT_PATHS):
         return
@@ -238,8 +238,8 @@ def _patterns(reading: ParsedCommand, folder: str | None) -> Iterator[tuple[Comm
 
 
 def _list_wider(known: CommandSpec, used: frozenset[str]) -> Iterator[tuple[frozenset[str], str]]:
-    """Yield more flags than a command had, and how they are told: the harmless ones may be counted,
-    of all others each is named."""
+    """Yield wider sets of flags and their words. Harmless flags may be counted; each other one is
+    named."""
     harmless, told = used | known.harmless, used | known.list_told(used)
     every = harmless | told
     if every > known.harmless:
@@ -277,7 +277,7 @@ def _where(record: StoredRequest, effects: CallEffects) -> str:
 
 
 def _folders(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said, Match]]:
-    """Offer the folder of the one path that a call names, where the rest is content or the same."""
+    """Offer the folder of a call's only path, if the other values are content or stay fixed."""
     leaf = path_leaf(effects)
     use = path_of(effects, leaf) if leaf is not None else None
     if why_fixed(Answer.FOLDER, record, effects) is not None:
@@ -291,7 +291,7 @@ def _folders(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Sai
     if leaf is None or use is None:
         return
     if use.parts is None or not use.parts[1:]:
-        return  # never the root of the disk
+        return  # never the root
     varying = _varying_names(Answer.FOLDER, effects, leaf)
     given = f", with any {varying}" if varying else ""
     behind = f"{_on_host(record)}, by its name; links are not followed here"
@@ -306,7 +306,7 @@ def _folders(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Sai
 
 
 def _outer_folders(folder: str, base: str | None) -> Iterator[str]:
-    """Yield the folder of a file, and the one in which its call works, where it lies below that."""
+    """Yield a file's folder, and the call's working folder if the file is below that."""
     if is_systems_folder(folder):
         return
     yield folder
@@ -315,7 +315,7 @@ def _outer_folders(folder: str, base: str | None) -> Iterator[str]:
 
 
 def _texts(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said, Match]]:
-    """Offer a message to the same people with another text, or what was declared to be data."""
+    """Offer the same message to the same people with another text, or other declared data."""
     varying = _varying_names(Answer.TEXT, effects)
     if varying and why_fixed(Answer.TEXT, record, effects) is None:
         text = f"{record.request.tool} with any {varying}"
@@ -323,7 +323,7 @@ def _texts(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said,
 
 
 def _values(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said, Match]]:
-    """Offer a look-up with other plain values of the same arguments."""
+    """Offer a lookup with other plain values of the same arguments."""
     if why_fixed(Answer.VALUES, record, effects) is None:
         names = ", ".join(sorted(one.name for one in effects.leaves))
         text = f"{record.request.tool} with other plain values of {names}"
@@ -331,7 +331,7 @@ def _values(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said
 
 
 def _source(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said, Match]]:
-    """Offer to read anything else from the same host, or of the same repository."""
+    """Offer to read anything else from the same host or repository."""
     if why_fixed(Answer.SOURCE, record, effects) is not None:
         return
     tool, behind = record.request.tool, _on_host(record)
@@ -356,7 +356,7 @@ def _source(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said
 
 
 def _whole_tool(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said, Match]]:
-    """Offer all that a harmless tool does with what is declared, and with these arguments."""
+    """Offer all calls of a harmless tool, with its declared arguments and this call's."""
     if why_fixed(Answer.TOOL, record, effects) is None:
         varying = {one.address for one in effects.leaves if is_open(Answer.TOOL, one)}
         names = ", ".join(sorted(varying))
@@ -384,9 +384,9 @@ def _pattern(
     behind: str = "",
     only: frozenset[str] | None = None,
 ) -> tuple[_Said, Match]:
-    """Return a pattern of these rules; other values may vary where they are open, or are fixed.
+    """Return a pattern with these rules; other values vary if they are open, and else stay fixed.
 
-    With `only` no other addresses than these vary, and no argument may come or go.
+    With `only`, just these addresses vary, and no argument may be added or left out.
     """
     read = {rule.address for rule in rules}
     made: list[Rule] = list(rules)
@@ -430,7 +430,7 @@ def _pattern(
 
 
 def _varying_names(answer: Answer, effects: CallEffects, besides: Leaf | None = None) -> str:
-    """Return the names of what may be different each time, but for the leaf that is said anyway."""
+    """Return the names of the values that may vary, except the leaf that is named anyway."""
     names = {
         leaves[0].name
         for leaves in group_by_address(effects).values()
@@ -456,8 +456,8 @@ def _name(address: str) -> str:
 
 
 def _say_values(values: list[tuple[str, Any]], before: str) -> str:
-    """Say each value that is the same each time, a long one by its beginning and length; what does
-    not fit is counted."""
+    """Return the fixed values in words, long ones cut and with their length; those that do not fit
+    are only counted."""
     said: list[str] = []
     for at, (place, value) in enumerate(values):
         one = f"{_cut(place, _LONGEST_VALUE)} = {_short(place, value)}"
@@ -485,11 +485,11 @@ def _cut(text: str, most: int) -> str:
 
 
 def plan_line(record: StoredRequest, any_text: tuple[str, ...]) -> tuple[str, Match]:
-    """Return what a planned call covers, in words and as a match: exactly this, or any text in the
-    arguments that are named. Raises InvalidRequest where such an argument is no data."""
+    """Return the scope of a planned call, in words and as a match: exactly this, or any text in the
+    named arguments. Raises InvalidRequest if such an argument is not data."""
     request, effects = record.request, effects_of(record)[0]
     if not legible([request.tool, *record.parts]):
-        raise InvalidRequest("its text hides something")
+        raise InvalidRequest("its text hides something: remove invisible and look-alike characters")
     if not any_text:
         return _exact_words(record, effects), _exact(record)
     answer = Answer.COMMAND if command_leaf(effects) else Answer.TEXT
@@ -498,12 +498,12 @@ def plan_line(record: StoredRequest, any_text: tuple[str, ...]) -> tuple[str, Ma
     for name in any_text:
         found = leaves.get(name, [])
         if len(found) != 1 or not found[0].free or not is_open(answer, found[0]):
-            what = f"is {found[0].role}: {found[0].why}" if found else "is no plain name"
+            what = f"is {found[0].role}: {found[0].why}" if found else "is not a plain argument"
             raise InvalidRequest(f"{json.dumps(name)} cannot be any text, as it {what}")
     text = f"{request.tool} with any text in {', '.join(any_text)}"
     behind, only = _behind(record, effects), frozenset(any_text)
     said, match = _pattern(record, effects, answer, text, behind=behind, only=only)
-    # How risky it is stands on the card of the plan.
+    # The plan's card shows the risk, so it does not count here.
     calm = record.copy_with(risk=Risk(level=RiskLevel.MEDIUM))
     why = what_differs(_draft_grant(match, calm, Effect.ALLOW), calm)
     if len(said.open) > _LONGEST_OPEN:
@@ -522,7 +522,7 @@ def _offer(words: str, match: Match) -> Offer:
 
 
 def would_cover(offer: Offer, record: StoredRequest, effect: Effect = Effect.ALLOW) -> bool:
-    """Whether an offer, once remembered for its agent, decides this request of the agent."""
+    """Return whether a grant of this offer, for the request's agent, would decide the request."""
     grant = _draft_grant(offer.match, record, effect)
     if covers(grant, record) is MatchResult.YES:
         return True
@@ -544,19 +544,18 @@ def _draft_grant(match: Match, record: StoredRequest, effect: Effect) -> Grant:
     return Grant(id="0" * 32, effect=effect, agent=agent, match=match, made_by="", made_at=0)
 
 
-# What an agent's host offers to keep itself: when a person may choose it, and in which words.
+# Rules that the coding agent offers to keep itself, and their words.
 #
-# The host decides by it from then on without asking here, and nothing here takes it back. So it is
-# offered only where an approval may be remembered at all, by one person, of the call as it was
-# asked.
+# From then on the coding agent decides by such a rule without asking the gateway, which cannot
+# revoke it. So it is offered only if the call may be remembered at all, by one person, unedited.
 
 _PREFIX = "host:"
-NO_REACH = "Only the host knows what it will let through by that."
-"""What is said where other offers say what they would have covered."""
+NO_REACH = "Only the coding agent knows what this rule permits."
+"""Shown in place of the matches in history that other offers have."""
 
 
 def host_rules_of(record: StoredRequest) -> dict[str, HostRule]:
-    """Return what a person may have the host keep with an approval, by the id of each offer."""
+    """Return the rules that the host may keep with an approval, by the id of each offer."""
     takes_several = record.quorum > 1 or record.scope_quorum != ScopeQuorum()
     rules = record.request.host_rules
     if not rules or takes_several or record.edited is not None:
@@ -571,28 +570,28 @@ def host_rules_of(record: StoredRequest) -> dict[str, HostRule]:
 
 
 def find_host_rule(record: StoredRequest, offer_id: str) -> HostRule | None:
-    """Return the one that an offer's id names, if it is offered for the request as it stands."""
+    """Return the host rule with this offer id, if the request still offers it, else None."""
     return host_rules_of(record).get(offer_id) if offer_id.startswith(_PREFIX) else None
 
 
 def host_rule_words(record: StoredRequest, rule: HostRule) -> str:
-    """Say what the host would keep. Its own words are quoted: they cannot pass for ours."""
+    """Return the words of a host rule. Its own text is quoted, so that it cannot pass for ours."""
     return (
-        f"kept by {name_host(record)} itself: {_quote(rule.rule)}, {_quote(rule.scope)}; it asks "
-        "nobody here any more, and only it can take that back. Place and time below do not apply"
+        f"kept by {name_host(record)} itself: {_quote(rule.rule)}, {_quote(rule.scope)}; it will "
+        "not ask here again, and only it can revoke that. Place and time below do not apply"
     )
 
 
 def kept_words(record: StoredRequest, rule: HostRule) -> str:
-    """Say what the host keeps since an approval."""
+    """Return what the host keeps since an approval, in words."""
     return (
         f"{name_host(record)} itself keeps {_quote(rule.rule)}, {_quote(rule.scope)}, "
-        "and only it can take that back"
+        "and only it can revoke that"
     )
 
 
 def name_host(record: StoredRequest) -> str:
-    """Return what the agent calls its host, quoted."""
+    """Return the agent's name for its host, quoted."""
     told = record.request.origin.framework
     return f"the host {_quote(told)}" if told else "the agent's host"
 
@@ -606,21 +605,19 @@ def _is_read_whole(words: str) -> bool:
     return not (seen.suspicious or seen.masked)
 
 
-# Looking, and a session's passes, as a card offers them: after every other offer, and never in
-# their place.
+# Looking, and a session's passes, which a card offers after all other offers.
 
 _PASS_OFFERS_ID_LENGTH = 16
-# How long a pass may last: no longer than a working day, and never until it is revoked.
+# The lifetimes of a pass: at most a working day, and never until revoked.
 PASS_LIFETIMES = tuple(
     name for name, _, length in LIFETIMES if length is not None and length <= LONGEST_PASS_MS
 )
 
 
 def passes_for(record: StoredRequest) -> tuple[Offer, ...]:
-    """Return what would let this very request through whatever its tool, narrow first: looking,
-    then the passes.
+    """Return the grants for all tools that cover this request, narrow first: looking, then passes.
 
-    None for what shows signs of danger, which a pass never lets through.
+    Empty if the request shows signs of danger, which no pass covers.
     """
     if record.findings:
         return ()
@@ -636,12 +633,12 @@ def passes_for(record: StoredRequest) -> tuple[Offer, ...]:
 
 
 def find_pass(record: StoredRequest, offer_id: str) -> Offer | None:
-    """Return the pass with this id, if it is still offered for the request as it stands."""
+    """Return the pass with this id, if the request still offers it, else None."""
     return next((one for one in passes_for(record) if one.id == offer_id), None)
 
 
 def pass_words(shape: Shape, folder: str | None = None, host: str | None = None) -> str:
-    """Say what a pass lets through. `folder` and `host` are where the agent works now."""
+    """Return the scope of a pass. `folder` and `host` are where the agent works now."""
     place = f" (now {folder}{f' on {host}' if host else ''})" if folder else ""
     below = f"below where the agent works{place}"
     ends = "secrets and files that run later require approval"

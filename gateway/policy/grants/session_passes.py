@@ -1,5 +1,5 @@
-"""What a session's pass lets through, and an approval of looking: only what is known to stay within
-its words."""
+"""Decide whether a session pass, or an approval of looking, covers a call. Start at `lets_edit`,
+`lets_work` or `lets_look`. A call that may do more is never covered."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ _CHANGING = frozenset(
      "write"}
 )  # fmt: skip
 _SWITCHES = frozenset({"append", "createdirs", "dryrun", "encoding", "overwrite", "useregex"})
-# What a command may be told beside it that changes nothing of what it does, or where.
+# Arguments beside a command that change neither what it does nor where.
 _BESIDE = frozenset({"background", "blocking", "isbackground", "login", "persistent", "pty",
                      "runinbackground", "stream", "tty"})  # fmt: skip
-# Which lines of a file are read: `start_line`, `should_read_entire_file`.
+# Arguments that select lines of a file: `start_line`, `should_read_entire_file`.
 _LINES = re.compile(r"lines?(?:one)?|offset|limit|entirefile")
 _SEEN = frozenset({Role.READ, Role.FOLDER, Role.GLOB})
 _BESIDE_LOOKING = frozenset({Role.PART, Role.REMARK, Role.FLAG})
@@ -67,9 +67,9 @@ _BESIDE_LOOKING = frozenset({Role.PART, Role.REMARK, Role.FLAG})
 
 
 def lets_edit(record: StoredRequest, folder: str | None = None) -> bool:
-    """Whether a call creates, changes and moves files below where the agent works, and no more.
+    """Return whether a call only creates, changes and moves files, below where the agent works.
 
-    A pass that names a `folder` covers what lies below that one, too.
+    With a `folder`, the files must be below that, too.
     """
     request = record.request
     cwd = request.context.cwd
@@ -84,7 +84,7 @@ def lets_edit(record: StoredRequest, folder: str | None = None) -> bool:
 
 
 def _is_edit(effects: CallEffects) -> bool:
-    """Whether a call changes files, and every value of it is understood."""
+    """Return whether a call changes files, and each of its values is understood."""
     call = effects.call
     fits = any(
         row.kind is Kind.FILE_CHANGE and row.fits(call.arguments)
@@ -101,7 +101,8 @@ def _is_edit(effects: CallEffects) -> bool:
 
 
 def _has_doubts(effects: CallEffects) -> bool:
-    """Whether anything is doubtful but what stands under a path: each value there is looked at."""
+    """Return whether anything is unclear except lists and objects of paths, which are checked one
+    by one."""
     paths = {one.place for one in effects.paths}
     return any(
         one.kind is not UncertaintyKind.CONTAINER or one.address not in paths
@@ -110,7 +111,7 @@ def _has_doubts(effects: CallEffects) -> bool:
 
 
 def _is_understood(leaf: Leaf) -> bool:
-    """Whether a value is a path, a patch, or speaks of nothing but the change itself."""
+    """Return whether a value is a path, a patch, or only describes the change itself."""
     plain = plain_name(leaf.name)
     if leaf.role not in _UNDERSTOOD or not leaf.read:
         return False
@@ -123,7 +124,7 @@ def _is_understood(leaf: Leaf) -> bool:
 
 
 def _deletes(effects: CallEffects, use: PathUse) -> bool:
-    """Whether a path is deleted: what is moved is, but lies at its second path then."""
+    """Return whether a path is deleted, not counting one that is moved."""
     if use.effect is not PathEffect.DELETE:
         return False
     moves = "move" in verbs_of_file_tool(effects.call.tool)
@@ -131,7 +132,7 @@ def _deletes(effects: CallEffects, use: PathUse) -> bool:
 
 
 def _list_named(effects: CallEffects) -> list[str]:
-    """Return every path that a call names, and the folder in which it says that it runs."""
+    """Return each path that a call names, and its working folder."""
     folders = effects.with_role(Role.WORKING_FOLDER)
     return [*(one.text for one in effects.all_paths()),
             *(one.value for one in folders if isinstance(one.value, str))]  # fmt: skip
@@ -150,12 +151,12 @@ def _is_editable(path: str, base: str | None, cwd: str | None, folder: str | Non
 
 
 def lets_work(record: StoredRequest, *, scripts: bool) -> bool:
-    """Whether a call is known to look, or to create, change and move files, below where the agent
-    works; with `scripts` also whether it runs the project's own code. What is not known is not."""
+    """Return whether a call only looks, or creates, changes and moves files, below where the agent
+    works. With `scripts`, it may also run the project's code. Unknown calls do not count."""
     request = record.request
     base, files = request.context.cwd, request.context.files
     outside = (path for path in files if base is not None and not within(path, base))
-    if is_of_server(request.tool):  # its server may run anywhere
+    if is_of_server(request.tool):  # its server may run on another machine
         return False
     if is_root(base) or any(delicate(path) is not None for path in files) or any(outside):
         return False
@@ -165,7 +166,7 @@ def lets_work(record: StoredRequest, *, scripts: bool) -> bool:
 
 
 def lets_look(record: StoredRequest, folder: str) -> bool:
-    """Whether a call is known to do no more than look, below a folder."""
+    """Return whether a call only looks, below a folder."""
     request = record.request
     base, files = request.context.cwd, request.context.files
     if is_of_server(request.tool) or base is None or not within(base, folder):
@@ -181,11 +182,11 @@ def _looks(record: StoredRequest, effects: CallEffects, folder: str) -> bool:
     if effects.nested:
         return False
     if "open" in words_of(effects.call.tool):
-        return False  # it may start what it opens
+        return False  # it may run the file that it opens
     if effects.programs and effects.call.kind in (Kind.COMMAND, Kind.TOOL):
         git = any(one.words[0] == "git" for one in _steps(effects))
         if git and effects.base != folder:
-            return False  # another repository's settings run programs
+            return False  # git runs programs from another repository's settings
         return _reach_beside(record, effects) is Extent.LOOK
     return _is_look(effects, folder)
 
@@ -202,24 +203,24 @@ def _is_work(record: StoredRequest, effects: CallEffects, *, scripts: bool) -> b
 
 
 def _reach_beside(record: StoredRequest, effects: CallEffects) -> Extent | None:
-    """Return how far a call's command reaches, where nothing beside it adds to that."""
+    """Return how far a call's command reaches; None if unknown, or if other arguments add to it."""
     texts = [text for leaf in effects.with_role(*COMMANDS) for text in texts_of(leaf.value)]
     if any(set("#!") & set(text) for text in texts) and "terminal" in words_of(effects.call.tool):
-        return None  # a terminal's shell may know no comments, and repeat what ran before
+        return None  # a terminal's shell may not read comments, and may repeat earlier commands
     known = why_fixed(Answer.COMMAND, record, effects) is None
     beside = (leaf for leaf in effects.leaves if leaf.role not in COMMANDS)
     return _reach(effects) if known and all(map(_changes_nothing, beside)) else None
 
 
 def _steps(effects: CallEffects) -> Iterator[Step]:
-    """Yield what a call's commands start."""
+    """Yield the steps of a call's commands."""
     for leaf in effects.with_role(*COMMANDS):
         for text in texts_of(leaf.value):
             yield from read_script(text).steps
 
 
 def _changes_nothing(leaf: Leaf) -> bool:
-    """Whether a value beside a command only speaks about it, or is not given."""
+    """Return whether a value beside a command only describes it, or is empty."""
     if leaf.place != leaf.name:
         return False
     said = leaf.role in (Role.REMARK, Role.PART) and not isinstance(leaf.value, dict | list)
@@ -232,7 +233,7 @@ def _changes_nothing(leaf: Leaf) -> bool:
 
 
 def _reach(effects: CallEffects) -> Extent | None:
-    """Return how far a call's command reaches, where it runs below where the agent works."""
+    """Return how far a command reaches that runs below where the agent works, else None."""
     base, cwd = effects.base, effects.call.context.cwd
     leaf = command_leaf(effects)
     if leaf is None or (base is not None and (cwd is None or not within(base, cwd))):
@@ -242,14 +243,14 @@ def _reach(effects: CallEffects) -> Extent | None:
         known = [one for one in found if one is not None]
         return max(known, default=None) if len(known) == len(found) else None
     text = leaf.value if isinstance(leaf.value, str) else unwrap(leaf.value)
-    if text is None:  # a word that needs quoting is another one wherever the list is put together
+    if text is None:  # joined without quotes, a word that needs them would be another word
         text = " ".join(leaf.value) if plain_words(leaf.value) is not None else None
     return None if text is None else reach_of(text, base)
 
 
 def _is_look(effects: CallEffects, folder: str | None = None) -> bool:
-    """Whether a file tool only reads, lists or searches below where the agent works, or below a
-    folder."""
+    """Return whether a file tool only reads, lists or searches, below a folder or below where the
+    agent works."""
     call, base, cwd = effects.call, effects.base, effects.call.context.cwd
     rows = [row for row in find_known_tools(call.tool) if row.fits(call.arguments)]
     verbs = verbs_of_file_tool(call.tool)
@@ -267,7 +268,7 @@ def _is_look(effects: CallEffects, folder: str | None = None) -> bool:
 
 
 def _is_seen(effects: CallEffects, leaf: Leaf, folder: str | None, beside: frozenset[Role]) -> bool:
-    """Whether a value is a place to look at below the folder, or says how to look."""
+    """Return whether a value is a place to look at in the folder, or says how to look."""
     if leaf.role is Role.UNKNOWN and _LINES.search(plain_name(leaf.name)):
         return leaf.value is None or isinstance(leaf.value, bool | int)
     if not leaf.read or leaf.role not in _SEEN | beside:
@@ -297,6 +298,6 @@ def _may_see(text: str, base: str | None, folder: str | None, *, globs: bool, li
 
 
 def _without_stars(pattern: str) -> str:
-    """Return a pattern of paths without the parts that say nothing of the name."""
+    """Return a pattern of paths without the parts that match any name."""
     parts = pattern.split("/")
     return "/".join(part for part in parts if part.strip("*"))

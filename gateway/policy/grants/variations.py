@@ -1,7 +1,7 @@
-"""What may be left open when a call is remembered: command patterns, texts, messages to people.
+"""Decide which parts of a call a grant may leave open. Start at `why_fixed` and `is_open`.
 
-The same conditions hold for the call that an offer is made from and for each call that it then
-covers. What is not understood leaves nothing open.
+The same conditions apply to the call that an offer comes from and to each call that it covers. A
+call that is not understood leaves nothing open.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from gateway.policy.calls.shell_words import Word, simple_command
 from gateway.policy.grants.grant import Answer, CommandPattern
 from gateway.wire.roles import Role
 
-# Messages to people: the one kind of call whose text may differ though nobody declared it.
+# Messages to people: the only calls whose text may vary without a declaration.
 #
-# Everything here is a list of what is permitted. A tool, an argument or an address that it does not
-# know makes the text part of the action, and then it is the same each time.
+# All lists here are of what is permitted. If the tool, an argument or an address is unknown, the
+# text is part of the action, and must be the same each time.
 
-# What may stand in a message beside its text: it is the same each time, and the words say it.
+# Roles in a message beside its text; the words name them, and they stay the same each time.
 _BESIDE = frozenset({Role.RECIPIENT, Role.ID, Role.DATA})
 _ADDRESSES = frozenset(
     {"to", "channel", "channelid", "channelname", "chatid", "email", "issue", "issueid",
@@ -66,26 +66,26 @@ _KNOWN_FORM = re.compile(
     r"|[A-Z][A-Z0-9]{1,10}-[0-9]{1,9}"
 )
 _REPOSITORY = re.compile(r"[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}")
-# Only a text under one of these names may have several lines; any other may end up in a header.
+# Only texts with these names may have several lines; any other may get into a header.
 _OF_MANY_LINES = frozenset(
     {"body", "comment", "content", "contents", "description", "message", "note", "text"}
 )
-# What a header decodes to a line end, or to other text than it shows.
+# Character codes that a header decodes to a line end, or to another text.
 _ENCODED = re.compile(r"%0[ad]|=\?", re.IGNORECASE)
 _EMAIL = re.compile(
     r"(?<![\w.%+@-])[A-Za-z0-9](?:[\w.%+-]{0,62}[A-Za-z0-9])?"
     r"@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}(?![\w@/])",
     re.ASCII,
 )
-# An at sign before a blank is one of measure, and so is `<`; a link stands in `<…>`, too.
+# A mention, but not the at sign or `<` of a measure, nor a link in `<…>`.
 _MENTION = re.compile(r"@(?!\s|$)|<(?![\s\d=]|$|https?://)|\[~|tg://", re.IGNORECASE)
-# What stands before the first word of a line: blanks, quotes, brackets, a sign of a list.
+# Characters before the first word of a line: blanks, quotes, brackets, a list marker.
 _LEAD = re.compile(
     r"(?:\[[xX]\]|\s|[\"'`\u2018-\u201f\u00ab\u00bb*_(\[{>|)\]}]"
     r"|[-+\u2013\u2014\u2022#]+(?=\s|$)|[0-9]{1,3}[.)]\s)*"
 )
 _FIRST = re.compile(r"\w|[^\x00-\x7f]|[<,=@]|\.\.\.|:(?!\w)|-+$|$")
-# Words by which bots are told to act, as a whole line or at its beginning.
+# Commands to bots, as a whole line or at its beginning.
 _TOLD = re.compile(
     r"(?:approved?|deploy(?: \w+)?|lgtm|merge(?: (?:it|this))?|queue|rebase|recheck|release"
     r"|rerun|retest|retry|run tests?|ship ?it|try)\W*$"
@@ -95,7 +95,7 @@ _TOLD = re.compile(
     r"|renovate|rultor)\b",
     re.IGNORECASE,
 )
-# What some bots find anywhere in a text.
+# Commands that some bots find anywhere in a text.
 _TOLD_ANYWHERE = re.compile(
     r"\bok(?:ay)? to test\b|\bre?test this\b|\badd to (?:allow|white)list\b|\bhereby sign\b",
     re.IGNORECASE,
@@ -104,7 +104,7 @@ _MESSAGE_IDS = frozenset({"inreplyto", "messageid", "messagets", "replyto"})
 
 
 def is_message(effects: CallEffects) -> bool:
-    """Whether a call is a message to people at an address that is known as one."""
+    """Return whether a call is a message to people at a known kind of address."""
     if effects.call.kind is not Kind.TOOL or effects.family is not Family.MESSAGE:
         return False
     known = all(one.role in _BESIDE or _is_id(one) for one in effects.leaves)
@@ -114,9 +114,10 @@ def is_message(effects: CallEffects) -> bool:
 
 
 def is_message_text(name: str, value: Any) -> bool:
-    """Whether a value of this name is text for people alone: it mentions nobody, tells no bot what
-    to do, holds no secret, is no path, URL or flag, and has one line where its name does not permit
-    several."""
+    """Return whether a value of this name is text for people only.
+
+    It mentions nobody, commands no bot, holds no secret, and is no path, URL or flag. It has one
+    line, unless its name permits more."""
     if not isinstance(value, str) or not _has_plain_lines(name, value):
         return False
     if holds_secrets(value) or any(map(_calls, (value, html.unescape(value)))):
@@ -133,7 +134,7 @@ def _has_plain_lines(name: str, value: str) -> bool:
 
 
 def _calls(text: str) -> bool:
-    """Whether a text mentions anybody or may tell a bot what to do, however it is written."""
+    """Return whether a text, in any spelling, mentions somebody or may command a bot."""
     text = unicodedata.normalize("NFKC", text)
     text = "".join(one for one in text if unicodedata.category(one) != "Cf")
     return _MENTION.search(_EMAIL.sub("", text)) is not None or any(
@@ -166,9 +167,9 @@ _TYPED = frozenset({Role.ACTION, Role.INPUT, Role.NESTED})
 _CONTAINERS = (JsonType.LIST, JsonType.OBJECT)
 _MOST_LETTERS = 60
 _PLAIN = re.compile(r"[^\W_]+(?:[ -][^\W_]+)*")
-# Another page or file, in what is asked about one.
+# Another page or file, in a question about one.
 _PLACES = re.compile(r"\w+:/|//|(?<!\S)[~.]{0,2}/\S")
-# A branch, a commit, a state, whose it is: nothing that climbs or names a host.
+# A branch, a commit, a state or an owner: without `..` or a host's name.
 _NAME_OF_PART = re.compile(r"(?!.*(?:\.\.|//))[A-Za-z0-9][A-Za-z0-9_.:/-]{0,99}")
 _FACTS = frozenset(
     {"city", "country", "currency", "date", "day", "days", "from_date", "lang", "language", "limit",
@@ -179,12 +180,12 @@ _FACT_NAMES = frozenset(map(plain_name, _FACTS))
 
 
 def why_fixed(answer: Answer, record: StoredRequest, effects: CallEffects) -> str | None:
-    """Return why nothing of a call may be left open by such an answer; None where it may."""
+    """Return why such an answer cannot leave anything of a call open; None if it can."""
     return _why_nothing(record, effects) or _CONDITIONS[answer](record, effects)
 
 
 def is_open(answer: Answer, leaf: Leaf) -> bool:
-    """Whether an answer leaves a value open without a rule that reads it."""
+    """Return whether an answer leaves a value open that no rule reads."""
     if leaf.type in _CONTAINERS and leaf.value and answer is not Answer.TOOL:
         return False
     opens = _OPENS.get(answer)
@@ -202,7 +203,7 @@ def _varies_in_text(leaf: Leaf) -> bool:
 
 
 def may_come(answer: Answer, leaf: Leaf) -> bool:
-    """Whether a value may stand there that the remembered call had not."""
+    """Return whether a call may have this value though the remembered call had none."""
     if answer is Answer.TOOL:
         return leaf.source in DECLARED and _varies_in_tool(leaf)
     if answer is Answer.SOURCE:
@@ -217,31 +218,31 @@ def may_come(answer: Answer, leaf: Leaf) -> bool:
 
 
 def command_leaf(effects: CallEffects) -> Leaf | None:
-    """Return the one command of a call, None where there is none or more."""
+    """Return the command of a call, None if it does not have exactly one."""
     found = effects.with_role(*COMMANDS)
     return found[0] if len(found) == 1 else None
 
 
 def path_leaf(effects: CallEffects) -> Leaf | None:
-    """Return the one path of a call, None where there is none or more."""
+    """Return the path of a call, None if it does not have exactly one."""
     found = effects.with_role(*PATHS)
     return found[0] if len(found) == 1 else None
 
 
 def patch_leaf(effects: CallEffects) -> Leaf | None:
-    """Return the patch of a call that says nothing else but words about it, None where none is."""
+    """Return the patch of a call that has only remarks beside it, else None."""
     patches = effects.with_role(Role.PATCH)
     beside = [one for one in effects.leaves if one.role not in (Role.PATCH, Role.REMARK)]
     return patches[0] if len(patches) == 1 and not beside else None
 
 
 def path_of(effects: CallEffects, leaf: Leaf) -> PathUse | None:
-    """Return how a path is used."""
+    """Return how the path in a value is used, None if unknown."""
     return next((one for one in effects.paths if one.place == leaf.place and not one.looks), None)
 
 
 def is_delicate(effects: CallEffects, use: PathUse) -> bool:
-    """Whether a path is asked about each time, for what is done to it."""
+    """Return whether the use of a path always requires approval."""
     written = may_write(effects, use)
     if written and is_executed(use.text):
         return True
@@ -252,18 +253,18 @@ def is_delicate(effects: CallEffects, use: PathUse) -> bool:
 
 
 def may_write(effects: CallEffects, use: PathUse) -> bool:
-    """Whether a path may be written: what opens a file may do that, too."""
+    """Return whether a path may be written; a tool that opens a file may write it."""
     read = use.effect in (PathEffect.READ, PathEffect.LIST)
     return not read or "open" in words_of(bare_name(effects.call.tool))
 
 
 def is_systems_folder(folder: str) -> bool:
-    """Whether a folder is the root of the disk, or one that the system keeps for itself."""
+    """Return whether a folder is the root or the system's."""
     return is_root(folder) or is_systems(f"{folder}/x", "/")
 
 
 def legible(value: Any, depth: int = 0) -> bool:
-    """Whether nothing in a value hides, reorders or passes for other text."""
+    """Return whether no text in a value is hidden, reordered or easily mistaken for another."""
     if isinstance(value, str):
         seen = make_visible(value)
         return not seen.hidden and not seen.mixed_script
@@ -278,7 +279,7 @@ def legible(value: Any, depth: int = 0) -> bool:
 
 
 def _why_nothing(record: StoredRequest, effects: CallEffects) -> str | None:
-    """Return what keeps any part of a call from being left open, whatever the answer."""
+    """Return why no part of a call can stay open, whatever the answer; None if it can."""
     context = record.request.context
     if context.env or effects.environment:
         return "it changes environment variables"
@@ -292,9 +293,9 @@ def _why_nothing(record: StoredRequest, effects: CallEffects) -> str | None:
 
 
 def _why_unclear(effects: CallEffects) -> str | None:
-    """Return what is not understood of a call, hidden, or in a place that asks each time."""
+    """Return what of a call is unclear or hidden, or why its folder always requires approval."""
     if effects.nested:
-        return "it hands on another call"
+        return "it contains another call"
     if effects.uncertainties:
         return effects.uncertainties[0].words
     if not legible([effects.call.tool, *(part for one in effects.leaves
@@ -302,7 +303,7 @@ def _why_unclear(effects: CallEffects) -> str | None:
         return "its text hides something"
     base = effects.base
     if base is not None and (components(base) is None or delicate(base) is not None):
-        return "it works where secrets lie or what stands there runs later"
+        return "its folder may hold secrets, or files that run later"
     return None
 
 
@@ -311,14 +312,14 @@ def _why_no_command(record: StoredRequest, effects: CallEffects) -> str | None:
     if leaf is None or effects.foreign_shell:
         return "it is not one command of a known shell"
     if effects.base is not None and is_systems_folder(effects.base):
-        return "it runs where the system keeps its own"
+        return "it runs in a system folder"
     beside = [one for one in effects.leaves if one is not leaf]
     return _why_not_beside(effects, leaf, beside, PATHS | {Role.PATCH})
 
 
 def _why_no_folder(record: StoredRequest, effects: CallEffects) -> str | None:
     if patch_leaf(effects) is not None:
-        return None if record.request.kind is Kind.FILE_CHANGE else "it is no change of files"
+        return None if record.request.kind is Kind.FILE_CHANGE else "it is not a file change"
     return _why_no_file(record, effects)
 
 
@@ -353,14 +354,14 @@ def _is_reading_or_writing(effects: CallEffects, leaf: Leaf, use: PathUse) -> bo
 def _why_no_text(record: StoredRequest, effects: CallEffects) -> str | None:
     free = [one for one in effects.leaves if one.role in (Role.DATA, Role.PART)]
     if record.request.kind is not Kind.TOOL:
-        return "it is no message"
+        return "it is not a message"
     if not is_message(effects):
         if not free or not all(one.source in DECLARED for one in free):
-            return "it is no message to people at a known address"
+            return "it is not a message to people at a known address"
         if effects.family is Family.MESSAGE and any(one.source is RoleSource.TABLE for one in free):
             return "its address is not known as one of people"
     if effects.base_source != "context" and is_systems_folder(effects.base or "/"):
-        return "it works where the system keeps its own"
+        return "it works in a system folder"
     return _why_not_beside(effects, None, list(effects.leaves),
                            COMMANDS | PATHS | {Role.PATCH, Role.URL})  # fmt: skip
 
@@ -368,40 +369,40 @@ def _why_no_text(record: StoredRequest, effects: CallEffects) -> str | None:
 def _why_not_beside(
     effects: CallEffects, leaf: Leaf | None, beside: list[Leaf], more: frozenset[Role]
 ) -> str | None:
-    """Return what stands beside the value that is read, and must not."""
+    """Return which value beside the one that may vary prevents that, None if none does."""
     for one in beside:
         if one.role in _TYPED or one.role in more:
             return f"{_quote(one)} is {one.role.value.replace('_', ' ')}"
         unclear = one.type in _CONTAINERS and bool(one.value)
         if one.role is Role.UNKNOWN and (unclear or looks_like(one.value)):
-            return f"nobody knows what {_quote(one)} is"
+            return f"{_quote(one)} is not understood"
     fixed = {one.place for one in beside if not one.free}
     if any(one.place not in fixed for one in effects.readings):
-        return "it can be taken in several ways"
+        return "it can be read in several ways"
     return None
 
 
 def _why_no_values(record: StoredRequest, effects: CallEffects) -> str | None:
     request = record.request
     if request.kind is not Kind.TOOL:
-        return "it is no look-up"
+        return "it is not a lookup"
     if not is_lookup(request.tool) or not effects.leaves:
-        return "its name is not that of a look-up"
+        return "its name is not that of a lookup"
     for one in effects.leaves:
         if plain_name(one.name) not in _FACT_NAMES or one.place != one.name:
             return f"{_quote(one)} is not known as a plain fact"
         if one.source in DECLARED or not _is_plain_value(one.value):
-            return f"{_quote(one)} is no plain value"
+            return f"{_quote(one)} is not a plain value"
     return None
 
 
 def _why_no_source(record: StoredRequest, effects: CallEffects) -> str | None:
-    """Return why a call is not known to read from one service: its host, or its repository."""
+    """Return why a call is not known to read from a single host or repository; None if it is."""
     if record.request.kind is not Kind.TOOL:
-        return "it is no look-up"
+        return "it is not a lookup"
     unknown = next((one for one in effects.leaves if one.source not in DECLARED), None)
     if unknown is not None:
-        return f"nobody declared what {_quote(unknown)} is"
+        return f"{_quote(unknown)} is not declared"
     fixed = [one for one in effects.leaves if not _varies_in_source(one)]
     urls = [one for one in fixed if one.role is Role.URL]
     if urls:
@@ -413,7 +414,7 @@ def _why_no_source(record: StoredRequest, effects: CallEffects) -> str | None:
         )
     listed = all(one.source is RoleSource.TABLE for one in effects.leaves)
     if not (is_lookup(effects.call.tool) or (listed and begins_as_lookup(effects.call.tool))):
-        return "its name is not that of a look-up"
+        return "its name is not that of a lookup"
     if not {"owner", "repo"} <= {plain_name(one.name) for one in fixed}:
         return "it names no repository"
     other = next((one for one in fixed if one.role is not Role.RECIPIENT), None)
@@ -421,19 +422,19 @@ def _why_no_source(record: StoredRequest, effects: CallEffects) -> str | None:
 
 
 def _spellings(url: str) -> tuple[str, ...]:
-    """Return a URL as it stands, undone, and with what stands in its parts joined."""
+    """Return a URL, its decoded form, and that with its parts joined."""
     undone = unquote_plus(url)
     return url, undone, re.sub(r"[&?/]\w*=?", "", undone)
 
 
 def _varies_in_source(leaf: Leaf) -> bool:
-    """Whether a value says what is read from a service, and how; never from which one."""
+    """Return whether a value selects what is read from a service, but not which service."""
     if leaf.place != leaf.name or isinstance(leaf.value, dict | list):
         return False
     if leaf.role in (Role.PATH, Role.READ, Role.FOLDER):
         text = str(leaf.value)
         return below(text) and delicate(text, written=False) is None
-    if leaf.role is Role.ACTION:  # what a model is asked about a page
+    if leaf.role is Role.ACTION:  # a question to a model about a page
         said = leaf.value if leaf.source is RoleSource.TABLE else None
         plain = is_message_text("message", said)
         return plain and not _PLACES.search(str(said))
@@ -454,7 +455,7 @@ def _why_no_tool(record: StoredRequest, effects: CallEffects) -> str | None:
 
 
 def _is_risky(leaf: Leaf) -> bool:
-    """Whether a harmless tool is asked about for a value: a path, an address, not only data."""
+    """Return whether a value makes even a harmless tool require approval, such as a path."""
     if leaf.role is Role.DATA and leaf.source in DECLARED:
         return isinstance(leaf.value, str) and delicate(leaf.value) is not None
     held = leaf.role in COMMANDS | PATHS | {Role.USER, Role.RIGHTS, Role.ENVIRONMENT}
@@ -463,8 +464,8 @@ def _is_risky(leaf: Leaf) -> bool:
 
 
 def _varies_in_tool(leaf: Leaf) -> bool:
-    """Whether a harmless tool may be given another value: never who gets it, or what decides more
-    than its own argument."""
+    """Return whether a harmless tool may get another value here: never a recipient, or a value with
+    effects beyond its own argument."""
     if _is_risky(leaf):
         return False
     if leaf.free:
@@ -505,20 +506,20 @@ _CONDITIONS: dict[Answer, Callable[[StoredRequest, CallEffects], str | None]] = 
 }
 
 
-# Command patterns from the beginnings of commands, as operators write them in rules.
+# Command patterns from the commands that operators write in rules.
 
 
 def fixed_words(reading: ParsedCommand) -> tuple[str, ...]:
-    """Return what of a command's operands is the same each time: the words, or the services."""
+    """Return a command's operands that must be the same each time: its words, or the services."""
     if reading.known.operands is Operands.LOCAL:
         return origins_of(reading)
     return reading.operands if reading.known.operands is Operands.FIXED else ()
 
 
 def derive_allow_pattern(text: str, folder: str | None) -> CommandPattern | None:
-    """Return the pattern of a known command with any of its harmless flags, and those written.
+    """Return the pattern of a known command with all its harmless flags, and those written.
 
-    Returns None when it is unknown, or has words that are no flags and not the same each time.
+    None if the command is unknown, or has operands that are not part of its pattern.
     """
     words = simple_command(text)
     known = entry(words) if words else None
@@ -543,7 +544,7 @@ def derive_allow_pattern(text: str, folder: str | None) -> CommandPattern | None
 
 
 def derive_deny_pattern(text: str) -> CommandPattern | None:
-    """Return the pattern of a command that begins so, whatever follows; None when not plain."""
+    """Return the pattern of commands that begin so, whatever follows; None if it is not plain."""
     words = simple_command(text)
     if words is None:
         return None
@@ -552,7 +553,7 @@ def derive_deny_pattern(text: str) -> CommandPattern | None:
 
 
 def denial(words: tuple[Word, ...], *, flags: bool) -> CommandPattern:
-    """Return a pattern for the program and its verbs, and with `flags` for those that it has."""
+    """Return a pattern for a program and its verbs; with `flags`, also for its flags."""
     known = entry(words)
     return CommandPattern(
         program=words[0].text,
@@ -567,6 +568,6 @@ def _flags(words: tuple[Word, ...]) -> tuple[str, ...]:
 
 
 def _single(flag: str) -> list[str]:
-    """Return `-rf` as its letters; longer names as they are."""
+    """Return `-rf` as its letters, and a long name unchanged."""
     name = flag.partition("=")[0]
     return [name] if name.startswith("--") else [f"-{letter}" for letter in name[1:]]
