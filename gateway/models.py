@@ -357,7 +357,7 @@ class ApprovalRequest(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedBy(Wire):
-    """The authority that decided: `name` is an id (of a person or grant), a rule's name or system."""
+    """The authority that decided. `name` is a person's or grant's id, a rule's name, or system."""
 
     kind: DeciderKind
     name: str
