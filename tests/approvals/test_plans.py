@@ -631,7 +631,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an address within": (line("edit", {"path": "/srv/app/x"}, "edits[].new"), DATA),
     "hidden text": (line("shell", {"command": "ls \u202e txt"}), "hides something"),
-    "a form": ({**line("ask", {}), "kind": "question"}, "line 1: a planned call cannot be of kind question"),
+    "a form": ({**line("ask", {}), "kind": "question"}, "cannot be of kind question"),
     "a plan": ({**line("plan", {}), "kind": "calls"}, "cannot be of kind calls"),
     "a plan in words": ({**line("plan", {}), "kind": "plan"}, "cannot be of kind plan"),
     "no uses": ({**TEST, "times": 0}, "1 to 100 times"),
