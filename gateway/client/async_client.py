@@ -533,7 +533,7 @@ class AsyncClient(RequestMaker):
         return await self.send(self.request(tool, arguments, **details))
 
     async def outcome(self, request: ApprovalRequest) -> Outcome:
-        """Submit a request, wait, and return how it ended: also a denial is returned, not raised.
+        """Submit a request, wait, and return how it ended. A denial is returned too, not raised.
 
         Raises an exception only if there is no outcome: InvalidRequest for a mistake in the
         request, Unauthorized or NotFound for a rejected credential. Run nothing then.

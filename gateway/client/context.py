@@ -54,7 +54,7 @@ def turn(name: str) -> Iterator[None]:
 @contextmanager
 def origin(**members: str) -> Iterator[None]:
     """Set the origin of requests inside the block: members of `Origin`, such as `channel`, `chat`
-    and `sender`. Members that an outer block has set stay."""
+    and `sender`. Other members of an outer block stay."""
     token = current_origin.set(replace(current_origin.get(), **members))
     try:
         yield
@@ -83,8 +83,8 @@ def origin_of(said: Origin | None) -> Origin:
 def session_name(text: str) -> str:
     """Return a valid session name for any text, such as a framework's id of a conversation.
 
-    A valid name is returned as it is. Otherwise the name is the readable characters of the text
-    and a hash, so that two texts never share a name.
+    A valid name is returned as it is, unless it looks like a result of this function. Otherwise
+    the name is the readable characters and a hash, so that two texts never share a name.
     """
     if SESSION_NAME.fullmatch(text) and not _DERIVED.fullmatch(text):
         return text

@@ -213,7 +213,7 @@ def _is_json(value: Any) -> bool:
 
 
 def gate_for(function: Callable[..., Any], options: dict[str, Any]) -> Gate:
-    """Return the gate for a function. Raises InvalidRequest when it cannot be gated."""
+    """Return the gate for a function. Raises InvalidRequest if it cannot be gated."""
     given = {name: value for name, value in options.items() if value is not None}
     given["files"] = tuple(given.get("files", ()))
     if unknown := set(given["files"]) - set(inspect.signature(function).parameters):
