@@ -1,27 +1,27 @@
-"""The errors that agents and callers of the gateway see.
+"""Define the exceptions that agents and callers of the gateway catch. Start at GatewayError.
 
     GatewayError
-    ├── InvalidRequest          the gateway refused the message itself (never shown to anyone)
+    ├── InvalidRequest          the gateway rejected the message; no person saw it
     │   ├── Unconfirmed         high risk, and the person has not confirmed it
-    │   │   └── StepUpNeeded    an approval takes a step-up, and this click brings none
-    │   └── Conflict            the id is taken by another request
-    │       ├── WrongNumber     the number is not the one that is shown where the agent waits
-    │       ├── Used            the approval is handed out no more: it was used, or given up
-    │       ├── BatchRefused    one of several requests stopped them all; none was decided
-    │       └── NotRemembered   the answer was recorded; what was to follow it failed
+    │   │   └── StepUpNeeded    the approval needs extra verification, and the click had none
+    │   └── Conflict            the state changed meanwhile, or the id belongs to another request
+    │       ├── WrongNumber     the verification code differs from the one that the agent shows
+    │       ├── Used            the approval was already claimed, or is no longer valid
+    │       ├── BatchRefused    one request blocked its batch; none was decided
+    │       └── NotRemembered   the decision was saved, but the step after it failed
     ├── Misconfigured           a setting of the gateway or an adapter is missing or wrong
     ├── Unauthorized            the credential is unknown, revoked, or not allowed to do this
     ├── NotFound                no such request
     ├── Unreachable             the gateway or Redis did not answer; nothing was approved
-    │   └── Busy                the gateway takes no more calls of this agent just now
+    │   └── Busy                the gateway limits this agent's calls; try again later
     ├── OverBudget              too many requests of this agent are pending; nobody was asked
-    ├── Unverified              an answer is not for this request, or not signed by the pinned key
-    ├── Pending                 still waiting; picklable, for `wait` in another process
+    ├── Unverified              a decision is not for this request, or its signature is wrong
+    ├── Pending                 still pending; picklable, for `wait` in another process
     └── NotApproved             the request ended without an approval
-        ├── Denied              a person, rule, grant or hook said no
+        ├── Denied              a person, rule, grant or hook denied it
         │   └── Aborted         ... and the turn (or the whole agent) must stop
         ├── Expired             nobody answered in time
-        ├── Cancelled           the request was withdrawn
+        ├── Cancelled           the agent, an operator or the gateway cancelled it
         └── AlreadyUsed         the approval was used before; the action may already have run
 
 Each class has an HTTP status, a stable code for machines, and an exit code for `gateway ask`.
@@ -71,13 +71,13 @@ class Unconfirmed(InvalidRequest):
 
 
 class StepUpNeeded(Unconfirmed):
-    """An approval of this request takes a step-up, and this click brings none."""
+    """The approval of this request needs extra verification, and the click carried none."""
 
     code = "step_up_needed"
 
 
 class Misconfigured(GatewayError):
-    """A setting is missing, or cannot be used."""
+    """A setting of the gateway or an adapter is missing or unusable."""
 
     code = "bad_settings"
     exit_code = 2
@@ -92,19 +92,19 @@ class Conflict(InvalidRequest):
 
 
 class Used(Conflict):
-    """The approval was used or given up before, and is not handed out again."""
+    """The approval was already claimed or cancelled; nobody can claim it again."""
 
     code = "approval_used"
 
 
 class WrongNumber(Conflict):
-    """A wrong number was typed; that is counted."""
+    """The typed verification code is wrong; the gateway counts wrong codes."""
 
     code = "wrong_number"
 
 
 class BatchRefused(Conflict):
-    """No request of a batch was decided. `reasons` has the reason by request id."""
+    """No request of the batch was decided; `reasons` maps request ids to the reason."""
 
     code = "batch_refused"
 
@@ -113,7 +113,7 @@ class BatchRefused(Conflict):
         self.reasons = dict(reasons)
 
     def __str__(self) -> str:
-        """Name the requests that stopped the batch."""
+        """Return the requests that blocked the batch, grouped by reason."""
         alike: dict[str, list[str]] = {}
         for name, why in self.reasons.items():
             alike.setdefault(why, []).append(name[:8])
@@ -125,7 +125,7 @@ class BatchRefused(Conflict):
 
 
 class NotRemembered(Conflict):
-    """The answer was recorded, as `record` says; what was to follow it failed."""
+    """The decision was saved as `record`, but the step after it failed."""
 
     code = "not_remembered"
 
@@ -159,7 +159,7 @@ class Unreachable(GatewayError):
 
 
 class Busy(Unreachable):
-    """The gateway takes no more calls of this agent just now. `retry_after` is in seconds."""
+    """The gateway limits this agent's calls; try again after `retry_after` seconds."""
 
     code = "too_many_requests"
     status = 429
@@ -175,7 +175,7 @@ class OverBudget(GatewayError):
 
 
 class Pending(GatewayError):
-    """The request still waits. Pickle it, and call `wait(pending)` later, in any process."""
+    """The request is still pending. Pickle this, and call `wait(pending)` later in any process."""
 
     code = "pending"
     status = 202
@@ -186,12 +186,12 @@ class Pending(GatewayError):
         self.request = request
 
     def __str__(self) -> str:
-        """Say which request waits."""
+        """Return a sentence with the id of the pending request."""
         return f"request {self.request.id} still waits for an answer"
 
 
 class NotApproved(GatewayError):
-    """The request ended without an approval. `decision` says how."""
+    """The request ended without an approval; `decision` says how and by whom."""
 
     code = "not_approved"
     status = 409
@@ -202,12 +202,12 @@ class NotApproved(GatewayError):
         self.decision = decision
 
     def __str__(self) -> str:
-        """Say who or what ended the request, and the message for the agent."""
+        """Return who or what ended the request, and the message for the agent."""
         return self.decision.sentence()
 
 
 class Denied(NotApproved):
-    """A person, a rule, a grant or a hook said no."""
+    """A person, a rule, a grant or a hook denied the request."""
 
     code = "denied"
 
@@ -218,7 +218,7 @@ class Aborted(Denied):
     code = "aborted"
 
     def __str__(self) -> str:
-        """Say what must stop, for readers of the text alone."""
+        """Add what must stop, for a model that reads only the text."""
         return f"{super().__str__()} (the {self.decision.abort} must stop)"
 
 
@@ -230,19 +230,19 @@ class Expired(NotApproved):
 
 
 class Cancelled(NotApproved):
-    """The request was withdrawn before anyone decided."""
+    """The agent, an operator or the gateway cancelled the request before anyone decided."""
 
     code = "cancelled"
     exit_code = 4
 
 
 class AlreadyUsed(NotApproved):
-    """The approval was handed out before: the action may already have run."""
+    """The approval was already used: the action may already have run."""
 
     code = "already_used"
 
     def __str__(self) -> str:
-        """Say that this is neither an approval nor a denial, and who approved."""
+        """Return who approved, and that this is neither an approval nor a denial."""
         return (
             f"this approval was already used ({super().__str__()}): the action may have run "
             "already, so take it neither as done nor as denied, and look before you ask again"

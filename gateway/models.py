@@ -1,6 +1,6 @@
-"""The wire contract: the messages between agents and the gateway.
+"""Define the messages between agents and the gateway. Start at ApprovalRequest and Decision.
 
-Agents build these classes leniently (`gateway.wire.codec`), the server validates them strictly
+Agents ignore unknown members (`gateway.wire.codec`); the server rejects them
 (`gateway.domain.parsing`). Times are milliseconds since the Unix epoch unless a name says
 otherwise.
 """
@@ -57,8 +57,8 @@ ENDINGS = frozenset(Status) - {Status.PENDING}
 
 
 class Kind(StrEnum):
-    """What is asked for: approval of an action, or an answer. `plan` is a plan in words, `calls` a
-    list of calls that are intended (see `PlannedCall`)."""
+    """The kind of a request. `question` asks for input, the others for an approval. `plan` is a
+    plan in prose, `calls` a list of planned calls (see `PlannedCall`)."""
 
     TOOL = "tool"
     COMMAND = "command"
@@ -69,7 +69,7 @@ class Kind(StrEnum):
 
 
 class Action(StrEnum):
-    """What a decision does with the request."""
+    """The action that a decision takes on a request."""
 
     APPROVE = "approve"
     EDIT = "edit"
@@ -80,7 +80,7 @@ class Action(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a request ended, for machines. Open: a reason from a newer gateway is kept as it is."""
+    """Why a request ended, for machines. An unknown reason of a newer gateway is kept as text."""
 
     PERSON = "person"
     FEEDBACK = "feedback"
@@ -100,7 +100,7 @@ class Reason(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> Reason | None:
-        # Keeps the text, so that the signed bytes stay the same. It equals no known reason.
+        # Keep the text, so that the signed bytes stay the same. It equals no known reason.
         if not isinstance(value, str):
             return None
         unknown = str.__new__(cls, value)
@@ -108,7 +108,7 @@ class Reason(StrEnum):
         return unknown
 
     def __reduce_ex__(self, protocol: object) -> tuple[type[Reason], tuple[str]]:
-        # By value: Python may pickle by name, which an unknown reason has not in the class.
+        # Pickle by value: Python may pickle by name, but the class has no name for this reason.
         return type(self), (self.value,)
 
 
@@ -118,7 +118,7 @@ AGENT_REASONS = (
     Reason.SUPERSEDED,
     Reason.RESOLVED_ELSEWHERE,
 )
-"""The reasons that an agent may give for withdrawing its request."""
+"""The reasons that an agent may give when it cancels its request."""
 
 
 class RiskLevel(StrEnum):
@@ -130,7 +130,7 @@ class RiskLevel(StrEnum):
 
 
 class DeciderKind(StrEnum):
-    """What sort of authority decided."""
+    """The kind of authority that decided."""
 
     PERSON = "person"
     GRANT = "grant"
@@ -144,11 +144,11 @@ KIND_WORDS = {
     Kind.PLAN: "plan",
     Kind.CALLS: "plan of calls",
 }
-"""What people read of it. A call of a tool is what most are, and a question says so itself."""
+"""The label of a kind on cards. Tool calls and questions need none."""
 
 
 class FieldKind(StrEnum):
-    """How one field of a question is answered."""
+    """The type of the answer to one field of a question."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -158,8 +158,8 @@ class FieldKind(StrEnum):
 
 
 class Execution(StrEnum):
-    """What became of an approved action: as the agent reports it, or `never_fetched`, which the
-    gateway notes when nobody took the approval until its time was over."""
+    """The result of an approved action, as the agent reports it. The gateway itself records
+    `never_fetched` if no process claimed the approval before its deadline."""
 
     STARTED = "started"
     SUCCEEDED = "succeeded"
@@ -174,7 +174,7 @@ AGENT_EXECUTIONS = tuple(one for one in Execution if one is not Execution.NEVER_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Risk(Wire):
-    """A risk level with its reasons. From an agent it is a claim that can only raise the level."""
+    """A risk level with its reasons. An agent's claim can only raise the level."""
 
     level: RiskLevel
     reasons: tuple[str, ...] = ()
@@ -182,7 +182,7 @@ class Risk(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview(Wire):
-    """The agent's own preview of the change: `format` is text, diff, shell, json or markdown."""
+    """The agent's own preview of a change. `format` is text, diff, shell, json or markdown."""
 
     format: str
     text: str
@@ -190,8 +190,8 @@ class Preview(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context(Wire):
-    """Where the action would run. `env` holds changed variables only; `files` maps path to
-    SHA-256."""
+    """The place where the action would run. `env` holds changed variables only. `files` maps
+    the path of each bound file to its SHA-256."""
 
     cwd: str | None = None
     host: str | None = None
@@ -201,7 +201,7 @@ class Context(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin(Wire):
-    """Where the agent says that the request came from. Claims: they can only exclude approvers."""
+    """The source of a request, as the agent claims it. A claim can only exclude approvers."""
 
     framework: str | None = None
     tool_call_id: str | None = None
@@ -213,7 +213,7 @@ class Origin(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option(Wire):
-    """One choice of a question's field."""
+    """One choice in a field of a question. Without a `label` people read the `value`."""
 
     value: str
     label: str = ""
@@ -221,7 +221,7 @@ class Option(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question(Wire):
-    """One field to fill in. `secret` answers reach only the asking process, never log or audit."""
+    """One field to fill in. Only the asking process gets `secret` answers; no log has them."""
 
     id: str
     text: str
@@ -233,8 +233,8 @@ class Question(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRule(Wire):
-    """A permission that the agent's host offers to keep itself: what it lets through from then on
-    without asking, and where and for how long. Both in words, for whoever chooses it."""
+    """A permission that the coding agent offers to save in its own settings. For the approver,
+    `rule` describes the calls that it will allow, `scope` where and for how long."""
 
     rule: Annotated[str, Says(minLength=1, maxLength=_LONGEST_RULE)]
     scope: Annotated[str, Says(minLength=1, maxLength=_LONGEST_RULE)]
@@ -247,11 +247,11 @@ class HostRule(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCall(Wire):
-    """One line of a plan: a call that is intended, and how many `times` at most.
+    """One line of a plan: a call that may run up to `times` times.
 
-    `any_text` names the arguments that may be any text: they are data, and stand in no `arguments`.
-    `kind` and `roles` are those of the request that the call becomes, which runs where the plan
-    was made. Raises InvalidRequest when a member breaks the wire's rules.
+    `any_text` names the arguments that may have any text. They are data, and are not listed in
+    `arguments`. `kind` and `roles` are those of the later request, which runs in the same place
+    as the plan. Raises InvalidRequest if a member breaks the rules of the wire format.
     """
 
     tool: Annotated[str, matching(TOOL_NAME)]
@@ -267,27 +267,27 @@ class PlannedCall(Wire):
         if not 1 <= self.times <= MAX_TIMES:
             raise InvalidRequest(f"a planned call runs 1 to {MAX_TIMES} times")
         if self.kind not in (Kind.TOOL, Kind.COMMAND, Kind.FILE_CHANGE):
-            raise InvalidRequest(f"a planned call is no {self.kind}")
+            raise InvalidRequest(f"a planned call cannot be of kind {self.kind}")
         if len({*self.any_text, *self.arguments}) < len(self.any_text) + len(self.arguments):
-            raise InvalidRequest("an argument is any text, or has a value, and is named once")
+            raise InvalidRequest("name each argument once: in any_text or in arguments")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest(Wire):
-    """One thing that waits for an answer.
+    """One request for an approval, or for input.
 
     `arguments` are exactly what will run; `digest` binds them, see `digest_of`. `timeout` is in
-    seconds: None takes the route's, 0 means no deadline but the 30-day cap. `schema` is a JSON
-    Schema for edited arguments. `roles` say what arguments are to the tool (see
-    `gateway.wire.roles`) and `harmless` that nothing it does needs asking: claims of the tool's
-    author about what may be remembered, which the digest leaves out. `human` demands a person:
-    nothing but a person approves it, though everything may deny it. `call_id` is the host's own id
-    of the call, and `part` tells apart what is asked within it; see `gateway.wire.canonical_json`
-    for the `id` that such a request has. `group` is shared by requests that are decided together.
-    `read_only` is the claim of the tool's author that it changes nothing. `host_rules` are what the
-    host offers to keep itself, of which a person may choose one with an approval. Without
-    `shows_number` nobody would see a number where it waits, so it gets none. Raises InvalidRequest
-    when a member breaks the wire's rules.
+    seconds. None takes the timeout of the route, 0 means the maximum of 30 days. `schema` is a
+    JSON Schema for edited arguments. `roles` say how the tool uses each argument, see
+    `gateway.wire.roles`. `harmless` says that no call of the tool needs an approval. Both are
+    claims of the tool's author that affect grants only, and the digest leaves them out. `human`
+    means that only a person can approve; rules and hooks can still deny. `call_id` is the
+    framework's id of the call, and `part` distinguishes several requests about one call. See
+    `gateway.wire.canonical_json` for the `id` of such a request. Requests with the same `group`
+    form one batch. `read_only` is the author's claim that the tool changes nothing. With an
+    approval a person may choose one of `host_rules`. `shows_number` says that the agent can
+    display a verification code; otherwise the request gets none. Raises InvalidRequest if a
+    member breaks the rules of the wire format.
     """
 
     __pydantic_config__ = whole(
@@ -340,24 +340,24 @@ class ApprovalRequest(Wire):
             if text is not None:
                 _match(pattern, name, text)
         if self.part is not None and self.call_id is None:
-            raise InvalidRequest("part belongs to a call: give its call_id")
+            raise InvalidRequest("part needs a call_id: give the id of its call")
         if self.timeout is not None and not 0 <= self.timeout <= MAX_LIFE_SECONDS:
-            raise InvalidRequest(f"timeout must lie between 0 and {MAX_LIFE_SECONDS} seconds")
+            raise InvalidRequest(f"timeout must be 0 to {MAX_LIFE_SECONDS} seconds")
         if (self.kind is Kind.QUESTION) != bool(self.questions):
-            raise InvalidRequest("questions belong to kind question, and it needs at least one")
+            raise InvalidRequest("only kind question has questions, and it needs at least one")
         if len({question.id for question in self.questions}) != len(self.questions):
             raise InvalidRequest("two fields of the question share an id")
         if len(set(self.host_rules)) != len(self.host_rules) or (
             len(self.host_rules) > MAX_HOST_RULES
         ):
-            raise InvalidRequest(f"host_rules are {MAX_HOST_RULES} at most, each another one")
+            raise InvalidRequest(f"host_rules takes at most {MAX_HOST_RULES} different rules")
         if not self.allowed:
             raise InvalidRequest("allowed must name at least one action")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedBy(Wire):
-    """Who or what decided: a person's id, a grant's id, a rule's name, or system."""
+    """The authority that decided. `name` is a person's or grant's id, a rule's name, or system."""
 
     kind: DeciderKind
     name: str
@@ -365,11 +365,11 @@ class DecidedBy(Wire):
 
 @dataclass(frozen=True, kw_only=True)  # no slots: `with_signature` adds a member
 class Decision(Wire):
-    """The one terminal answer to a request.
+    """The one final decision on a request.
 
-    `digest` names what may run: the request's, or that of the edited `arguments`. `answers` belong
-    to a question, `result` to `respond`. `abort` is turn or agent. An approval must be used before
-    `expires_at`. `host_rule` is the one of the request's that the host is to keep itself.
+    `digest` binds what may run: that of the request, or of the edited `arguments`. `answers` belong
+    to a question, `result` to `respond`. `abort` is turn or agent: what must stop. Claim an
+    approval before `expires_at`. `host_rule` is the rule that the coding agent shall save.
     """
 
     request_id: str
@@ -390,7 +390,7 @@ class Decision(Wire):
     signature: str | None = None
 
     def signed_bytes(self) -> bytes:
-        """Return the canonical bytes that the signature covers: everything but itself."""
+        """Return the canonical bytes that the signature covers: all members but `signature`."""
         return canonical(self._unsigned_values())
 
     def _unsigned_values(self) -> JsonObject:
@@ -399,10 +399,9 @@ class Decision(Wire):
         return values
 
     def with_signature(self, sign: Callable[[bytes], str]) -> Decision:
-        """Return this decision with the signature that `sign` makes of its bytes.
+        """Return a copy with the signature that `sign` makes of its bytes.
 
-        The copy also keeps its JSON values, so that they need not be built again to be written. A
-        copy made by `replace` does not.
+        The copy caches its JSON values for `values`. A copy made by `replace` has no such cache.
         """
         values = self._unsigned_values()
         values["signature"] = sign(canonical(values))
@@ -411,12 +410,12 @@ class Decision(Wire):
         return twin
 
     def values(self) -> JsonObject:
-        """Return the decision as JSON values, which the caller must not change."""
+        """Return the decision as JSON values. Do not change them: they may be cached."""
         kept: JsonObject | None = self.__dict__.get("_values")
         return plain(self) if kept is None else kept
 
     def sentence(self) -> str:
-        """Return in one sentence how the request ended and who decided."""
+        """Return one sentence that says how the request ended and who decided."""
         return sentence(
             reason=self.reason,
             status=self.status,
@@ -427,7 +426,8 @@ class Decision(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report(Wire):
-    """What became of an approved action. `duration_ms` counts from its start."""
+    """An agent's report on an approved action. `duration_ms` counts from the start of the action,
+    `detail` is a short text such as the type of an error."""
 
     execution: Execution
     duration_ms: int | None = None
@@ -436,10 +436,10 @@ class Report(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBack(Wire):
-    """What an agent may read again of its request: what it asked, when that was decided and why,
-    to how many processes the approval was handed out, and what was reported.
+    """The record of a request, as its agent may read it again.
 
-    `given_up` says that the approval was withdrawn before it was used: it is never handed out.
+    `consumed` counts the processes that claimed the approval. `given_up` says that the approval
+    was cancelled before use, so that nobody can claim it any more.
     """
 
     request: ApprovalRequest
@@ -454,12 +454,12 @@ class ReadBack(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State(Wire):
-    """The gateway's answer to every message about a request: its current state.
+    """The current state of a request: the gateway's reply to every message about it.
 
-    `decision` is sent to the process that may act on it. `may_have_run` warns a process that
-    consumes an approval which another process already has. `secrets` are the secret answers of a
-    question. `record` is there where it was asked for. `number` is for who waits: they show it, and
-    whoever approves may have to type it.
+    Only the process that may act on a `decision` gets it. `may_have_run` warns that another
+    process has already claimed the approval. `secrets` are the secret answers to a question.
+    `record` is set only if the message asked for it. `number` is a verification code: the waiting
+    agent shows it, and the approver may have to type it.
     """
 
     id: str
@@ -475,12 +475,12 @@ class State(Wire):
 
 
 def digest_of(request: ApprovalRequest, arguments: JsonObject | None = None) -> str:
-    """Return the SHA-256 (hex) over the action and the agent that it runs for.
+    """Return the action digest: a SHA-256 in hex. Equal actions have equal digests.
 
-    Covers agent, kind, tool, arguments (or the edited `arguments`), payload, context, questions;
-    not id, session, hint, preview, risk, roles, harmless, human, call_id, part, group, read_only,
-    host_rules or shows_number.
-    Equal actions have equal digests.
+    It covers agent, kind, tool, arguments, payload, context and questions. If edited `arguments`
+    are given, they replace those of the request. All other members are left out: id, session,
+    hint, preview, risk, roles, harmless, human, call_id, part, group, read_only, host_rules,
+    shows_number. Raises InvalidRequest if the action is not JSON.
     """
     return action_digest(
         agent=request.agent,
@@ -494,9 +494,12 @@ def digest_of(request: ApprovalRequest, arguments: JsonObject | None = None) -> 
 
 
 def id_of_call(request: ApprovalRequest) -> str:
-    """Return the id that a request with a `call_id` has. Raises InvalidRequest without one."""
+    """Return the id that follows from the `call_id` of a request, the same in every process.
+
+    Raises InvalidRequest if the request has no `call_id`.
+    """
     if request.call_id is None:
-        raise InvalidRequest("only a request with a call_id has an id of its call")
+        raise InvalidRequest("the request has no call_id from which its id could follow")
     return call_request_id(
         request.agent, request.session, request.call_id, request.part or "", request.digest
     )

@@ -1,12 +1,12 @@
-"""The agent's side: ask before doing something that matters.
+"""The SDK for agents: ask for approval before a risky action. Start at `requires_approval`.
 
     from gateway.client import requires_approval
 
     @requires_approval
     def delete_branch(name: str) -> None: ...
 
-Names are imported when first used: `gateway ask` and hook shims start a process per tool call and
-must not spend time on importing asyncio.
+Each name is imported at its first use. `gateway ask` and agent hooks start a process per tool call
+and must not spend time on importing asyncio.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m gateway.client`: the command `gateway` where only the agent's side is installed."""
+"""`python -m gateway.client`: run `gateway ask`, `wait` or `run`. Start at `run`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gateway.client.commands import main
 
 
 def run() -> int:
-    """Run `ask` or `wait`; return the exit code."""
+    """Run the command line of this process; return the exit code."""
     return main(sys.argv[1:])
 
 

@@ -1,4 +1,4 @@
-"""How a request ends for the agent: an approval, an exception, or an outcome as a value."""
+"""Turn decisions into approvals, exceptions and outcomes. Start at `Approval` and `Outcome`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from gateway.wire.codec import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """A checked approval: `arguments` are exactly what may run, edited or not."""
+    """A checked approval. Run exactly its `arguments`, once."""
 
     request: ApprovalRequest
     decision: Decision
@@ -43,8 +43,8 @@ class Approval:
 
     @property
     def arguments(self) -> JsonObject:
-        """The arguments that may run: the changed ones where a person or a policy hook changed
-        them."""
+        """The arguments that may run. They differ from the request's if a person or a policy hook
+        edited them."""
         edited = self.decision.arguments
         return self.request.arguments if edited is None else edited
 
@@ -56,9 +56,9 @@ class Approval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A step of a request: `confirmation_required` before the wait, `decided` after it.
+    """A step of a request. `name` is `confirmation_required` before the wait, `decided` after it.
 
-    `decided` carries the `approval`.
+    Only `decided` has the `approval`.
     """
 
     name: str
@@ -67,14 +67,14 @@ class Event:
 
 
 def exception_for(decision: Decision) -> NotApproved:
-    """Return the exception for a decision that is not an approval."""
+    """Return the exception that a decision raises if it is not an approval."""
     if decision.status is Status.DENIED:
         return Aborted(decision) if decision.abort else Denied(decision)
     return Expired(decision) if decision.status is Status.EXPIRED else Cancelled(decision)
 
 
 def local_expiry(request: ApprovalRequest) -> Decision:
-    """Return the decision that the client makes itself when no answer came in time."""
+    """Return the decision that the client itself makes if the gateway sent none in time."""
     return Decision(
         request_id=request.id,
         revision=0,
@@ -89,7 +89,7 @@ def local_expiry(request: ApprovalRequest) -> Decision:
 
 
 def local_withdrawal(state: State) -> Decision:
-    """Return the decision that the client makes itself for an approval that its agent gave up."""
+    """Return the decision that the client itself makes for a superseded approval."""
     return Decision(
         request_id=state.id,
         revision=state.revision,
@@ -103,11 +103,11 @@ def local_withdrawal(state: State) -> Decision:
     )
 
 
-# How a request ended, as a value: for hosts that tell a model, and do not raise.
+# How a request ended, as a value: for frameworks that inform a model instead of raising.
 
 
 class OutcomeKind(StrEnum):
-    """What became of a request. Only `approved` and `edited` may run."""
+    """How a request ended. Only `approved` and `edited` let the call run."""
 
     APPROVED = "approved"
     EDITED = "edited"
@@ -126,11 +126,11 @@ class OutcomeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a request ended.
+    """How a request ended, as a value.
 
-    `arguments` are what may run, None where nothing may. `result` is what stands in place of a run:
-    a person's result, or the answers to a question. `message` is a sentence for the model. `abort`
-    is `turn` or `agent` where that must stop. `decision` is there where the gateway gave one.
+    `arguments` are what may run, None if nothing may. `result` replaces a run: a result that a
+    person gave, or the answers to a question. `message` is a sentence for the model. `abort` is
+    `turn` or `agent` if that must stop. `decision` stays None without a reply of the gateway.
     """
 
     kind: OutcomeKind
@@ -143,7 +143,7 @@ class Outcome:
 
     @property
     def runs(self) -> bool:
-        """Whether `arguments` may run, once."""
+        """Whether the call may run, once, with these `arguments`."""
         return self.kind in (OutcomeKind.APPROVED, OutcomeKind.EDITED)
 
 
@@ -153,7 +153,7 @@ _APPROVED = {
     Action.RESPOND: OutcomeKind.RESPONDED,
     Action.ANSWER: OutcomeKind.ANSWERED,
 }
-# The first that fits counts, so a subclass stands before its base.
+# The first match counts, so a subclass comes before its base.
 _ENDED: tuple[tuple[type[GatewayError], OutcomeKind], ...] = (
     (Aborted, OutcomeKind.ABORTED),
     (Denied, OutcomeKind.DENIED),
@@ -169,8 +169,8 @@ _ENDINGS = tuple(kind for kind, _ in _ENDED)
 
 
 async def outcome_of(asking: Awaitable[Approval]) -> Outcome:
-    """Return how an asked request ends. Raises what is no outcome: a mistake in the call, or a
-    credential that does not allow it."""
+    """Wait for an approval, and return how its request ended. Raises InvalidRequest for a mistake
+    in the request, Unauthorized or NotFound for a rejected credential."""
     try:
         return approved(await asking)
     except _ENDINGS as error:
@@ -178,7 +178,7 @@ async def outcome_of(asking: Awaitable[Approval]) -> Outcome:
 
 
 def approved(approval: Approval) -> Outcome:
-    """Return the outcome of an approval."""
+    """Return an approval as an outcome."""
     decision = approval.decision
     kind = _APPROVED.get(decision.action, OutcomeKind.UNVERIFIED) if decision.action else None
     if kind is None or kind is OutcomeKind.UNVERIFIED:
@@ -196,7 +196,7 @@ def approved(approval: Approval) -> Outcome:
 
 
 def ended(error: GatewayError) -> Outcome:
-    """Return the outcome that an exception stands for; raises the error when it is none."""
+    """Return an exception as an outcome. Raises the exception if it does not end a request."""
     for base, kind in _ENDED:
         if isinstance(error, base):
             decision = error.decision if isinstance(error, NotApproved) else None
@@ -210,5 +210,5 @@ def ended(error: GatewayError) -> Outcome:
 
 
 def withdrawn(message: str) -> Outcome:
-    """Return the outcome of a request that its own agent withdrew."""
+    """Return the outcome of a request that its own agent cancelled."""
     return Outcome(kind=OutcomeKind.CANCELLED, message=message)

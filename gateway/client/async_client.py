@@ -1,4 +1,4 @@
-"""The asynchronous client: makes requests, asks, waits, checks the decision, reports the result."""
+"""Ask the gateway for approvals from asyncio code. Start at `AsyncClient.ask`."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ from gateway.wire.signatures import Verifier
 
 # Derives a JSON Schema from a function's parameters.
 #
-# The gateway refuses an edit that does not fit it, and the client checks again before the function
+# The gateway rejects an edit that does not fit it. The client checks again before the function
 # runs.
 
 _TYPES: dict[Any, str] = {
@@ -113,7 +113,10 @@ _VARIADIC = {
 
 
 def schema_of(function: Callable[..., Any], parameters: Mapping[str, Any]) -> JsonObject:
-    """Return the schema of these parameters; one without an annotation accepts any value."""
+    """Return a JSON Schema for a function's parameters, from its annotations.
+
+    A parameter without an annotation accepts any value.
+    """
     try:
         hints = get_type_hints(function)
     except (NameError, TypeError, AttributeError):
@@ -136,15 +139,15 @@ def schema_of(function: Callable[..., Any], parameters: Mapping[str, Any]) -> Js
 
 
 def check_arguments(schema: JsonObject, arguments: JsonObject) -> None:
-    """Raise InvalidRequest unless the arguments fit a schema of `schema_of`."""
+    """Check edited arguments. Raises InvalidRequest if they do not fit a schema of `schema_of`."""
     properties = schema["properties"]
     if unknown := set(arguments) - set(properties):
-        raise InvalidRequest(f"it takes no argument {min(unknown)!r}")
+        raise InvalidRequest(f"the function has no argument {min(unknown)!r}")
     if missing := set(schema["required"]) - set(arguments):
         raise InvalidRequest(f"the argument {min(missing)!r} is missing")
     for name, value in arguments.items():
         if not _fits(properties[name], value):
-            raise InvalidRequest(f"{name!r} cannot be {value!r}")
+            raise InvalidRequest(f"the argument {name!r} cannot be {value!r}")
 
 
 def _schema(hint: Any) -> JsonObject:
@@ -174,11 +177,11 @@ _NO_DIGEST = "0" * 64
 
 
 class RequestMaker:
-    """Makes the requests of one agent."""
+    """Base of the clients: builds the requests of one agent."""
 
     @property
     def agent(self) -> str:
-        """The agent that asks."""
+        """The name of the agent that makes the requests."""
         raise NotImplementedError
 
     def request(  # noqa: PLR0913 (one keyword for each part of a request)
@@ -209,20 +212,19 @@ class RequestMaker:
         human: bool = False,
         read_only: bool = False,
     ) -> ApprovalRequest:
-        """Return a request with its digest, and with a new id where none is given.
+        """Return a request with its digest. Nothing is sent: pass it to `send` or `outcome`.
 
-        `call_id` is the host's own id of the call, with a `part` where it asks more than once in
-        one. The request's id is then derived from agent, session, call, part and content: a call
-        that is tried again finds its request, whose approval runs once, and one with other content
-        supersedes it. `turn` and `origin` are the context's unless they are given. `read_only` says
-        that the tool changes nothing; only a rule of the policy that names it makes use of that.
+        Without `id` the request gets a new one. `call_id` is the framework's id of the call, and
+        `part` distinguishes several requests about one call. The id then follows from agent,
+        session, call, part and content: a retried call finds its request, and its approval runs
+        once. A call with other content supersedes the earlier one. `session`, `turn` and `origin`
+        come from the context by default. `context` is where the call runs, by default the folder
+        and host of this process.
 
-        `context` is where it would run, by default this process's folder and host. `roles` say what
-        arguments are to the tool, `harmless` that nothing it does needs asking; see
-        `requires_approval`. `human` demands that a person answers. `files` are bound with their
-        content: when one of them, or a link on the way to it, has changed at the end, the approval
-        is refused. Without `timeout` the time of the gateway's route holds; 0 is none. Raises
-        InvalidRequest.
+        `files` are bound with their content: if such a file, or a link on its path, changes before
+        the end, the approval is rejected. `timeout` is in seconds. None takes the timeout of the
+        route, 0 means the maximum of 30 days. See `requires_approval` for `roles`, `harmless`,
+        `human` and `read_only`. Raises InvalidRequest if a value or a file cannot be used.
         """
         check_roles(roles or {})
         draft = ApprovalRequest(
@@ -239,18 +241,18 @@ class RequestMaker:
         if call_id is None:
             return whole
         if id is not None:
-            raise InvalidRequest("a request has a call_id or an id of its own, not both")
+            raise InvalidRequest("give a request an id or a call_id, not both")
         return replace(whole, id=id_of_call(whole))
 
 
 def _from(origin: Origin | None, call_id: str | None) -> Origin:
-    """Return where a request comes from, with the host's id of its call."""
+    """Return the origin of a request, with the framework's id of its call."""
     source = origin_of(origin)
     return source if source.tool_call_id else replace(source, tool_call_id=call_id)
 
 
 def _where(context: Context | None, files: Sequence[str]) -> Context:
-    """Return where it would run, with the files that are bound."""
+    """Return the place where the call would run, with the hashes of the bound files."""
     where = context or _here()
     return replace(where, files={**where.files, **hash_files(files)}) if files else where
 
@@ -259,21 +261,19 @@ def _here() -> Context:
     return Context(cwd=os.getcwd(), host=socket.gethostname())  # noqa: PTH109 (`pathlib` costs 4 ms)
 
 
-# The asynchronous client: asks, waits, checks the decision, reports what came of it.
+# Sends several requests at once and waits for all of them. An abort cancels the rest.
 
-# Asks several requests at once: all end, and an abort withdraws the rest.
-
-_STOPPED = "not asked any more: the answer to another request of this group stopped the turn"
+_STOPPED = "cancelled: the decision on another request of this batch stopped the turn"
 
 Send = Callable[[ApprovalRequest], Awaitable[Approval]]
 Refuse = Callable[[ApprovalRequest], Awaitable[None]]
 
 
 async def ask_all(requests: Sequence[ApprovalRequest], send: Send, refuse: Refuse) -> list[Outcome]:
-    """Return the outcome of each request, in their order.
+    """Send requests at once, and return their outcomes in order.
 
-    After an abort those that wait are withdrawn, and an approval that comes nevertheless is refused
-    with `refuse`. An exception that is no outcome withdraws them too, and is raised.
+    An abort cancels the pending requests. If one was approved meanwhile, `refuse` is called with
+    it. An exception that is not an outcome also cancels them, and is raised.
     """
     tasks = [asyncio.create_task(outcome_of(send(one))) for one in requests]
     waiting = set(tasks)
@@ -285,7 +285,7 @@ async def ask_all(requests: Sequence[ApprovalRequest], send: Send, refuse: Refus
     finally:
         for task in waiting:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)  # also those that failed beside it
+        await asyncio.gather(*tasks, return_exceptions=True)  # also for tasks that failed meanwhile
     pairs = zip(requests, tasks, strict=True)
     return [
         await _last_word(request, task, refuse) if task in waiting else task.result()
@@ -296,8 +296,8 @@ async def ask_all(requests: Sequence[ApprovalRequest], send: Send, refuse: Refus
 async def _last_word(
     request: ApprovalRequest, task: asyncio.Task[Outcome], refuse: Refuse
 ) -> Outcome:
-    """Return the outcome of a request that was withdrawn; one that was faster counts unless it may
-    run."""
+    """Return the outcome of a request that was cancelled. An outcome that arrived earlier counts,
+    unless it is an approval."""
     if task.cancelled() or task.exception() is not None:
         return withdrawn(_STOPPED)
     outcome = task.result()
@@ -307,18 +307,18 @@ async def _last_word(
     return withdrawn(_STOPPED)
 
 
-# What the gateway must still be told: what was given up, and what became of an action.
+# Messages that the gateway must still get: cancelled requests, and reports on actions.
 
 GOODBYE_SECONDS = 1.0
-"""So long a caller waits for what is sent on its way out; it is sent on in the background."""
+"""How long a caller waits for its last messages. The rest is sent in the background."""
 
-_REPORT_SECONDS = 3.0  # a report holds up an action, or a process that ends after it
-_GRACE_SECONDS = 30.0  # what is on its way to the gateway may begin its time that much later
+_REPORT_SECONDS = 3.0  # a report delays an action, or a process that ends after it
+_GRACE_SECONDS = 30.0  # a message on its way may start its request that much later
 
 
 class Withdrawal:
-    """One request that is withdrawn. `sent` is set once the gateway has been told, or nobody tries
-    any more; `task` returns how the request ended, None where the gateway does not say."""
+    """The cancellation of one request. `sent` is set when the gateway has the message, or when
+    the attempts end. `task` returns the final state, None if the gateway does not send it."""
 
     def __init__(self, sent: asyncio.Event, task: asyncio.Task[State | None]) -> None:
         self.sent = sent
@@ -326,7 +326,7 @@ class Withdrawal:
 
 
 class ReportQueue:
-    """Sends it in the background, as soon as the gateway can be reached."""
+    """Send cancellations and reports in the background, as soon as the gateway can be reached."""
 
     def __init__(self, transport: Transport, reach: RetryingTransport) -> None:
         self._transport = transport
@@ -335,8 +335,8 @@ class ReportQueue:
         self._reports: set[asyncio.Task[None]] = set()
 
     def withdraw(self, request_id: str, until: float) -> Withdrawal:
-        """Withdraw a request, whose time ends at `until`. An approval that nobody took is reported
-        as refused, since it comes too late."""
+        """Cancel a request whose deadline is `until`. A late approval that nobody claimed is
+        reported as refused."""
         known = self._withdrawals.get(request_id)
         if known is not None:
             return known
@@ -347,8 +347,8 @@ class ReportQueue:
         return made
 
     async def report(self, request_id: str, report: Report, until: float) -> None:
-        """Report what became of an action. Returns when that is done, or soon, and goes on in the
-        background; raises GatewayError when it is refused, or until then could not be sent."""
+        """Report the result of an action. Returns after a few seconds at most; a slow report goes
+        on in the background. Raises GatewayError if the report fails before that."""
         send = partial(self._transport.report, request_id, report)
         task = asyncio.create_task(self._reach.repeat(send, until=until))
         self._reports.add(task)
@@ -363,7 +363,7 @@ class ReportQueue:
             task.result()
 
     async def close(self, waiting: Iterable[str]) -> None:
-        """Withdraw what still waits, and send what can be sent within a moment."""
+        """Cancel the `waiting` requests, and send for a moment what can be sent."""
         now = asyncio.get_running_loop().time()
         for request_id in waiting:
             self.withdraw(request_id, now)
@@ -377,7 +377,7 @@ class ReportQueue:
         await asyncio.gather(*leaving, *self._reports, *looks, return_exceptions=True)
         if late:
             log.warning(
-                "not withdrawn, since the gateway does not answer: %s",
+                "not cancelled, since the gateway does not answer: %s",
                 ", ".join(late),
                 extra={"event": "abandon_failed"},
             )
@@ -389,11 +389,11 @@ class ReportQueue:
             until = max(until, loop.time()) + _GRACE_SECONDS
             await self._reach.repeat(cancel, until=until, patient=True)
             sent.set()
-            # As long as it may be reported: a connection that comes back takes a while.
+            # Wait for as long as the state may be reported: a reconnect takes a while.
             state = await wait(request_id, until=max(until, loop.time() + GOODBYE_SECONDS))
             await self._refuse_late(state)
         except GatewayError as error:
-            log.info("not withdrawn: %s", error, extra={"event": "abandon_failed"})
+            log.info("not cancelled: %s", error, extra={"event": "abandon_failed"})
             return None
         except TimeoutError:
             return None
@@ -402,7 +402,7 @@ class ReportQueue:
         return state
 
     async def _refuse_late(self, state: State) -> None:
-        """Report an approval that came after it was given up, unless somebody took it."""
+        """Report an approval that came after the cancellation, unless somebody claimed it."""
         if state.status is not Status.APPROVED or state.decision is None or state.may_have_run:
             return
         if self._transport.process.take(state.id):
@@ -410,7 +410,7 @@ class ReportQueue:
 
 
 def _log_report(task: asyncio.Task[None]) -> None:
-    """Log a report that was not sent, which nobody waits for any more."""
+    """Log the failure of a report in the background."""
     error = "the client was closed" if task.cancelled() else task.exception()
     if error:
         log.warning("not reported: %s", error, extra={"event": "report_failed"})
@@ -419,30 +419,31 @@ def _log_report(task: asyncio.Task[None]) -> None:
 log = logging.getLogger("gateway.client")
 
 DEFAULT_TIMEOUT = 900.0
-"""Seconds that an agent waits where it names no time and the gateway has not said yet how long."""
+"""Seconds that an agent waits if it sets no timeout and the gateway has not sent one yet."""
 
 MARGIN_SECONDS = 0.5
-"""The client's deadline comes this much after the gateway's; later approvals are refused."""
+"""The client's deadline is this much later than the gateway's. It rejects later approvals."""
 
-_MOMENT_SECONDS = 0.3  # a rule or a remembered decision answers sooner
+_MOMENT_SECONDS = 0.3  # a rule or a grant decides sooner
 _NO_DEADLINE = 30 * 24 * 3600.0
-# More than the gateway keeps, so that a secret at the end of that arrives whole and is masked.
+# More than the gateway keeps, so that a secret at the end arrives whole and can be masked.
 _MOST_DETAIL = 15_000
 
 OnEvent = Callable[[str, ApprovalRequest, Decision | None], None]
 
 
 class AsyncClient(RequestMaker):
-    """Asks for approval. Use it inside `async with`, in one event loop.
+    """Ask the gateway for approvals. Use it inside `async with`, in one event loop.
 
     `public_key` pins the gateway's key: unsigned or wrongly signed decisions raise Unverified.
-    `on_event` is called with `confirmation_required` before the wait and `decided` after it. An
-    exception from it withdraws the request, or leaves the approval unused, and reaches the caller.
+    `on_event(event, request, decision)` is called with `confirmation_required` before the wait
+    and `decided` after it. If it raises, the request is cancelled or its approval stays unused,
+    and the caller gets the exception.
 
-    A gateway that does not answer is waited for: until a request's own deadline where it has
-    answered before, otherwise for `connect_timeout` seconds. `say` is told in a sentence that it is
-    waited for, and that a request waits and where to answer it: on standard error unless it is
-    given, and nowhere with None.
+    If the gateway does not answer, a call is repeated for `connect_timeout` seconds. After a first
+    answer it is repeated until the deadline of its request. `say` gets sentences for a person at
+    the terminal, such as where to decide a request. By default they go to standard error; None
+    turns them off.
     """
 
     def __init__(
@@ -473,7 +474,12 @@ class AsyncClient(RequestMaker):
         on_event: OnEvent | None = None,
         say: Say | None = say_on_stderr,
     ) -> AsyncClient:
-        """Return a client for the configured gateway, or the local one. Raises Unreachable."""
+        """Return a client for the gateway in the environment variables, or the one on this machine.
+
+        `agent` is the name to ask as, by default `GATEWAY_AGENT`, else `local`. See the class for
+        `on_event` and `say`. Blocks while it looks for a gateway. Raises Unreachable if it finds
+        none, Unauthorized or Conflict if that rejects the agent, InvalidRequest for a bad setting.
+        """
         found = config.load_patiently(agent, say or say_nothing)
         return cls(
             transport_for(found),
@@ -484,19 +490,19 @@ class AsyncClient(RequestMaker):
         )
 
     async def __aenter__(self) -> AsyncClient:
-        """Start the transport."""
+        """Start the transport, and return this client."""
         await self._transport.__aenter__()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Withdraw what still waits, and disconnect."""
+        """Cancel pending requests, and disconnect."""
         await self.close()
 
     async def close(self, *, withdraw: bool = True) -> None:
-        """Disconnect, and withdraw what still waits. Without `withdraw` it stays as it is.
+        """Disconnect, and cancel pending requests. If the argument is False, they stay pending.
 
-        Another process may go on waiting with `wait_id`: for what was given to `submit` as it is,
-        for what this one waited for with `rerun`, since its approval was this process's.
+        Another process can then wait for them with `wait_id`. If this process was waiting for one,
+        pass `rerun=True` there, because its approval belongs to this process.
         """
         if self._closed:
             return
@@ -507,36 +513,39 @@ class AsyncClient(RequestMaker):
         await self._transport.__aexit__(None, None, None)
 
     def leave_waiting(self, leave: bool) -> None:
-        """Say whether what is given up from now on stays as it is, instead of being withdrawn."""
+        """Set whether a request stays pending when its wait is given up, instead of cancelled."""
         self._withdraws = not leave
 
     @property
     def agent(self) -> str:
-        """The agent that this client asks as."""
+        """The name of the agent that this client asks as."""
         return self._transport.agent
 
     async def ask(self, /, tool: str, arguments: Mapping[str, Any], **details: Any) -> Approval:
-        """Ask, wait, and return the approval; `details` are those of `request`.
+        """Ask for an approval, wait for the decision, and return the approval.
 
-        Raises Denied, Aborted, Expired, Cancelled, Unreachable or Unverified, and AlreadyUsed for
-        an `id` whose approval was handed out before. After an exception nothing may run.
+        `tool` and `arguments` are what would run, `details` further keywords of `request`. Run
+        exactly the `arguments` of the returned approval, once. After an exception run nothing.
+        Raises Denied, Aborted, Expired, Cancelled, OverBudget, Unreachable or Unverified, and
+        AlreadyUsed for an `id` whose approval was used before. Raises InvalidRequest for a
+        mistake in the request, Unauthorized for a rejected credential.
         """
         return await self.send(self.request(tool, arguments, **details))
 
     async def outcome(self, request: ApprovalRequest) -> Outcome:
-        """Submit a request, wait for it, and return how it ended, whichever way.
+        """Submit a request, wait, and return how it ended. A denial is returned too, not raised.
 
-        Raises only what is no outcome: InvalidRequest for a mistake in the request, Unauthorized
-        and NotFound for a credential that does not allow it. Nothing may run then.
+        Raises an exception only if there is no outcome: InvalidRequest for a mistake in the
+        request, Unauthorized or NotFound for a rejected credential. Run nothing then.
         """
         return await outcome_of(self.send(request))
 
     async def asks(self, *requests: ApprovalRequest, group: str | None = None) -> list[Outcome]:
-        """Ask several requests at once, and return their outcomes in order.
+        """Submit several requests as one batch, wait for all, and return their outcomes in order.
 
-        When one is answered with an abort, those that still wait are withdrawn. `group` is the name
-        that they share on the wire, a new one by default. Raises as `outcome` does, and
-        InvalidRequest for two requests of one call: the one would supersede or use up the other.
+        If a person aborts one, the pending ones are cancelled. `group` is the name of the batch,
+        a new one by default. Raises as `outcome` does. Raises InvalidRequest for two requests of
+        one call, because one would supersede or use up the other.
         """
         calls = [
             (one.session, one.call_id, one.part) if one.call_id else one.id for one in requests
@@ -544,7 +553,7 @@ class AsyncClient(RequestMaker):
         if len(set(calls)) < len(calls):
             raise InvalidRequest(
                 "two of these requests are of one call, so nobody was asked: "
-                "give each a call_id, a part or an id of its own"
+                "give each a different call_id, part or id"
             )
         name, turns = group or new_id(), asyncio.Lock()  # cards come in the order of the calls
         grouped = [replace(one, group=name) for one in requests]
@@ -556,19 +565,23 @@ class AsyncClient(RequestMaker):
     async def plan(
         self, /, calls: Sequence[PlannedCall], *, minutes: int = 60, **details: Any
     ) -> Approval:
-        """Ask a person to approve a list of intended calls, and wait; return the approval.
+        """Ask a person to approve a list of planned calls, wait, and return the approval.
 
-        Its `arguments` have the `calls` that were approved: a person may strike some. Each then
-        runs without approval as often as it says, in this session, for `minutes`, at most 480.
-        `details` are those of `request`. Raises as `ask` does, and InvalidRequest for a call that
-        cannot be planned.
+        `arguments["calls"]` of the approval lists the approved calls: a person may remove some.
+        Each then runs without approval up to its `times`, in this session, for `minutes` (at most
+        480). `details` are keywords of `request`. Raises as `ask` does, and InvalidRequest for a
+        call that cannot be planned.
         """
         listed = {"calls": [plain(one) for one in calls], "minutes": minutes}
         allowed = (Action.APPROVE, Action.EDIT, Action.DENY)
         return await self.ask("plan", listed, kind=Kind.CALLS, allowed=allowed, **details)
 
     async def question(self, /, text: str, *fields: Question, **details: Any) -> JsonObject:
-        """Ask a person to fill in `fields`, or one text; return the answers by field id."""
+        """Ask a person to fill in `fields`, wait, and return the answers by field id.
+
+        `text` is the question. Without `fields` the answer is one text with the id `answer`.
+        `details` are keywords of `request`. Raises as `ask` does.
+        """
         asked = fields or (Question(id="answer", text=text),)
         approval = await self.ask(
             details.pop("tool", "question"),
@@ -581,15 +594,18 @@ class AsyncClient(RequestMaker):
         return approval.answers
 
     async def submit(self, request: ApprovalRequest) -> Pending:
-        """Submit a request without waiting. Pass what is returned to `wait`, in any process."""
+        """Submit a request without waiting. Pass the returned Pending to `wait`, in any process.
+
+        Raises GatewayError if the gateway rejects the request or does not answer.
+        """
         await self._submit(request, _until(request), asyncio.Lock(), detached=True)
         await self._tell("confirmation_required", request, None)
         return Pending(request)
 
     async def send(self, request: ApprovalRequest) -> Approval:
-        """Submit a request and wait for it. See `ask`.
+        """Submit a request, wait, and return the approval. Raises as `ask` does.
 
-        A request that was submitted before is not asked again, and its approval is handed out once.
+        A request that was submitted before is not submitted again. Its approval can be used once.
         """
         return await self._send(request, asyncio.Lock())
 
@@ -599,10 +615,10 @@ class AsyncClient(RequestMaker):
             return await self._end(request, until)
 
     async def stream(self, request: ApprovalRequest) -> AsyncGenerator[Event, None]:
-        """Submit a request, and yield an event before the wait and one with the approval.
+        """Submit a request; yield an Event before the wait, and one with the approval.
 
-        Raises as `ask` does. Closing the generator early withdraws the request: use
-        `contextlib.aclosing` to close it as soon as the loop is left.
+        Raises as `ask` does. Closing the generator early cancels the request. Use
+        `contextlib.aclosing` to close it when you leave the loop.
         """
         async with self._asking(request) as own:
             until = await self._begin(request, own, asyncio.Lock())
@@ -617,10 +633,10 @@ class AsyncClient(RequestMaker):
         timeout: float = DEFAULT_TIMEOUT,
         rerun: bool = False,
     ) -> Approval:
-        """Wait up to `timeout` seconds for a request that was submitted before, in any process.
+        """Wait up to `timeout` seconds for a request that any process submitted before.
 
-        Raises as `ask` does, and Pending when there is no answer yet. Raises AlreadyUsed when the
-        approval was handed out before, here or elsewhere; `rerun` permits running it again.
+        Returns the approval. Raises as `ask` does, and Pending if there is no decision yet. Raises
+        AlreadyUsed if a process has used the approval; `rerun=True` permits to run it again.
         """
         request = pending.request if isinstance(pending, Pending) else pending
         until = asyncio.get_running_loop().time() + timeout
@@ -632,29 +648,30 @@ class AsyncClient(RequestMaker):
         return await self._settle(request, state, until=until + _NO_DEADLINE, rerun=rerun)
 
     def words_of_number(self, request: ApprovalRequest) -> str:
-        """Return the line that tells the number of a request that waits here, for whoever watches
-        its agent; "" where the gateway gave it none."""
+        """Return the line that shows the verification code of a pending request to the person at
+        the agent, "" if it has none."""
         return self._transport.numbers.words_of(request.id)
 
     async def fetch(self, request_id: str) -> State:
-        """Return how a request of this agent stands, in any process; its `record` has what was
-        asked, when that was decided, and what was reported. It takes no approval, and waits for
-        nothing. Raises NotFound, also for another agent's request."""
+        """Return the current state of a request of this agent, with its `record`.
+
+        Does not wait, and does not claim an approval. Works in any process. Raises NotFound if
+        there is no such request of this agent, Unreachable or Unauthorized as `ask` does."""
         until = asyncio.get_running_loop().time() + self._connect_timeout
         state = await self._reach.repeat(partial(self._transport.fetch, request_id), until=until)
         if state.id != request_id or state.record is None or state.record.request.id != request_id:
-            raise Unverified("the gateway answered something else than was asked")
+            raise Unverified(f"the gateway's reply is not about the request {request_id}")
         return state
 
     async def wait_id(
         self, request_id: str, *, timeout: float = DEFAULT_TIMEOUT, rerun: bool = False
     ) -> Approval:
-        """Wait for a request of which only the id is known, in any process. See `wait`.
+        """Wait for a request by its id, in any process. See `wait` for the arguments and errors.
 
-        What has been answered is returned with any `timeout`, so that 0 asks without waiting.
+        A request that is decided returns with any `timeout`, so that 0 looks without waiting.
         """
         state = await self.fetch(request_id)
-        assert state.record is not None  # as `fetch` has seen
+        assert state.record is not None  # `fetch` checks that
         enough = timeout if state.status is Status.PENDING else DEFAULT_TIMEOUT
         return await self.wait(state.record.request, timeout=enough, rerun=rerun)
 
@@ -666,7 +683,10 @@ class AsyncClient(RequestMaker):
         duration_ms: int | None = None,
         detail: str = "",
     ) -> None:
-        """Report what became of an approved action. A failed report is logged and never raised."""
+        """Report the result of an approved action. A failure to report is logged, never raised.
+
+        `execution` says how it ended, `duration_ms` how long it ran, `detail` what went wrong.
+        """
         report = Report(execution=execution, duration_ms=duration_ms, detail=detail[:_MOST_DETAIL])
         with log_report_failure():
             await self._unsent.report(request.id, report, _until(request))
@@ -678,18 +698,24 @@ class AsyncClient(RequestMaker):
         reason: Reason = Reason.CANCELLED_BY_AGENT,
         message: str = "",
     ) -> None:
-        """Withdraw a request."""
+        """Cancel a pending request, with a `reason` for machines and a `message` for people.
+
+        Raises GatewayError if the gateway rejects this or does not answer.
+        """
         cancel = partial(self._transport.cancel, request.id, reason=reason, message=message)
         await self._reach.repeat(cancel, until=_until(request))
 
     async def end_session(self, session: str | None = None) -> None:
-        """End a session, by default the context's, and cancel its pending requests."""
+        """End a session, by default the current one, and cancel its pending requests.
+
+        Raises GatewayError if the gateway rejects this or does not answer.
+        """
         await self._transport.end_session(session or current_session.get())
 
     @asynccontextmanager
     async def _asking(self, request: ApprovalRequest) -> AsyncIterator[float]:
-        """Yield when the wait for a request ends. What ends without the gateway's word is
-        withdrawn."""
+        """Yield the time when the wait for a request ends. If the block ends without a decision
+        of the gateway, cancel the request."""
         until = _until(request)
         self._asked[request.id] += 1
         try:
@@ -703,8 +729,8 @@ class AsyncClient(RequestMaker):
                 del self._asked[request.id]
 
     async def _begin(self, request: ApprovalRequest, until: float, turns: asyncio.Lock) -> float:
-        """Submit a request; return when the wait for it ends, which the gateway says where the
-        request does not."""
+        """Submit a request; return the time when the wait for it ends. If the request has no
+        timeout, the gateway sends one."""
         await self._submit(request, until, turns, detached=False)
         await self._tell("confirmation_required", request, None)
         if request.timeout is not None:
@@ -719,8 +745,8 @@ class AsyncClient(RequestMaker):
     async def _submit(
         self, request: ApprovalRequest, until: float, turns: asyncio.Lock, *, detached: bool
     ) -> None:
-        """Submit a request until it arrives; what is sent again carries what is left of its
-        time. Those that share `turns` are sent one after another."""
+        """Submit a request until it arrives. A repeated request carries its remaining time.
+        Requests that share `turns` are sent one after another."""
         clock = asyncio.get_running_loop().time
         began, tries = clock(), count(1)
 
@@ -732,8 +758,8 @@ class AsyncClient(RequestMaker):
         await self._reach.repeat(submit, until=until)
 
     async def _wait_for_end(self, request: ApprovalRequest, until: float) -> State:
-        """Return the state in which a request ends, and say where to answer it when nobody has for
-        a moment. Raises TimeoutError at `until`."""
+        """Return the final state of a request. After a moment without a decision, say where to
+        decide it. Raises TimeoutError at `until`."""
         loop = asyncio.get_running_loop()
         saying = loop.call_later(_MOMENT_SECONDS, self.say_where, request)
         try:
@@ -742,12 +768,12 @@ class AsyncClient(RequestMaker):
             saying.cancel()
 
     def say_where(self, request: ApprovalRequest) -> None:
-        """Say that a request waits, and where to answer it."""
+        """Tell the person at the terminal where to decide a pending request."""
         inbox = self._transport.inbox
         if inbox is None:
             return
         where = f"at {inbox}/r/{request.id}" if inbox else "in the inbox"
-        # Quoted: a model may have chosen the name, and this is somebody's terminal.
+        # Quoted for the terminal, since a model may have chosen the name.
         self._say(
             f"waiting for approval of {request.tool!r}: answer {where}, "
             f"or where the gateway runs: gateway approve {request.id}"
@@ -763,20 +789,20 @@ class AsyncClient(RequestMaker):
         return await self._settle(request, state, until=until, rerun=False)
 
     async def _last_word(self, request: ApprovalRequest, until: float) -> State:
-        """Withdraw a request whose time is over, and return how else it ended, so that the agent is
-        told what the record says. Raises Expired."""
+        """Cancel a request after its deadline. If it ended otherwise meanwhile, return that state,
+        so that the agent gets what the record says. Raises Expired."""
         withdrawal = self._unsent.withdraw(request.id, until)
         done, _ = await asyncio.wait({withdrawal.task}, timeout=GOODBYE_SECONDS)
         state = withdrawal.task.result() if done else None
         decision = state.decision if state else None
         if state is None or decision is None or decision.reason is Reason.ABANDONED:
             raise Expired(local_expiry(request))
-        if state.status is Status.APPROVED:  # which was reported as refused
+        if state.status is Status.APPROVED:  # already reported as refused
             raise Expired(local_expiry(request))
         return state
 
     async def _consume(self, state: State, until: float) -> State:
-        """Return the state with its decision, where the gateway did not hand it out yet."""
+        """Return the state with its decision. Claims the approval if nobody has done so."""
         if state.status is not Status.APPROVED or state.decision is not None:
             return state
         try:
@@ -789,11 +815,11 @@ class AsyncClient(RequestMaker):
     ) -> Approval:
         decision = state.decision
         if decision is None or state.id != request.id or decision.request_id != request.id:
-            raise Unverified("the gateway answered something else than was asked")
+            raise Unverified(f"the gateway's reply is not about the request {request.id}")
         if decision.status is not Status.APPROVED:
             await self._tell("decided", request, decision)
             raise exception_for(decision)
-        # Taken before the next await, so that only one of several tasks gets it.
+        # Claimed before the next await, so that only one of several tasks gets it.
         first = self._transport.process.take(request.id) and not state.may_have_run
         ours = first or rerun
         await self._tell("decided", request, decision, ours=ours)
@@ -817,26 +843,26 @@ class AsyncClient(RequestMaker):
         if self._verifier is not None:
             self._verifier.verify(decision.signed_bytes(), decision.signature)
         if decision.action not in request.allowed:
-            raise Unverified(f"{decision.action} is not what was asked for")
+            raise Unverified(f"the request does not allow the decision {decision.action}")
         if request.digest != digest_of(request):
-            raise Unverified("the request was changed after it was asked")
+            raise Unverified("the request was changed after it was submitted")
         edited = decision.arguments
         if edited is not None and decision.action is not Action.EDIT:
-            raise Unverified("the arguments were changed by a decision that is no edit")
+            raise Unverified("the decision changes the arguments, but it is not an edit")
         rule = decision.host_rule
         if rule is not None and (
             decision.action is not Action.APPROVE or rule not in request.host_rules
         ):
-            raise Unverified("the host is to keep what it did not offer")
+            raise Unverified("the decision names a host rule that the request did not offer")
         expected = request.digest if edited is None else digest_of(request, edited)
         if decision.digest != expected:
-            raise Unverified("the decision is about other arguments than those that would run")
+            raise Unverified("the decision is for other arguments than those that would run")
         check_files(request.context.files)
 
     async def _abandon(self, request: ApprovalRequest, until: float) -> None:
-        """Withdraw a request for which nobody waits any more: within a moment if the gateway can be
-        reached, otherwise as soon as it can."""
-        if self._reach.closed or not self._withdraws:  # which withdrew it, or leaves it
+        """Cancel a request for which nobody waits any more: at once if the gateway answers,
+        otherwise in the background."""
+        if self._reach.closed or not self._withdraws:  # `close` cancels it, or leaves it pending
             return
         withdrawal = self._unsent.withdraw(request.id, until)
         with suppress(TimeoutError):
@@ -851,8 +877,8 @@ class AsyncClient(RequestMaker):
         *,
         ours: bool = True,
     ) -> None:
-        """Call `on_event`. When it raises, nothing will run, so the gateway is told: a pending
-        request is withdrawn, and an approval of `ours` is reported as skipped."""
+        """Call `on_event`. If it raises, nothing will run: a pending request is cancelled, and an
+        approval of `ours` is reported as skipped."""
         if self._on_event is None:
             return
         try:
@@ -867,7 +893,7 @@ class AsyncClient(RequestMaker):
 
 @contextmanager
 def log_report_failure() -> Iterator[None]:
-    """Log a GatewayError of the block: a failed report must not fail the action."""
+    """Log a GatewayError of the block, because a failed report must not fail the action."""
     try:
         yield
     except GatewayError as error:
@@ -875,15 +901,15 @@ def log_report_failure() -> Iterator[None]:
 
 
 def _until(request: ApprovalRequest) -> float:
-    """Return when the client stops waiting, in seconds of the loop's clock."""
+    """Return the time when the client stops waiting, in seconds of the loop's clock."""
     now = asyncio.get_running_loop().time()
     seconds = DEFAULT_TIMEOUT if request.timeout is None else request.timeout
     return now + (seconds or _NO_DEADLINE) + MARGIN_SECONDS
 
 
 def transport_for(found: config.AgentConfig) -> Transport:
-    """Return the transport of a configuration: Redis where its URL is given and redis-py is
-    installed, else HTTP."""
+    """Return the transport for a configuration: Redis if it has a Redis URL and redis-py is
+    installed, else HTTP. Raises InvalidRequest if a setting is missing."""
     if found.redis_url and config.is_installed("redis"):
         from gateway.client.redis_transport import RedisTransport  # noqa: PLC0415 (costs 100 ms)
 

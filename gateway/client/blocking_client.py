@@ -1,4 +1,4 @@
-"""The blocking client: runs the asynchronous one on an event loop in its own thread."""
+"""Ask for approvals from threads: `Client` runs an AsyncClient on a loop in its own thread."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def _make_blocking(
 
 
 def _warn_inside_loop(name: str) -> None:
-    """Warn that the caller stops the event loop of its own thread for the whole wait."""
+    """Warn if the caller blocks a running event loop while it waits for a person."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith("gateway."):
-        level, frame = level + 1, frame.f_back  # the line to change is the caller's own
+        level, frame = level + 1, frame.f_back  # point to the caller's own line
     if name in _WAIT_FOR_PEOPLE:
         warnings.warn(
-            "a blocking call waits for a person inside a running event loop, which stands still "
+            "a blocking call waits for a person inside a running event loop, and blocks the loop "
             "until then: gate an `async def`, use AsyncClient, or call it with asyncio.to_thread",
             RuntimeWarning,
             stacklevel=level,
@@ -67,8 +67,10 @@ def _log_failures(method: Callable[P, None]) -> Callable[P, None]:
 
 
 class Client:
-    """Asks for approval and blocks the calling thread. Threads may share it, forked children may
-    not."""
+    """Ask for approvals and block the calling thread. Each method is that of `AsyncClient`.
+
+    Several threads may share a client. A forked child must make its own.
+    """
 
     ask = _make_blocking(AsyncClient.ask)
     asks = _make_blocking(AsyncClient.asks)
@@ -93,7 +95,7 @@ class Client:
         connect_timeout: float = CONNECT_TIMEOUT,
         say: Say | None = say_on_stderr,
     ) -> None:
-        """Connect. The options are those of `AsyncClient`."""
+        """Start the thread, and connect. See `AsyncClient` for the options."""
         inner = AsyncClient(
             transport,
             public_key=public_key,
@@ -111,7 +113,7 @@ class Client:
         on_event: OnEvent | None = None,
         say: Say | None = say_on_stderr,
     ) -> Client:
-        """Return a client for the configured gateway, or the local one. Raises Unreachable."""
+        """Return a client for the configured gateway. See `AsyncClient.from_env` for the errors."""
         self = cls.__new__(cls)
         self._open(AsyncClient.from_env(agent, on_event=on_event, say=say))
         return self
@@ -132,21 +134,21 @@ class Client:
 
     @property
     def agent(self) -> str:
-        """The agent we ask as."""
+        """The name of the agent that this client asks as."""
         return self.inner.agent
 
     @property
     def usable(self) -> bool:
-        """Whether it is open, and in the process that made it."""
+        """Whether the client is open, and this is the process that made it."""
         return os.getpid() == self._pid and not self._closed
 
     def start(self, work: Coroutine[Any, Any, R]) -> Future[R]:
-        """Start a coroutine on the client's loop. Raises GatewayError when the client is closed, or
-        after a fork."""
+        """Start a coroutine on the client's loop, and return its future. Raises GatewayError if the
+        client is closed, or after a fork."""
         context = copy_context()
 
         async def in_context() -> R:
-            # Keeps the caller's session and tool.
+            # Keep the caller's session and tool.
             return await asyncio.get_running_loop().create_task(work, context=context)
 
         if os.getpid() == self._pid:  # in a forked child the lock may stay locked for ever
@@ -160,8 +162,8 @@ class Client:
         raise GatewayError(_UNUSABLE)
 
     async def run_on_loop(self, work: Coroutine[Any, Any, R]) -> R:
-        """Await a coroutine that runs on the client's loop; cancellation is passed on, and
-        withdraws the request. Raises GatewayError when the client is closed meanwhile."""
+        """Run a coroutine on the client's loop, and return its result. Cancelling this call also
+        cancels the request. Raises GatewayError if the client is closed meanwhile."""
         task = asyncio.current_task()
         before = task.cancelling() if task else 0
         try:
@@ -169,14 +171,14 @@ class Client:
         except asyncio.CancelledError:
             if not self.usable and not (task and task.cancelling() > before):
                 raise GatewayError(_UNUSABLE) from None
-            if self.usable:  # the process may end at once: wait for that, within limits
+            if self.usable:  # the process may end at once: wait briefly for the cancellation
                 goodbye = self._finish_cancelled()
                 await asyncio.wait({asyncio.wrap_future(goodbye)}, timeout=_GOODBYE_SECONDS)
             raise
 
     def wait_for_result(self, future: Future[R]) -> R:
-        """Block until a result is there; Ctrl-C withdraws the request. Raises GatewayError when the
-        client is closed meanwhile."""
+        """Block until a future of `start` is done, and return its result. Ctrl-C cancels the
+        request. Raises GatewayError if the client is closed meanwhile."""
         try:
             return future.result()
         except CancelledError:
@@ -185,13 +187,13 @@ class Client:
             raise GatewayError(_UNUSABLE) from None
         except BaseException:
             if future.cancel():
-                # The loop withdraws the request; wait for that, within limits.
+                # The loop cancels the request: wait briefly for that.
                 self._await_cancelled()
             raise
 
     def close(self, *, withdraw: bool = True) -> None:
-        """Withdraw pending requests, or leave them without `withdraw`; disconnect, and end the
-        thread."""
+        """Cancel pending requests, disconnect, and end the thread. If the argument is False, the
+        requests stay pending."""
         if not self.usable:
             return
         with self._lock:
@@ -216,16 +218,16 @@ class Client:
         return asyncio.run_coroutine_threadsafe(_finish_cancelled_tasks(), self._loop)
 
     def __enter__(self) -> Client:
-        """Use inside `with`."""
+        """Return this client, so that `with` closes it."""
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Disconnect."""
+        """Cancel pending requests, and disconnect."""
         self.close()
 
 
 async def _finish_cancelled_tasks() -> None:
-    """Wait for the cancelled tasks of this loop."""
+    """Wait until the cancelled tasks of this loop have ended."""
     cancelled = [
         task
         for task in asyncio.all_tasks()
@@ -235,7 +237,7 @@ async def _finish_cancelled_tasks() -> None:
 
 
 class _ProcessClient:
-    """The clients of this process, for code that was given none; each is made when first needed."""
+    """The default clients of this process, one for each agent. Each is made at its first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -243,8 +245,8 @@ class _ProcessClient:
         self._replaced: Client | None = None
 
     def get(self, agent: str | None) -> Client:
-        """Return the client of an agent, a new one after a fork. Raises Unreachable without a
-        gateway."""
+        """Return the client of an agent, a new one after a fork. Raises Unreachable if no gateway
+        is found."""
         with self._lock:
             if self._replaced is not None and self._replaced.usable:
                 return self._replaced
@@ -256,14 +258,14 @@ class _ProcessClient:
     def _make(self, agent: str | None) -> Client:
         try:
             return Client.from_env(agent)
-        except (Unauthorized, Conflict):  # the gateway gives this name to nobody here
+        except (Unauthorized, Conflict):  # the gateway does not enrol this name
             if agent is None:
                 raise
             return Client.from_env()
 
     @contextmanager
     def replace_inside(self, client: Client) -> Iterator[None]:
-        """Use another client inside the block."""
+        """Replace the client of every agent inside the block."""
         with self._lock:
             before, self._replaced = self._replaced, client
         try:
@@ -278,18 +280,21 @@ _shared = _ProcessClient()
 
 
 def current_client(host: str | None = None) -> Client:
-    """Return the context's client, else the process's. Raises Unreachable when there is none.
+    """Return the client that `use_client` set, else the default one of this process.
 
-    `host` is the framework that asks: as its own agent, where neither the settings nor the gateway
-    say otherwise.
+    `host` is the name of the calling framework. It is the agent name unless a setting names
+    another or the gateway rejects it. Raises Unreachable if no gateway is found.
     """
     return _chosen.get() or _shared.get(name_agent(host) if host else None)
 
 
 @contextmanager
 def use_client(client: Client, *, everywhere: bool = False) -> Iterator[Client]:
-    """Make gated code inside the block ask through `client`: in this context, or with `everywhere`
-    in all threads that have not chosen another."""
+    """Let gated code inside the block ask through `client`, and yield it.
+
+    This holds for the current context. With `everywhere` it also holds for all threads that have
+    not set another client.
+    """
     token = _chosen.set(client)
     try:
         with _shared.replace_inside(client) if everywhere else nullcontext():

@@ -1,4 +1,4 @@
-"""Binds files to an approval: they must not change between the request and the run."""
+"""Bind files to an approval: they must not change between the request and the run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _BLOCK = 1 << 20
 
 
 def hash_files(paths: Iterable[str]) -> dict[str, str]:
-    """Return the SHA-256 of each file, by its path and by its real path behind links.
+    """Return the SHA-256 of each file, by its path and by its real path without links.
 
-    A missing file is `absent`. Raises InvalidRequest for what is no plain file, or cannot be read.
+    A missing file has the value `absent`. Raises InvalidRequest if a path is not a regular file,
+    or is unreadable.
     """
     files: dict[str, str] = {}
     for path in paths:
@@ -26,14 +27,14 @@ def hash_files(paths: Iterable[str]) -> dict[str, str]:
 
 
 def _drop_dots(path: str) -> str:
-    """Return a whole path without its `.` parts, so that it is listed once where no link is on the
-    way. Unlike `abspath` it leaves `..`, which leads elsewhere behind a link."""
+    """Return an absolute path without its `.` parts, so that it equals its real path if it has no
+    link. Unlike `abspath` it keeps `..`, which leads elsewhere after a link."""
     parts = (part for part in path.split(os.sep) if part not in ("", os.curdir))
     return os.sep + os.sep.join(parts)
 
 
 def check_files(files: Mapping[str, str]) -> None:
-    """Raise Unverified when a file, or a link on the way to it, has changed."""
+    """Check bound files. Raises Unverified if a file, or a link on its path, has changed."""
     for path, content in files.items():
         real = os.path.realpath(path)
         try:
@@ -41,11 +42,11 @@ def check_files(files: Mapping[str, str]) -> None:
         except InvalidRequest:
             same = False
         if not same:
-            raise Unverified(f"{path} was changed after it was asked about")
+            raise Unverified(f"the file {path} was changed after the request")
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file without blocking, as a pipe without a writer would."""
+    """Open a file without blocking: a pipe without a writer would block."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -56,11 +57,11 @@ def _content(path: str) -> str:
     try:
         with open(path, "rb", opener=_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InvalidRequest(f"{path} cannot be bound to an approval: it is no plain file")
+                raise InvalidRequest(f"cannot bind {path} to an approval: it is not a regular file")
             while block := file.read(_BLOCK):
                 digest.update(block)
     except FileNotFoundError:
         return ABSENT
     except OSError as error:
-        raise InvalidRequest(f"{path} cannot be bound to an approval: {error}") from error
+        raise InvalidRequest(f"cannot bind {path} to an approval: {error}") from error
     return digest.hexdigest()

@@ -1,6 +1,6 @@
-"""Checks the gateway's answers over plain JSON values: decisions, and error codes as exceptions.
+"""Check the gateway's replies as plain JSON: CheckedDecision for decisions, `error_of` for errors.
 
-The SDK checks the same over the wire types, which take too long to import for `gateway ask`.
+The SDK does the same with the wire types, which take too long to import for `gateway ask`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _RUNNABLE = ("approve", "edit")
 
 
 class CheckedDecision:
-    """How a request ended. `arguments` are a person's edit, None where there was none; `answers`
-    are those to a `question`; `host_rule` is what the host is to keep itself, once `check`ed."""
+    """How a request ended. `arguments` are the edited ones, None without an edit. `answers` are
+    those to a question. `host_rule` is the rule that the coding agent shall save; `check` first."""
 
     def __init__(
         self,
@@ -41,13 +41,13 @@ class CheckedDecision:
         *,
         question: bool = False,
     ) -> None:
-        """Read a final state. Raises Unverified unless it is about this request and, when it
-        approves, signed by the pinned key."""
+        """Read a final state. Raises Unverified if it is about another request, or is an approval
+        that the pinned key did not sign. Raises Unreachable if the state has no decision."""
         if state.get("status") == "approved" and state.get("decision") is None:
-            raise Unreachable("the approval is not handed out; is the gateway's kill switch on?")
+            raise Unreachable("the gateway holds the approval back; is its kill switch on?")
         decision = _member(state, "decision", dict)
         if [state.get("id"), decision.get("request_id")] != [request_id, request_id]:
-            raise Unverified("the gateway answered something else than was asked")
+            raise Unverified(f"the gateway's reply is not about the request {request_id}")
         self.decision: dict[str, Any] = decision
         self.status = _member(decision, "status", str)
         if self.status not in _CHECK_DECISION_ENDINGS:
@@ -64,18 +64,18 @@ class CheckedDecision:
                 self.answers = _member(decision, "answers", dict)
 
     def check(self, request: dict[str, Any]) -> None:
-        """Raise Unverified when an approval is not for exactly this request or its edit."""
+        """Check an approval. Raises Unverified unless it is for this request or its edit."""
         if self.status != "approved":
             return
         action = self.decision["action"]
         if action not in request["allowed"]:
-            raise Unverified(f"{action} is not what was asked for")
+            raise Unverified(f"the request does not allow the decision {action}")
         if self.arguments is not None and action != "edit":
-            raise Unverified("the arguments were changed by a decision that is no edit")
+            raise Unverified("the decision changes the arguments, but it is not an edit")
         if self.host_rule is not None and (
             action != "approve" or self.host_rule not in request.get("host_rules", ())
         ):
-            raise Unverified("the host is to keep what it did not offer")
+            raise Unverified("the decision names a host rule that the request did not offer")
         edited = request["arguments"] if self.arguments is None else self.arguments
         expected = action_digest(
             agent=request["agent"],
@@ -86,7 +86,7 @@ class CheckedDecision:
             questions=request.get("questions", ()),
         )
         if self.decision.get("digest") != expected:
-            raise Unverified("the decision is about something else than was asked")
+            raise Unverified("the decision is for another call than that of the request")
 
     @property
     def sentence(self) -> str:
@@ -100,7 +100,7 @@ class CheckedDecision:
 
 
 def has_ended(state: Any) -> bool:
-    """Whether a request has ended. Raises Unreachable when the value is no state."""
+    """Return whether a request has ended. Raises Unreachable if the value is not a state."""
     return _member(state, "status", str) != "pending"
 
 
@@ -119,7 +119,7 @@ def _check_approval(
 def _member(values: Any, name: str, kind: type[T]) -> T:
     found = values.get(name) if isinstance(values, dict) else None
     if not isinstance(found, kind):
-        raise Unreachable("something answered that is not the gateway")
+        raise Unreachable("the reply did not come from a gateway: check GATEWAY_URL")
     return found
 
 
@@ -152,7 +152,10 @@ _LONGEST_PAUSE = 60
 def error_of(
     code: str, detail: str, status: int = 400, *, retry_after: str | None = None
 ) -> GatewayError:
-    """Return the exception for an error code. `retry_after` is the text of that header."""
+    """Return the exception for an error code or HTTP status, with `detail` as its message.
+
+    `retry_after` is the text of that HTTP header.
+    """
     kind = _BY_CODE.get(code) or _BY_STATUS.get(status)
     if kind is None:
         kind = Unreachable if status >= _SERVER_ERROR else InvalidRequest

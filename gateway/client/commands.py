@@ -1,8 +1,8 @@
-"""`gateway ask`, `wait` and `run`: approvals for shells and CI.
+"""`gateway ask`, `wait` and `run`: approvals for shells and CI. Start at `main`.
 
-Both run once per tool call, so they use the standard library alone, work on plain JSON values, and
-import neither the wire types nor asyncio. "No answer yet" has an exit code of its own, 6, so that
-it is never mistaken for an approval or for the end of the request.
+They run once per tool call. So they use only the standard library and plain JSON values, without
+the wire types and asyncio. "No answer yet" has the separate exit code 6, so that no script takes
+it for an approval or for the end of the request.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 EXIT_CODES = {"approved": 0, "denied": 1, "expired": 3, "cancelled": 4}
 PENDING_EXIT = 6
 _CODES = """Exit codes: 0 approved, 1 denied, 2 usage, 3 expired, 4 cancelled, 5 unreachable,
-6 no answer yet (from `ask --no-wait` and `wait`), 7 too much of this agent waits already,
+6 no answer yet (from `ask --no-wait` and `wait`), 7 too many requests of this agent are pending,
 9 no access: the token is unknown or revoked.
-`wait` gives 1 also for an approval that another process was given: it may have run."""
+`wait` also returns 1 if another process claimed the approval: the call may have run."""
 _COLUMNS = 80
 
 
@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run_until_ended(asking: AskCommand) -> int:
-    """Run a command that a signal cancels; return the exit code of how it ended."""
+    """Run a command until it ends or a signal cancels it; return the exit code."""
     verb = asking.verb
     stop_on_signals()
     try:
@@ -63,7 +63,7 @@ def run_until_ended(asking: AskCommand) -> int:
     except Interrupted:
         return EXIT_CODES["cancelled"]
     except TimedOut:
-        # `ask` withdrew its own request at the deadline; after `wait` the request stays pending.
+        # `ask` cancelled its own request at the deadline; after `wait` the request stays pending.
         waits = verb == "wait"
         say(f"gateway {verb}: {'no answer yet' if waits else 'nobody answered in time'}")
         return PENDING_EXIT if waits else EXIT_CODES["expired"]
@@ -73,12 +73,12 @@ def run_until_ended(asking: AskCommand) -> int:
 
 
 def say(text: str) -> None:
-    """Tell who looks at the terminal, beside what is printed for programs."""
+    """Print a text for people on standard error. Standard output is for programs."""
     print(text, file=sys.stderr)
 
 
 class AskCommand(OneRequest):
-    """One run of `ask`, `wait` or `run`, which may use two credentials."""
+    """One run of `ask`, `wait` or `run`."""
 
     def __init__(self, verb: str, options: argparse.Namespace) -> None:
         super().__init__(
@@ -89,7 +89,7 @@ class AskCommand(OneRequest):
         self._detached = verb == "ask" and options.no_wait
 
     def run(self) -> int:
-        """Ask or wait; return the exit code."""
+        """Submit a request or wait for one; return the exit code."""
         doing = self._wait if self.verb == "wait" else self._ask
         return self.run_guarded(doing, lambda ended: self._finish(ended, time.monotonic(), None))
 
@@ -114,22 +114,22 @@ class AskCommand(OneRequest):
         return self._finish(verdict, until, request["arguments"])
 
     def _wait(self) -> int:
-        """Wait for a request that was submitted with --no-wait, and take its approval."""
+        """Wait for a request that another process submitted, and claim its approval."""
         wanted = self.options.id
         if not REQUEST_ID.fullmatch(wanted):
-            raise InvalidRequest(f"{wanted!r} is no id of a request")
+            raise InvalidRequest(f"{wanted!r} is not a request id")
         until = self._deadline(time.monotonic())
         state = self._wait_for_end(wanted, until)
         if state["status"] == "approved":
             state = self._consume(wanted)
         verdict = CheckedDecision(state, wanted, self._found.public_key)
         if verdict.may_have_run:
-            say("another process was given this approval: it may have run already")
+            say("another process claimed this approval: the call may have run already")
             return EXIT_CODES["denied"]
         return self._finish(verdict, until + NO_DEADLINE, verdict.arguments)
 
     def _finish(self, verdict: CheckedDecision, until: float, asked: dict[str, Any] | None) -> int:
-        """Tell how it ended. `asked` are the arguments that run unless they were changed."""
+        """Print how the request ended; return the exit code. `asked` are its own arguments."""
         if verdict.status == "approved" and time.monotonic() > until:
             say("the approval came too late")
             return EXIT_CODES["expired"]
@@ -137,7 +137,7 @@ class AskCommand(OneRequest):
         return self.act_on(verdict, verdict.arguments or asked)
 
     def act_on(self, verdict: CheckedDecision, allowed: dict[str, Any] | None) -> int:
-        """Print what a program goes on with; return the exit code. `allowed` is what may run."""
+        """Print the result for programs; return the exit code. `allowed` are the arguments."""
         approved = verdict.status == "approved"
         if self.options.json:
             given = {"arguments": allowed} if approved else {}
@@ -148,11 +148,11 @@ class AskCommand(OneRequest):
 
     @property
     def _prints(self) -> bool:
-        """Whether what may run is printed though nobody changed it."""
+        """Whether to print the arguments even if nobody edited them."""
         return self.verb == "ask" and bool(self.options.edit)
 
     def _folder(self) -> str | None:
-        """Return the folder of --cwd, as people were shown it."""
+        """Return the folder of --cwd as the card shows it, None without the option."""
         if self._request is None or self.options.cwd is None:
             return None
         folder: str = self._request["context"]["cwd"]
@@ -162,19 +162,19 @@ class AskCommand(OneRequest):
 def format_arguments(
     arguments: dict[str, Any], request: dict[str, Any] | None, folder: str | None
 ) -> str:
-    """Return a command by itself where nothing else may run, otherwise all arguments as JSON.
+    """Return a command line if `command` is the only argument, otherwise all arguments as JSON.
 
-    In a folder it is as a shell runs it there. Raises Unverified when an edit adds arguments to a
-    command that was asked alone: whoever asked runs what is printed as a command.
+    With a `folder` the command line first changes to it. Raises Unverified if an edit adds
+    arguments to a request with only a command, because the caller runs the printed text.
     """
     command = arguments.get("command")
     if not isinstance(command, str) or len(arguments) > 1:
         if request is not None and request["arguments"].keys() == {"command"}:
-            raise Unverified("the edit adds arguments, which a command line does not carry")
+            raise Unverified("the edit adds arguments, but only the command would run")
         return json.dumps(arguments)
     if folder is None:
         return command
-    # Within `eval` nothing that a person writes can end the brackets or undo the `cd`.
+    # Inside `eval` no text of a person can end the brackets or undo the `cd`.
     return f"(cd -- {shlex.quote(folder)} && eval {shlex.quote(command)})"
 
 
@@ -183,9 +183,9 @@ def _request(agent: str, options: argparse.Namespace) -> dict[str, Any]:
     kind = "command" if options.command else options.kind
     arguments, tool = _arguments(options), options.tool
     if options.file and options.no_wait:
-        raise InvalidRequest("--file needs the wait: who asked checks the files, and must be there")
+        raise InvalidRequest("--file excludes --no-wait: this process must check the files later")
     if options.edit and options.no_wait:
-        raise InvalidRequest("--edit needs the wait: `gateway wait` does not know what was asked")
+        raise InvalidRequest("--edit excludes --no-wait: `gateway wait` does not know the command")
     context: dict[str, Any] = {"cwd": folder_of(options), "host": socket.gethostname()}
     if options.file:
         context["files"] = hash_files(options.file)
@@ -208,11 +208,11 @@ def _request(agent: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def folder_of(options: argparse.Namespace) -> str:
-    """Return the folder in which the command will run, which must exist."""
+    """Return the folder in which the command will run. Raises InvalidRequest if it is missing."""
     if options.cwd is None:
         return os.getcwd()
     if not os.path.isdir(options.cwd):
-        raise InvalidRequest(f"--cwd {options.cwd!r} is no folder")
+        raise InvalidRequest(f"--cwd {options.cwd!r} is not a folder")
     return str(os.path.realpath(options.cwd))
 
 
@@ -235,7 +235,7 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
     try:
         arguments: Any = json.loads(options.arguments) if options.arguments else {}
     except ValueError as error:
-        raise InvalidRequest(f"--arguments is no JSON: {error}") from error
+        raise InvalidRequest(f"--arguments is not valid JSON: {error}") from error
     if not isinstance(arguments, dict):
         raise InvalidRequest("--arguments takes a JSON object")
     for pair in options.arg:
@@ -249,18 +249,18 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _options(words: list[str]) -> argparse.Namespace:
-    """Parse the command line; to save time only the parser of this verb is built."""
+    """Parse the command line. Builds only the parser of this verb, to save time."""
     cut = words.index("--") if "--" in words else len(words)
     parser = make_parser(words[0])
     options = parser.parse_args(words[1:cut])
     options.command = words[cut + 1 :]
     if words[0] == "ask" and not options.tool:
-        parser.error("name the tool that would run")
+        parser.error("the tool is missing: name what would run")
     return options
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
-    """Formats help without asking for the terminal's size, whose module costs 5 ms a call."""
+    """Format help without the size of the terminal, whose module costs 5 ms per call."""
 
     def __init__(self, prog: str) -> None:
         told = os.environ.get("COLUMNS", "")
@@ -287,11 +287,11 @@ def _add_limits(parser: argparse.ArgumentParser, otherwise: str) -> None:
 def add_shared_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that `ask` and `run` share."""
     add = parser.add_argument
-    add("--human", action="store_true", help="a person must answer: nothing else approves it")
-    add("--cwd", metavar="DIR", help="the folder in which it will run (default: this one)")
+    add("--human", action="store_true", help="require a person: no grant or rule can approve it")
+    add("--cwd", metavar="DIR", help="folder in which it will run (default: this one)")
     add("--file", action="append", default=[], metavar="PATH", help="must not change meanwhile")
-    add("--hint", default="", help="why, in your own words")
-    add("--session", default="default", help="the session this belongs to")
+    add("--hint", default="", help="reason, in your own words")
+    add("--session", default="default", help="session that the request belongs to")
     _add_limits(parser, "else the route's")
 
 
@@ -299,7 +299,7 @@ def _ask_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gateway ask",
         usage="gateway ask TOOL [options] [-- COMMAND ...]",
-        description="Ask a person for approval; the exit code is the answer.",
+        description="Ask a person for approval; the exit code is the decision.",
         epilog=f"""Examples:  gateway ask shell -- rm -r build && rm -r build
            cmd=$(gateway ask shell --edit -- make deploy) && eval "$cmd"
 {_CODES}""",
@@ -308,9 +308,9 @@ def _ask_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add_shared_options(parser)
     add("tool", nargs="?", default="", help="what would run, for example shell")
-    add("--arg", action="append", default=[], metavar="NAME=VALUE", help="an argument")
+    add("--arg", action="append", default=[], metavar="NAME=VALUE", help="one argument")
     add("--arguments", metavar="JSON", help="all arguments as a JSON object")
-    add("--role", action="append", default=[], metavar="NAME=ROLE", help="what an argument is")
+    add("--role", action="append", default=[], metavar="NAME=ROLE", help="role of an argument")
     add("--kind", default="tool", choices=["tool", "command", "file_change", "plan"])
     add("--edit", action="store_true", help="allow edits; print what may run")
     add("--no-wait", action="store_true", help="print the id and leave, with exit code 6")
@@ -320,8 +320,8 @@ def _ask_parser() -> argparse.ArgumentParser:
 def _wait_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gateway wait",
-        description="""Wait for what was asked with --no-wait, or by another program, and take its
-approval. Prints the arguments where they were changed, and nothing where they are as they were.""",
+        description="""Wait for a request of `ask --no-wait` or another program, and claim its
+approval. Prints the arguments if they were edited, and otherwise nothing.""",
         epilog=_CODES,
         formatter_class=Formatter,
     )
@@ -335,10 +335,10 @@ if __name__ == "__main__":
 
 # `gateway run`: ask for a command, and run exactly what was approved.
 #
-# It runs once per command like `gateway ask`, whose waiting it shares, so it is as light.
+# It runs once per command, so it imports as little as `gateway ask`.
 
 NOT_RUN = 120
-"""What is added to the exit code of `gateway ask` where the command did not run."""
+"""Added to the exit code of `gateway ask` if the command did not run."""
 
 _NO_GATEWAY = 125
 _CANNOT_RUN, _NOT_FOUND = 126, 127
@@ -346,19 +346,19 @@ _KILLED = 128
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _FORWARDED = (signal.SIGHUP, signal.SIGTERM)
 _REPORT_SECONDS = 2.0
-_RUN_CODES = """Exit codes: those of the command, or of `gateway ask` and 120 where it did not run:
-121 denied, 122 usage, 123 expired, 124 cancelled, 125 unreachable or anything else. 126 and 127:
-it cannot be started, and 127 where there is no such program. 128 and the signal's number: a signal
-ended it."""
+_RUN_CODES = """Exit codes: that of the command. If it did not run, that of `gateway ask` plus 120:
+121 denied, 122 usage, 123 expired, 124 cancelled, 125 unreachable or anything else. 126: the
+program cannot be started. 127: there is no such program. 128 plus the number of a signal: that
+signal ended the command."""
 
 
 class _RunCommand(AskCommand):
     """One run of `gateway run`."""
 
     ran = False
-    """Whether the command was started, so that the exit code is its own."""
+    """Whether the command was started, so that the exit code is that of the command."""
     _held: int | None = None
-    """The open folder in which it will run, whatever takes its place meanwhile."""
+    """The open folder in which the command will run, even if it is renamed meanwhile."""
 
     def _ask(self) -> int:
         if self._held is None:
@@ -366,7 +366,7 @@ class _RunCommand(AskCommand):
         return super()._ask()
 
     def act_on(self, verdict: CheckedDecision, allowed: dict[str, Any] | None) -> int:
-        """Run what was approved, and report what became of it; return its exit code."""
+        """Run the approved command, and report how it ended; return its exit code."""
         if verdict.status != "approved":
             return super().act_on(verdict, allowed)
         assert self._request is not None
@@ -378,18 +378,18 @@ class _RunCommand(AskCommand):
         return self._run_words(words)
 
     def _enter(self, shown: str) -> None:
-        """Go into the folder that people were shown, or raise Unverified where it is another."""
+        """Change to the folder on the card. Raises Unverified if it is another folder now."""
         assert self._held is not None
         try:
             same = os.path.samestat(os.fstat(self._held), os.stat(shown))
         except OSError:
             same = False
         if not same or os.path.realpath(shown) != shown:
-            raise Unverified(f"{shown} is another folder than when it was asked about")
+            raise Unverified(f"the folder {shown} was replaced after the request")
         os.fchdir(self._held)
 
     def _run_words(self, words: list[str]) -> int:
-        """Run a command, and hand on the signals that it is sent through us."""
+        """Run a command, report its start and end, and return its exit code."""
         self._report({"execution": "started"})
         began = time.monotonic()
         try:
@@ -407,10 +407,10 @@ class _RunCommand(AskCommand):
         return code
 
     def _report(self, report: dict[str, Any]) -> None:
-        """Say what became of it. The command runs all the same where the gateway is away."""
+        """Send a report. The command also runs if the gateway does not answer."""
         assert self._request is not None
         path = f"/v1/requests/{self._request['id']}/report"
-        self._gateway.close()  # a command may run for hours, and no connection is kept for as long
+        self._gateway.close()  # a command may run for hours, longer than a connection stays open
         try:
             self._gateway.call("POST", path, {"report": report}, timeout=_REPORT_SECONDS)
         except GatewayError as error:
@@ -418,13 +418,13 @@ class _RunCommand(AskCommand):
 
 
 def _run_child(words: list[str]) -> int:
-    """Run a command to its end; return its exit code as a shell has it.
+    """Run a command to its end, and forward signals to it; return its exit code as in a shell.
 
-    A terminal sends Ctrl-C to the command as well; otherwise we are the only one who was told.
+    A terminal also sends Ctrl-C to the command. Without one only this process gets the signal.
     """
     from subprocess import Popen  # noqa: PLC0415 (`ask` needs none of it)
 
-    came: list[int] = []  # before there was anybody to hand them on to
+    came: list[int] = []  # signals that came before the command was started
     children: list[subprocess.Popen[bytes]] = []
 
     def forward(number: int, frame: object) -> None:
@@ -434,7 +434,7 @@ def _run_child(words: list[str]) -> int:
             came.append(number)
 
     def leave_to_terminal(number: int, frame: object) -> None:
-        """Do nothing; unlike a signal that is ignored, the command does not inherit this."""
+        """Do nothing. The command does not inherit this, unlike an ignored signal."""
 
     for one in _FORWARDED:
         signal.signal(one, forward)
@@ -447,8 +447,7 @@ def _run_child(words: list[str]) -> int:
 
 
 def _find_problem(word: str, folder: str | None) -> tuple[int, str] | None:
-    """Return the exit code and the sentence for a program that cannot be started, None for one that
-    can."""
+    """Return the exit code and a message if a program cannot be started, else None."""
     inside = [folder or ""] if "/" in word else os.get_exec_path()
     found = [path for one in inside if os.path.isfile(path := os.path.join(one, word))]
     if not found:
@@ -489,13 +488,13 @@ def _run_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gateway run",
         usage="gateway run [options] -- COMMAND ...",
-        description="""Ask a person for a command, and run exactly what was approved. A program that
-is named by its path must not change meanwhile.""",
+        description="""Ask a person to approve a command, and run exactly what was approved. If you
+name the program by its path, its file must not change meanwhile.""",
         epilog=f"Example:  gateway run --file deploy.toml -- ./deploy.sh production\n{_RUN_CODES}",
         formatter_class=Formatter,
     )
     add_shared_options(parser)
-    parser.add_argument("--edit", action="store_true", help="allow edits, which /bin/sh then runs")
+    parser.add_argument("--edit", action="store_true", help="allow edits; /bin/sh runs an edit")
     parser.set_defaults(
         tool="shell", arg=[], arguments=None, json=False, kind="command", no_wait=False,
         role=[],

@@ -1,6 +1,6 @@
-"""Finds the gateway and the agent's credential, and pauses between tries.
+"""Find the gateway and the agent's credential. Start at `load`.
 
-Uses plain classes and paths, because `gateway ask` imports this for every tool call.
+The module uses plain classes and paths, because `gateway ask` imports it for every tool call.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from gateway.wire.local_discovery import (
 )
 from gateway.wire.schema import AGENT_NAME
 
-# Pauses between tries: each is random, up to a bound that doubles.
+# Pauses between attempts: each is random, up to a bound that doubles.
 #
-# No `random`, whose import would cost each tool call 3 ms.
+# Without `random`, because its import would cost each tool call 3 ms.
 
 FIRST_BOUND, LAST_BOUND = 0.2, 5.0
 _STEPS = 1 << 16
 
 
 class Backoff:
-    """The pauses of one caller. Random ones keep many callers from coming back at once."""
+    """The pauses of one caller. They are random, so that many callers do not return at once."""
 
     def __init__(self) -> None:
         self._bound = FIRST_BOUND
 
     def pause(self, at_least: float = 0.0) -> float:
-        """Return how many seconds to wait before the next try; `at_least` is the gateway's wish."""
+        """Return the seconds to wait before the next attempt, `at_least` what the gateway wants."""
         bound, self._bound = self._bound, min(2 * self._bound, LAST_BOUND)
         return at_least + bound * int.from_bytes(os.urandom(2), "big") / _STEPS
 
 
 _STALE = (
-    "the gateway at {url} did not write the file by which it was found: the one that did has ended "
-    "or was killed. Start `gateway up` again, or set GATEWAY_URL and GATEWAY_TOKEN"
+    "the gateway at {url} is not the one that announced itself there, which has ended or was "
+    "killed. Start `gateway up` again, or set GATEWAY_URL and GATEWAY_TOKEN"
 )
 _NOT_FOUND = (
-    "no gateway is configured, and none has announced itself in {folder}: start `gateway up`; one "
-    "that has a GATEWAY_DATA_DIR of its own is found with the same; elsewhere set GATEWAY_URL and "
-    "GATEWAY_TOKEN (or GATEWAY_REDIS_URL)"
+    "no gateway is configured, and none has announced itself in {folder}: start `gateway up`. If "
+    "it runs with a GATEWAY_DATA_DIR, set the same here. If it runs elsewhere, set GATEWAY_URL "
+    "and GATEWAY_TOKEN (or GATEWAY_REDIS_URL)"
 )
 
 
@@ -57,15 +57,15 @@ _MOST_SECONDS = 30 * 24 * 3600.0
 _START_SECONDS = 3.0
 _LOOK_SECONDS = 0.2
 CONNECT_TIMEOUT = 30.0
-"""Seconds for which a gateway that has never answered is waited for."""
+"""Seconds that a client waits for a gateway that has never answered."""
 
 
 class NoneFound(Unreachable):
-    """No gateway is configured, and none was ever found."""
+    """No gateway is configured, and none was ever found on this machine."""
 
 
 class AgentConfig:
-    """An agent's credential, and how to reach the gateway. Redis is used where it is given."""
+    """An agent's credential, and the addresses of the gateway. A Redis URL has precedence."""
 
     __slots__ = ("agent", "connect_timeout", "namespace", "public_key", "redis_url", "token", "url")
 
@@ -90,13 +90,15 @@ class AgentConfig:
 
 
 def load(agent: str | None = None, *, check: bool = True) -> AgentConfig:
-    """Return this agent's configuration; raises Unreachable when no gateway is found.
+    """Return an agent's configuration: from environment variables, else for the local gateway.
 
-    With `check` a kept local credential is tried first, which costs a call.
+    `agent` is by default `GATEWAY_AGENT`, else `local`. With `check` a saved local credential is
+    tested first, which costs a call. Raises Unreachable if no gateway is found, Unauthorized if it
+    rejects the agent, and InvalidRequest for a wrong setting.
     """
     name = agent or os.environ.get("GATEWAY_AGENT", "local")
     if not AGENT_NAME.fullmatch(name):
-        raise InvalidRequest(f"{name!r} is no agent name: use a-z, 0-9, _ and -")
+        raise InvalidRequest(f"invalid agent name {name!r}: use a-z, 0-9, _ and -")
     url, redis_url = os.environ.get("GATEWAY_URL"), secret("GATEWAY_REDIS_URL")
     if not url and not redis_url:
         return _load_local(name, check)
@@ -112,10 +114,10 @@ def load(agent: str | None = None, *, check: bool = True) -> AgentConfig:
 
 
 def load_patiently(agent: str | None, say: Callable[[str], None]) -> AgentConfig:
-    """Return this agent's configuration; waits for a gateway that is announced, or was found
-    before, and tells `say` so. Blocks the thread. Raises Unreachable.
+    """Return an agent's configuration as `load` does, but wait for a gateway that does not answer.
 
-    One that was never found may be starting beside this agent, so that takes seconds as well.
+    Blocks the thread for up to the connect timeout, and tells `say` so. If no gateway was ever
+    found, waits a few seconds only, because one may be starting. Raises as `load` does.
     """
     began = time.monotonic()
     backoff, said = Backoff(), False
@@ -135,8 +137,8 @@ def load_patiently(agent: str | None, say: Callable[[str], None]) -> AgentConfig
 
 
 def name_agent(host: str) -> str | None:
-    """Return as whom a host asks of which nobody said that: the gateway of this machine knows it by
-    its own name."""
+    """Return the agent name of a coding agent or framework: its own name `host`, unless a variable
+    names an agent or a gateway. Then return None."""
     told = ("GATEWAY_AGENT", "GATEWAY_URL", "GATEWAY_REDIS_URL", "GATEWAY_TOKEN")
     return (
         None
@@ -146,7 +148,7 @@ def name_agent(host: str) -> str | None:
 
 
 def connect_timeout() -> float:
-    """Return for how long a gateway is waited for that has never answered."""
+    """Return GATEWAY_CONNECT_TIMEOUT in seconds. Raises InvalidRequest if it is not a number."""
     text = os.environ.get("GATEWAY_CONNECT_TIMEOUT", "")
     try:
         seconds = float(text or CONNECT_TIMEOUT)
@@ -158,15 +160,15 @@ def connect_timeout() -> float:
 
 
 def is_installed(module: str) -> bool:
-    """Whether an optional library of the agent's side is there."""
+    """Return whether an optional library of the client is installed."""
     from importlib.util import find_spec  # noqa: PLC0415 (most calls do not need it)
 
     return find_spec(module) is not None
 
 
 def _load_local(name: str, check: bool) -> AgentConfig:
-    """Return the configuration of the local gateway: with the credential that is set, the kept one,
-    or a new one for a name that nobody else has."""
+    """Return the configuration of the local gateway. Use the token that is set, else the saved
+    credential, else enrol the agent for a new one."""
     folder = state_folder()
     announced = read_private(os.path.join(folder, FILE_NAME))
     kept = os.path.join(folder, "agents", f"{name}.json")
@@ -194,14 +196,14 @@ def _load_local(name: str, check: bool) -> AgentConfig:
         token=known["token"],
         redis_url=known.get("redis_url"),
         namespace=known.get("namespace", "gw"),
-        # It came with the credential, so that going without it trusts no one else.
+        # The key came with the credential, so leaving it out trusts no one else.
         public_key=known.get("public_key") if is_installed("nacl") else None,
         connect_timeout=connect_timeout(),
     )
 
 
 def _read_usable(kept: str, url: str, check: bool) -> dict[str, Any] | None:
-    """Return the kept credential when it is this gateway's and, with `check`, still accepted."""
+    """Return the saved credential if it is for this gateway and, with `check`, still accepted."""
     known = read_private(kept)
     if known is None or known.get("url") != url or "token" not in known:
         return None
@@ -217,7 +219,7 @@ def _read_usable(kept: str, url: str, check: bool) -> dict[str, Any] | None:
 
 
 def _enroll(kept: str, announced: dict[str, Any], name: str) -> dict[str, Any]:
-    """Enrol with the local gateway, keep the credential and return it."""
+    """Enrol with the local gateway, save the credential and return it. Raises Unauthorized."""
     from gateway.client.http_connection import HttpConnection  # noqa: PLC0415 (as above)
 
     try:
@@ -232,7 +234,7 @@ def _enroll(kept: str, announced: dict[str, Any], name: str) -> dict[str, Any]:
 
 @contextmanager
 def _lock(path: str) -> Iterator[None]:
-    """Keep other processes of this user out of the block."""
+    """Lock other processes of this user out of the block."""
     import fcntl  # noqa: PLC0415 (needed once per agent)
 
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600), "w") as lock:

@@ -1,6 +1,6 @@
-"""What this thread or task asks as: its session, its turn, and where its calls come from.
+"""Set the session, turn and origin of requests for a block of code. Start at `session`.
 
-Each thread and task has its own; a task hands it on to those that it starts, such as sub-agents."""
+Each thread and task has its own values. A task passes them on to the tasks that it starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.wire.schema import SESSION_NAME
 
 DEFAULT_SESSION = "default"
 PARENT_ARROW = " > "
-"""Stands between the agents of a chain, the outermost first."""
+"""Separates the agents of a chain, the outermost first."""
 
 _HASH_CHARS = 32
 _READABLE_CHARS = 48
@@ -30,7 +30,10 @@ current_origin: ContextVar[Origin] = ContextVar("gateway_origin", default=Origin
 
 @contextmanager
 def session(name: str) -> Iterator[None]:
-    """Ask as session `name` inside the block, in this thread or task and those that it starts."""
+    """Make requests inside the block as part of the session `name`.
+
+    This holds for this thread or task, and for tasks that it starts. See `session_name` for names.
+    """
     token = current_session.set(name)
     try:
         yield
@@ -40,7 +43,7 @@ def session(name: str) -> Iterator[None]:
 
 @contextmanager
 def turn(name: str) -> Iterator[None]:
-    """Ask as part of this turn inside the block."""
+    """Make requests inside the block as part of the turn `name`: one step of the model."""
     token = current_turn.set(name)
     try:
         yield
@@ -50,8 +53,8 @@ def turn(name: str) -> Iterator[None]:
 
 @contextmanager
 def origin(**members: str) -> Iterator[None]:
-    """Say inside the block where requests come from: members of `Origin`, such as `channel`, `chat`
-    and `sender`, added to those of the block around it."""
+    """Set the origin of requests inside the block: members of `Origin`, such as `channel`, `chat`
+    and `sender`. Other members of an outer block stay."""
     token = current_origin.set(replace(current_origin.get(), **members))
     try:
         yield
@@ -61,15 +64,15 @@ def origin(**members: str) -> Iterator[None]:
 
 @contextmanager
 def sub_agent(parent: str) -> Iterator[None]:
-    """Ask inside the block on behalf of the agent `parent`, whose own parents stay named before
-    it."""
+    """Mark requests inside the block as those of a sub-agent of `parent`. Nested blocks name the
+    whole chain."""
     above = current_origin.get().parent_agent
     with origin(parent_agent=parent if above is None else above + PARENT_ARROW + parent):
         yield
 
 
 def origin_of(said: Origin | None) -> Origin:
-    """Return where a request comes from: the context's origin, with what is said of this one."""
+    """Return the context's origin, overridden by the members of `said` that are set."""
     around = current_origin.get()
     if said is None:
         return around
@@ -78,10 +81,10 @@ def origin_of(said: Origin | None) -> Origin:
 
 
 def session_name(text: str) -> str:
-    """Return a valid name of a session for any text, such as a host's own key of a conversation.
+    """Return a valid session name for any text, such as a framework's id of a conversation.
 
-    It is the text itself where that is a valid name; otherwise what can be read of it and a hash,
-    so that two texts never share a name.
+    A valid name is returned as it is, unless it looks like a result of this function. Otherwise
+    the name is the readable characters and a hash, so that two texts never share a name.
     """
     if SESSION_NAME.fullmatch(text) and not _DERIVED.fullmatch(text):
         return text

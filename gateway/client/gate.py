@@ -1,4 +1,5 @@
-"""Gates functions and toolsets: a call runs only after approval, with the approved arguments."""
+"""Gate functions and toolsets, so that a call runs only after approval. Start at
+`requires_approval`."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ Serialize = Callable[[JsonObject], JsonObject]
 Where = Context | Callable[..., Context]
 
 RAISE, RETURN = "raise", "return"
-"""What `on_denied` may be."""
+"""The values of `on_denied`."""
 _OF_A_CALL = ("call_id", "part", "turn", "origin", "preview", "payload")
 
 _ADDRESS = re.compile(r"[.\[]")
@@ -49,7 +50,7 @@ ALLOWED = (Action.APPROVE, Action.EDIT, Action.DENY, Action.RESPOND, Action.ABOR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """How one function is gated. See `requires_approval`."""
+    """The gate of one function. See `requires_approval` for the members."""
 
     function: Callable[..., Any]
     tool: str
@@ -80,7 +81,7 @@ class Gate:
 
     @property
     def is_method(self) -> bool:
-        """Whether its first argument is the object or class, which is not shown."""
+        """Whether the first argument is the object or class. People do not see it."""
         return is_method(self.function)
 
     @property
@@ -89,7 +90,7 @@ class Gate:
         return inspect.iscoroutinefunction(self.function)
 
     def bind_to(self, instance: Any) -> Gate:
-        """Return the gate of this method bound to an object."""
+        """Return this gate with its method bound to an object."""
         return replace(self, function=functools.partial(self.function, instance))
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> JsonObject:
@@ -99,11 +100,11 @@ class Gate:
         return dict(bound.arguments)
 
     def needs_approval(self, arguments: JsonObject) -> bool:
-        """Whether this call needs approval."""
+        """Return whether a call with these arguments needs an approval, by `when`."""
         return self.when is None or self.when(**arguments)
 
     def request(self, client: Client | AsyncClient, arguments: JsonObject) -> ApprovalRequest:
-        """Return the request for a call. Raises InvalidRequest for arguments that are not JSON."""
+        """Return the request for a call. Raises InvalidRequest if the arguments are not JSON."""
         hint = self.hint(**arguments) if callable(self.hint) else self.hint
         shown = self._serialize_arguments(arguments)
         try:
@@ -128,45 +129,47 @@ class Gate:
             if _is_json(shown):
                 raise InvalidRequest(f"{self.tool}: {error}") from error
             raise InvalidRequest(
-                f"{self.tool}: its arguments cannot be shown to a person as JSON ({error}); "
-                "gate a function that takes plain values, or say with `serialize` what to show"
+                f"{self.tool}: cannot show its arguments to a person as JSON ({error}). "
+                "Gate a function with plain values, or pass `serialize` to say what to show"
             ) from error
 
     def context_of(self, arguments: JsonObject) -> Context | None:
-        """Return where a call runs, as the function's author says; None where nothing is said.
+        """Return the place where a call runs, as given by `context`; None without it.
 
-        Raises InvalidRequest for what is no Context.
+        Raises InvalidRequest if `context` returned something else than a Context.
         """
         if self.context is None:
             return None
         said: Any = self.context(**arguments) if callable(self.context) else self.context
         if not isinstance(said, Context):
-            raise InvalidRequest(f"{self.tool}: its `context` gave {type(said).__name__}")
+            raise InvalidRequest(
+                f"{self.tool}: `context` must return a Context, not {type(said).__name__}"
+            )
         return said
 
     def place_of(self, request: ApprovalRequest) -> Context | None:
-        """Return where an approved call runs, without its files; None where nothing is said."""
+        """Return where an approved call runs, without its files; None without `context`."""
         return None if self.context is None else replace(request.context, files={})
 
     def refuse(self, error: GatewayError) -> Outcome:
-        """Return the outcome of a call that was not approved, where the author wants it returned;
-        raise it otherwise, and always what is no outcome."""
+        """Return the outcome of a call that was not approved, if `on_denied` is "return". Otherwise
+        raise the error; an error that is not an outcome is always raised."""
         if self.on_denied == RAISE:
             raise error
         return ended(error)
 
     def call(self, arguments: JsonObject) -> Any:
-        """Call the function with exactly these arguments."""
+        """Call the function with exactly these arguments, and return its result."""
         bound = inspect.signature(self.function).bind_partial()
         bound.arguments.update(arguments)
         bound.apply_defaults()
         return self.function(*bound.args, **bound.kwargs)
 
     def arguments_to_run(self, approval: Approval, arguments: JsonObject | None) -> JsonObject:
-        """Return the arguments to run: those shown or their edit, or the values behind `serialize`.
+        """Return the arguments to run: the approved ones, or with `serialize` the original values.
 
-        Raises InvalidRequest for an edit that does not fit the function, and Unverified when the
-        values no longer serialize to what was shown, or would run elsewhere.
+        Raises InvalidRequest if an edit does not fit the function. Raises Unverified if the values
+        now serialize to something else, or would run in another place.
         """
         values = self._approved_values(approval, arguments)
         self._check_place(approval.request.context, values)
@@ -175,29 +178,29 @@ class Gate:
     def _approved_values(self, approval: Approval, arguments: JsonObject | None) -> JsonObject:
         asked = approval.request.arguments
         if any(approval.arguments.get(name) != asked.get(name) for name in self.files):
-            raise Unverified(f"{self.tool}: an edit names another file than was asked about")
+            raise Unverified(f"{self.tool}: the edit names another file than the request")
         if self.serialize is None:
             if approval.decision.arguments is not None and self.schema is not None:
                 check_arguments(self.schema, approval.arguments)
             return approval.arguments
         if arguments is None:
-            raise Unverified(f"{self.tool}: the values that were asked for are in another process")
+            raise Unverified(f"{self.tool}: another process has the values of this request")
         if canonical(self._serialize_arguments(arguments)) != canonical(approval.request.arguments):
             raise Unverified(f"{self.tool}: its arguments were changed while it waited")
         return arguments
 
     def _check_place(self, shown: Context, arguments: JsonObject) -> None:
-        """Raise Unverified when these arguments run in another place than people were shown."""
+        """Raise Unverified if these arguments would run in another place than people saw."""
         where = self.context_of(arguments)
         if where is not None and replace(where, files={}) != replace(shown, files={}):
-            raise Unverified(f"{self.tool}: it would run in another place than was asked about")
+            raise Unverified(f"{self.tool}: it would run in another place than the request says")
 
     def _serialize_arguments(self, arguments: JsonObject) -> JsonObject:
         return arguments if self.serialize is None else self.serialize(dict(arguments))
 
 
 def _value_of(value: Any, arguments: JsonObject) -> Any:
-    """Return what the author says of a call: a value, or what a function of its arguments gives."""
+    """Return an option for a call: the value, or what a function of the arguments returns."""
     return value(**arguments) if callable(value) else value
 
 
@@ -210,11 +213,11 @@ def _is_json(value: Any) -> bool:
 
 
 def gate_for(function: Callable[..., Any], options: dict[str, Any]) -> Gate:
-    """Return the gate for a function. Raises InvalidRequest when it cannot be gated."""
+    """Return the gate for a function. Raises InvalidRequest if it cannot be gated."""
     given = {name: value for name, value in options.items() if value is not None}
     given["files"] = tuple(given.get("files", ()))
     if unknown := set(given["files"]) - set(inspect.signature(function).parameters):
-        raise InvalidRequest(f"there is no argument {min(unknown)!r} that could name a file")
+        raise InvalidRequest(f"`files` names {min(unknown)!r}, which is not an argument")
     given["roles"] = _roles(function, given)
     tool = given.pop("tool", None) or getattr(function, "__qualname__", "tool")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -223,7 +226,7 @@ def gate_for(function: Callable[..., Any], options: dict[str, Any]) -> Gate:
     if hint is None:
         hint = (inspect.getdoc(function) or "").partition("\n")[0]
     if given.get("on_denied", RAISE) not in (RAISE, RETURN):
-        raise InvalidRequest(f"on_denied is {RAISE!r} or {RETURN!r}")
+        raise InvalidRequest(f"on_denied must be {RAISE!r} or {RETURN!r}")
     gate = Gate(function=function, tool=tool, hint=hint, **given)
     if gate.serialize is not None:
         # Serialized arguments cannot be turned back into values, so nobody may edit them.
@@ -238,18 +241,19 @@ def gate_for(function: Callable[..., Any], options: dict[str, Any]) -> Gate:
 
 
 def _roles(function: Callable[..., Any], given: dict[str, Any]) -> dict[str, str]:
-    """Take the declared roles out of the options; raises InvalidRequest where they fit none."""
+    """Remove `arguments` from the options, and return the roles. Raises InvalidRequest if a role
+    names no argument."""
     roles = dict(given.pop("arguments", {}))
     check_roles(roles)
-    if "serialize" not in given:  # what it shows has names of its own
+    if "serialize" not in given:  # its result has other names
         names = {_ADDRESS.split(address, 1)[0]: address for address in roles}
         if unknown := set(names) - set(inspect.signature(function).parameters):
-            raise InvalidRequest(f"there is no argument {names[min(unknown)]!r} to declare")
+            raise InvalidRequest(f"`arguments` names {names[min(unknown)]!r}, which does not exist")
     return roles
 
 
 def gate_of(function: Callable[..., Any]) -> Gate:
-    """Return the gate of a gated function. Raises InvalidRequest when it is not gated."""
+    """Return the gate of a gated function or bound method. Raises InvalidRequest if it has none."""
     gate = getattr(function, "__gate__", None)
     if not isinstance(gate, Gate):
         raise InvalidRequest("this function is not gated by requires_approval")
@@ -257,19 +261,19 @@ def gate_of(function: Callable[..., Any]) -> Gate:
         return gate
     owner = getattr(function, "__self__", None)
     if owner is None:
-        raise InvalidRequest(f"{gate.tool} is a method: give that of an object")
+        raise InvalidRequest(f"{gate.tool} is a method: pass it bound to an object")
     return gate.bind_to(owner)
 
 
 def is_method(function: Callable[..., Any]) -> bool:
-    """Whether a function is defined in a class and takes `self` or `cls` first."""
+    """Return whether a function is defined in a class and takes `self` or `cls` first."""
     place = getattr(function, "__qualname__", "").rpartition(".")[0]
     first = next(iter(inspect.signature(function).parameters), "")
     return first in ("self", "cls") and place != "" and not place.endswith("<locals>")
 
 
 class ReplanRounds:
-    """The rounds of one call: after a denial with feedback `replan` may change the arguments."""
+    """The rounds of one call: after a denial with feedback, `replan` may change the arguments."""
 
     def __init__(self, gate: Gate, arguments: JsonObject) -> None:
         self._gate = gate
@@ -277,7 +281,7 @@ class ReplanRounds:
         self.arguments = arguments
 
     def replans(self, refusal: GatewayError) -> bool:
-        """Replace the arguments by replanned ones; return whether there are any."""
+        """Let `replan` change the arguments after a refusal; return whether to ask again."""
         if not isinstance(refusal, Denied) or refusal.decision.reason is not Reason.FEEDBACK:
             return False
         if self._gate.replan is None or self._left <= 0:
@@ -287,12 +291,12 @@ class ReplanRounds:
         return True
 
 
-# Asks for approval from inside a running tool, which knows details that its caller does not.
+# Asks for an approval from inside a running tool, which knows more details than its caller.
 
 
 @dataclass(frozen=True, slots=True)
 class RunningTool:
-    """The gated tool that runs, the client that asked, and where its author says that it works."""
+    """The running gated tool, the client that asked for it, and the place where it works."""
 
     tool: str
     client: Client
@@ -304,7 +308,7 @@ _running_tool: ContextVar[RunningTool | None] = ContextVar("gateway_tool", defau
 
 @contextmanager
 def enter_tool(tool: str, client: Client, context: Context | None) -> Iterator[None]:
-    """Make a gated tool, its client and place the ones that `confirm` uses inside the block."""
+    """Set the tool, client and place that `confirm` uses inside the block."""
     token = _running_tool.set(RunningTool(tool, client, context))
     try:
         yield
@@ -313,8 +317,12 @@ def enter_tool(tool: str, client: Client, context: Context | None) -> Iterator[N
 
 
 def confirm(hint: str, payload: JsonObject | None = None, **details: Any) -> Approval:
-    """Ask from inside a running tool, through the client that asked for it, with its `context`
-    unless another is given. Raises as `AsyncClient.ask` does."""
+    """Ask for a further approval from inside a gated tool, wait, and return the approval.
+
+    `hint` says what to approve, `payload` is JSON to show, `details` are keywords of
+    `AsyncClient.request`. The client and `context` are by default those of the running tool.
+    Raises as `AsyncClient.ask` does; then do not go on.
+    """
     running = _running()
     details = {"context": running.context, **details}
     return running.client.ask(
@@ -323,7 +331,7 @@ def confirm(hint: str, payload: JsonObject | None = None, **details: Any) -> App
 
 
 async def confirm_async(hint: str, payload: JsonObject | None = None, **details: Any) -> Approval:
-    """Ask from inside a running coroutine tool. See `confirm`."""
+    """Ask for a further approval from inside a gated coroutine. See `confirm`."""
     running = _running()
     client, details = running.client, {"context": running.context, **details}
     request = client.request(running.tool, {"confirm": hint}, hint=hint, payload=payload, **details)
@@ -334,7 +342,7 @@ def _running() -> RunningTool:
     return _running_tool.get() or RunningTool("confirm", current_client(), None)
 
 
-# Gates functions: a call runs only after approval, with exactly the approved arguments.
+# Gates functions.
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -371,33 +379,38 @@ def requires_approval(
     client: Client | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def requires_approval(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
-    """Run a function only after approval; for `def` and `async def`.
+    """Decorate a `def` or `async def`, so that each call runs only after approval.
 
-    The approver sees every argument by name, also positional and default ones.
+    The approver sees every argument by name, also positional and default ones. The decorated
+    function returns what the function returns. If a person edits the arguments, it runs with the
+    edited ones. If a person responds with a result, it returns that instead of running.
 
-    `when` is called with the arguments and says whether this call needs approval. `hint` is the
-    reason, by default the docstring's first line. `timeout` is in seconds, by
-    default that of the gateway's route. An edit changes the
-    arguments that run, within the function's signature; `respond` returns the given result instead
-    of running. `serialize` turns arguments that are not JSON into JSON to show; nobody can edit
-    that, and the values run only if they still serialize to the same. `files` names arguments that
-    are paths: nothing runs when such a file, or a link on the way to it, has changed. `context`
-    is where the function works: a Context, or a function of the arguments that returns one; without
-    it, this process's folder and host. `arguments` say what arguments are to the tool, by name or
-    address: `{"edits[].text": "data"}`, in the words of `gateway.wire.roles.Role`. `harmless` says
-    that nothing the function does needs asking. Both change only what people may have remembered,
-    and widen that only where the gateway's policy trusts this agent's declarations.
-    `read_only` says that it changes nothing, which only a rule of the policy may make use of.
-    `call_id`, `part`, `turn`, `origin`, `preview` and `payload` are those of `client.request`, or
-    functions of the arguments that return them. With `on_denied="return"` a call that is not
-    approved returns its `Outcome` instead of raising.
-    `human` demands that a person answers: nothing that was remembered, and no mode or rule,
-    approves the call. When a person denies with feedback, `replan(arguments, feedback)` may return
-    other arguments to ask with, for at most `max_rounds` requests. The client is `client`, else the
-    context's, else the one that the environment describes.
+    - `tool`: name on cards and in rules, by default the qualified name of the function.
+    - `when(**arguments)`: returns whether this call needs an approval.
+    - `hint`: reason for the call, by default the first line of the docstring. A text, or a function
+      of the arguments.
+    - `timeout`: seconds to wait, by default those of the route.
+    - `serialize(arguments)`: returns JSON to show for values that are not JSON. Nobody can edit it,
+      and the values run only if they still serialize to the same.
+    - `files`: names of arguments that are paths. Nothing runs if such a file, or a link on its
+      path, has changed meanwhile.
+    - `context`: place where the function works, by default the folder and host of this process. A
+      Context, or a function of the arguments.
+    - `arguments`: role of each argument by name or address, such as `{"edits[].text": "data"}`.
+      See `gateway.wire.roles.Role`.
+    - `harmless`: no call of this function needs an approval. Like `arguments` it affects grants
+      only, and widens them only if the policy trusts this agent's declarations.
+    - `read_only`: the function changes nothing. It counts only if a rule of the policy uses it.
+    - `human`: a person must decide; no grant, mode or rule can approve the call.
+    - `on_denied="return"`: return the `Outcome` of a call that is not approved, do not raise.
+    - `replan(arguments, feedback)`: returns new arguments after a denial with feedback, for at most
+      `max_rounds` requests.
+    - `client`: by default that of `use_client`, else the one that the environment describes.
+    - `call_id`, `part`, `turn`, `origin`, `preview`, `payload`, `kind`, `risk`, `allowed`: as in
+      `AsyncClient.request`. The first six may be functions of the arguments.
 
-    Raises what `AsyncClient.ask` raises, and InvalidRequest for arguments or an edit that do not
-    fit; the function has not run then.
+    Raises what `AsyncClient.ask` raises, and InvalidRequest if arguments or an edit do not fit the
+    function. The function has not run then.
     """
     if function is not None:
         return _gate_function(function)
@@ -465,7 +478,7 @@ def _run_blocking(gate: Gate, arguments: JsonObject) -> Any:
 async def run_approved_async(
     gate: Gate, client: Client, approval: Approval, arguments: JsonObject | None
 ) -> Any:
-    """Run an approved coroutine function and report the outcome. See `run_approved`."""
+    """Run an approved coroutine function, and report how it ended. See `run_approved`."""
 
     async def report(execution: Execution, **how: Any) -> None:
         with log_report_failure():
@@ -494,9 +507,9 @@ async def run_approved_async(
 def run_approved(
     gate: Gate, client: Client, approval: Approval, arguments: JsonObject | None
 ) -> Any:
-    """Run an approved call and report the outcome.
+    """Run an approved call, report how it ended, and return its result.
 
-    `arguments` are the values in this process, None where another process made the request.
+    `arguments` are the values in this process, None if another process made the request.
     """
     request, report = approval.request, client.report
     if approval.decision.action is Action.RESPOND:
@@ -524,15 +537,14 @@ def _describe_run(began: float, error: BaseException | None = None) -> dict[str,
     return {"duration_ms": duration, "detail": type(error).__name__ if error else ""}
 
 
-# Gates a whole toolset; the originals stay unchanged.
+# Gates a whole toolset. The originals stay unchanged.
 
 
 def gated(tools: Any, **options: Any) -> Any:
     """Return the same tools, each behind `requires_approval(**options)`.
 
-    A mapping of callables gives a dict, a list or tuple of callables the same sequence, and any
-    other object a wrapper whose public methods are gated and whose other attributes are the
-    original's.
+    A mapping of callables becomes a dict. A list or tuple of callables keeps its type. Any other
+    object becomes a wrapper with gated public methods and otherwise the original attributes.
     """
     if isinstance(tools, Mapping):
         return {name: _gate(tool, str(name), options) for name, tool in tools.items()}
@@ -542,7 +554,7 @@ def gated(tools: Any, **options: Any) -> Any:
 
 
 class _GatedObject:
-    """Wraps an object; its public methods ask first."""
+    """Wrap an object, and gate its public methods."""
 
     def __init__(self, original: Any, options: dict[str, Any]) -> None:
         self._original = original
@@ -562,28 +574,33 @@ def _gate(
     return gate(tool)
 
 
-# Asks for approval now and runs the call later, in any process.
+# Asks for an approval now, and runs the call later in any process.
 
 
 def suspend(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Pending:
-    """Ask for approval of a call without waiting; the returned Pending can be raised or pickled."""
+    """Ask for an approval of a call of a gated function, without waiting.
+
+    Returns a Pending for `resume`; raise or pickle it. Raises InvalidRequest if the function is
+    not gated or has `serialize`, and GatewayError if the gateway does not take the request.
+    """
     gate = gate_of(function)
     if gate.serialize is not None:
-        raise InvalidRequest(f"{gate.tool}: values that are not JSON cannot wait elsewhere")
+        raise InvalidRequest(f"{gate.tool}: a call with `serialize` cannot be suspended")
     client = gate.client or current_client()
     return client.submit(gate.request(client, gate.bind(args, kwargs)))
 
 
 def resume(function: Callable[..., Any], pending: Pending, *, rerun: bool = False) -> Any:
-    """Wait for a suspended call and run it, in any process; await the result of an `async def`.
+    """Wait for a suspended call, run it in this process, and return its result.
 
-    Raises as `AsyncClient.wait` does; with `on_denied="return"` what was not approved, or not yet,
-    is returned as an Outcome.
+    `function` is the gated function, `pending` the value of `suspend`. Await the result if it is
+    an `async def`. Raises as `AsyncClient.wait` does. With `on_denied="return"` a call that is not
+    approved, or still pending, returns its Outcome.
     """
     gate = gate_of(function)
     client = gate.client or current_client()
     if pending.request.tool != gate.tool:
-        raise InvalidRequest(f"that was asked for {pending.request.tool}, not for {gate.tool}")
+        raise InvalidRequest(f"the request is for {pending.request.tool!r}, not for {gate.tool!r}")
     if gate.is_async:
         return _resume(gate, client, pending, rerun=rerun)
     try:

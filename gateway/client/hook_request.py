@@ -1,7 +1,7 @@
-"""One request of a process that is started for it: asked, waited for, withdrawn.
+"""Submit one request, wait for it, and cancel it if its process ends. Start at OneRequest.
 
-`gateway ask` and the hooks of agents' hosts run once per tool call. So this uses the standard
-library alone, works on plain JSON values, and imports neither the wire types nor asyncio.
+`gateway ask` and agent hooks run once per tool call. So this module uses only the standard library
+and plain JSON values, without the wire types and asyncio.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _DEFAULT_TIMEOUT = 900.0
 
 
 class TimedOut(Exception):
-    """The wait reached its deadline."""
+    """The wait reached its deadline without a decision."""
 
 
 class Interrupted(BaseException):
-    """SIGINT or SIGTERM."""
+    """SIGINT or SIGTERM stopped the process."""
 
 
 def stop_on_signals() -> None:
-    """From now on SIGINT and SIGTERM raise Interrupted."""
+    """Make SIGINT and SIGTERM raise Interrupted from now on."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
 
@@ -53,8 +53,8 @@ def _stop(number: int, frame: object) -> NoReturn:
 
 
 class OneRequest:
-    """One request as `agent`, for `timeout` seconds: None leaves that to the gateway's route, 0 is
-    no deadline. `say` is told what a person at the terminal should know, as `name`."""
+    """One request of `agent`. `timeout` is in seconds: None takes that of the route, 0 means no
+    deadline. `say` gets sentences for the person at the terminal; `name` names this program."""
 
     def __init__(
         self, *, agent: str | None, timeout: float | None, say: Say, name: str = "gateway ask"
@@ -65,23 +65,23 @@ class OneRequest:
         self._name = name
         self._process = os.urandom(16).hex()
         self._until: float | None = None
-        self._silent = False  # the gateway does not answer, and a message said so
+        self._silent = False  # whether a message said that the gateway does not answer
         self._answered = False
         self._detached = False
         self._request: dict[str, Any] | None = None
 
     def run_guarded(self, run: Callable[[], T], late: Callable[[CheckedDecision], T]) -> T:
-        """Run with the gateway connected. Without an answer the request is withdrawn, so that
-        nobody approves what nothing will run; when it ended meanwhile, `late` gets how.
+        """Call `run` with a connection to the gateway, and return its result.
 
-        Raises TimedOut, Interrupted, GatewayError.
+        If there is no decision, cancel the request, so that nobody approves it in vain. If it
+        ended meanwhile, call `late` with the decision. Raises TimedOut, Interrupted, GatewayError.
         """
         try:
             try:
                 return self._run_connected(run, check=False)
             except Unauthorized:
-                # The kept credential is old, or was rotated during the wait. A request that was
-                # sent keeps its id, so it is never asked twice.
+                # The saved credential is old, or was rotated during the wait. A request that was
+                # sent keeps its id, so nobody is asked twice.
                 self._forget_time()
                 return self._run_connected(run, check=True)
         except Interrupted:
@@ -94,23 +94,23 @@ class OneRequest:
             raise
 
     def _forget_time(self) -> None:
-        """Count the time anew, unless it was submitted."""
+        """Restart the timeout, unless the gateway has already accepted the request."""
         if not self._answered:
             self._until = None
 
     def _run_connected(self, run: Callable[[], T], *, check: bool) -> T:
-        """Run with the kept credential, checked first where `check` says so."""
+        """Call `run` with the saved credential. With `check` test the credential first."""
         found = self._repeat(lambda _: config.load(self._agent, check=check))
         if not found.url or not found.token:
             missing = "GATEWAY_TOKEN" if found.url else "GATEWAY_URL and GATEWAY_TOKEN"
-            raise InvalidRequest(f"this command speaks HTTP: set {missing}")
+            raise InvalidRequest(f"this command needs HTTP: set {missing}")
         meanwhile = load_library if found.public_key else None
         with HttpConnection(found.url, found.token, meanwhile=meanwhile) as gateway:
             self._gateway, self._found = gateway, found
             return run()
 
     def _submit(self, left: float) -> Any:
-        """Submit the request; one that is sent again carries what is left of its time."""
+        """Submit the request, and return its state. A repetition carries the remaining time."""
         assert self._request is not None
         began = time.monotonic()
         again = self._until is not None
@@ -127,8 +127,8 @@ class OneRequest:
         return state
 
     def _await_end(self, state: Any, until: float) -> Any:
-        """Return the state in which the request that was just submitted ends, with its approval
-        where it has one. Raises TimedOut at `until`."""
+        """Wait for the submitted request, and return its final state with the approval, if any.
+        Raises TimedOut at `until`."""
         assert self._request is not None
         if has_ended(state):
             return state
@@ -141,12 +141,12 @@ class OneRequest:
             self._say(told)
         state = self._wait_for_end(self._request["id"], until)
         if state["status"] == "approved" and state.get("decision") is None:
-            state = self._consume(self._request["id"])  # this process was taken to be gone
+            state = self._consume(self._request["id"])  # the gateway thought this process ended
         return state
 
     def _repeat(self, call: Callable[[float], T]) -> T:
-        """Call with the seconds that are left until the gateway answers: to the end of the wait
-        where it did before, otherwise for the time of GATEWAY_CONNECT_TIMEOUT."""
+        """Repeat a call until the gateway answers, and pass it the remaining seconds. Stops at
+        the connect timeout, or after a first answer at the end of the wait."""
         began = time.monotonic()
         backoff = Backoff()
         while True:
@@ -178,15 +178,15 @@ class OneRequest:
         self._silent = False
 
     def _deadline(self, began: float) -> float:
-        """Return when the wait ends. As at the gateway, time counts from the first submission:
-        discovery and enrolment take nothing from it."""
+        """Return the time when the wait ends. As at the gateway, time counts from the first
+        submission, without discovery and enrolment."""
         if self._until is None:
             named = self._named
             self._until = began + (_DEFAULT_TIMEOUT if named is None else named or NO_DEADLINE)
         return self._until
 
     def _withdraw(self, why: str, timeout: float = _GRACE_SECONDS) -> Any:
-        """Cancel the request that this process submitted, if it did; return its state."""
+        """Cancel the request if this process has submitted one; return its state."""
         if self._request is None:
             return None
         self._gateway.close()  # it may be in the middle of a response
@@ -196,11 +196,11 @@ class OneRequest:
             with self._gateway as gateway:
                 return gateway.call("POST", path, cancelled, timeout=timeout)
         except GatewayError as error:
-            self._say(f"not withdrawn: {error}")  # the process ends all the same
+            self._say(f"not cancelled: {error}")  # the process ends nevertheless
         return None
 
     def _end_late(self, state: Any) -> CheckedDecision:
-        """Return how the record ended, where the gateway says so. Raises TimedOut."""
+        """Return the decision in a state after the deadline. Raises TimedOut without a decision."""
         if self._request is None or not isinstance(state, dict) or not state.get("status"):
             raise TimedOut
         if state["status"] == "approved":
@@ -214,17 +214,17 @@ class OneRequest:
                 self._gateway.close()
             raise TimedOut
         verdict = CheckedDecision(state, self._request["id"], self._found.public_key)
-        if verdict.decision.get("reason") == "abandoned":  # that was us
+        if verdict.decision.get("reason") == "abandoned":  # cancelled by this process
             raise TimedOut
         return verdict
 
     def _consume(self, request_id: str) -> Any:
-        """Take an approval that was not handed out yet; return the state."""
+        """Claim an approval; return the state with it."""
         path, body = f"/v1/requests/{request_id}/consume", {"process": self._process}
         return self._repeat(lambda _: self._gateway.call("POST", path, body))
 
     def _wait_for_end(self, request_id: str, until: float) -> Any:
-        """Return the state in which the request ended. Raises TimedOut at `until`."""
+        """Wait, and return the final state of a request. Raises TimedOut at `until`."""
         backoff = Backoff()
         while (left := until - time.monotonic()) > 0:
             state, pause = self._poll(request_id, left)
@@ -245,7 +245,7 @@ class OneRequest:
                 poll, pause = f"{path}&wait={seconds:.3f}", 0.0
                 state = self._gateway.call("GET", poll, timeout=patience)
             except Busy as error:
-                # This agent may hold no more long polls: poll at intervals instead.
+                # The gateway refuses further long polls: poll at intervals instead.
                 pause = max(_PAUSE_SECONDS, error.retry_after)
                 state = self._gateway.call("GET", path, timeout=patience)
         except Unreachable as error:

@@ -1,6 +1,6 @@
-"""HTTP/1.1 to the gateway over plain sockets: a connection, its responses, a pool for threads.
+"""Call the gateway with HTTP/1.1 over plain sockets. Start at HttpConnection, in threads HttpPool.
 
-Small, strict and bounded in time: it refuses a response that is ambiguous."""
+The code is small and strict, and has time limits. It rejects an ambiguous response."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _NO_CONTENT = 204
 
 
 class MalformedResponse(Exception):
-    """The response cannot be read."""
+    """The response is not valid, or uses HTTP features that the client does not support."""
 
 
 class HttpResponse:
-    """One complete response. `keep_open`: the connection can carry another call."""
+    """One complete response. `keep_open` says that the connection can carry another call."""
 
     def __init__(
         self, status: int, reason: str, fields: dict[str, str], content: bytes, keep_open: bool
@@ -45,11 +45,11 @@ class HttpResponse:
 
 
 def seconds_left(state: Any, date: str) -> float | None:
-    """Return how long a request still has, by the server's own clock in the `Date` of its answer;
-    None where that cannot be read, or where it has ended."""
+    """Return the seconds until the deadline of a request, by the server's clock in the `Date`
+    header. Returns None if the request has ended or a value is malformed."""
     if not isinstance(state, dict) or state.get("status") != "pending":
         return None
-    from email.utils import parsedate_to_datetime  # noqa: PLC0415 (only for who waits: 14 ms)
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 (14 ms, only for a wait)
 
     try:
         return float(state["deadline"]) / 1000 - parsedate_to_datetime(date).timestamp()
@@ -58,17 +58,17 @@ def seconds_left(state: Any, date: str) -> float | None:
 
 
 def read_response(more: Callable[[], bytes]) -> HttpResponse:
-    """Read one response; `more` returns the next bytes, none at the end.
+    """Read one response. `more` returns the next bytes, and no bytes at the end.
 
-    Raises MalformedResponse, ConnectionError when the connection ends early, and what `more`
-    raises.
+    Raises MalformedResponse, ConnectionError if the connection ends early, and the errors of
+    `more`.
     """
     pieces = _Pieces(more)
     status, reason, fields, keep_open = _head(pieces)
     while status < _INTERIM:  # such as "100 Continue"
         status, reason, fields, keep_open = _head(pieces)
     if _REDIRECT <= status < _REFUSAL:
-        raise MalformedResponse(f"it redirects ({status})")
+        raise MalformedResponse(f"the response is a redirect (status {status})")
     content = b"" if status == _NO_CONTENT else _content(pieces, fields)
     return HttpResponse(status, reason, fields, content, keep_open and not pieces.buffered)
 
@@ -84,7 +84,7 @@ class _Pieces:
         """Return the next line without its end."""
         while (end := self.buffered.find(b"\r\n")) < 0:
             if len(self.buffered) > _MOST_HEAD:
-                raise MalformedResponse("a line has no end")
+                raise MalformedResponse("a header line is too long")
             self._grow()
         return self._cut(end, 2)
 
@@ -111,14 +111,14 @@ def _head(pieces: _Pieces) -> tuple[int, str, dict[str, str], bool]:
     code, _, reason = rest.partition(b" ")
     status = _number(code.decode("latin-1"))
     if version not in _VERSIONS or status is None:
-        raise MalformedResponse("that is not HTTP/1.1")
+        raise MalformedResponse("the response is not HTTP/1.1")
     fields: dict[str, str] = {}
     left = _MOST_HEAD
     while line := pieces.line():
         left -= len(line)
         name, value = _field(line)
         if left < 0 or (name in fields and name in _ONCE):
-            raise MalformedResponse("its header is ambiguous, or too long")
+            raise MalformedResponse("the header is ambiguous, or too long")
         fields[name] = value
     keep_open = version == _VERSIONS[1] and fields.get("connection", "").lower() != "close"
     return status, reason.decode("latin-1"), fields, keep_open
@@ -128,7 +128,7 @@ def _field(line: bytes) -> tuple[str, str]:
     name, colon, value = line.partition(b":")
     stray = any(byte in value for byte in b"\r\n\0")
     if not colon or not name or name.strip(_TOKEN) or stray:
-        raise MalformedResponse("its header cannot be read")
+        raise MalformedResponse("a header field is malformed")
     return name.decode("ascii").lower(), value.strip(b" \t").decode("latin-1")
 
 
@@ -140,16 +140,16 @@ def _number(text: str) -> int | None:
 def _content(pieces: _Pieces, fields: dict[str, str]) -> bytes:
     coding, length = fields.get("transfer-encoding"), fields.get("content-length")
     if fields.get("content-encoding", "identity").lower() != "identity":
-        raise MalformedResponse("it is compressed")
+        raise MalformedResponse("the response is compressed")
     if coding is not None:
         if coding.lower() != "chunked" or length is not None:
-            raise MalformedResponse("its length is not plain")
+            raise MalformedResponse("the length of the response is ambiguous")
         return _chunks(pieces)
     size = None if length is None else _number(length)
     if size is None:
-        raise MalformedResponse("its length is not given")
+        raise MalformedResponse("the response does not say its length")
     if size > _MOST_CONTENT:
-        raise MalformedResponse("it is too long")
+        raise MalformedResponse("the response is too long")
     return pieces.block(size)
 
 
@@ -161,7 +161,7 @@ def _chunks(pieces: _Pieces) -> bytes:
             raise MalformedResponse("a chunk has no length")
         size = int(size_text, 16)
         if len(content) + size > _MOST_CONTENT:
-            raise MalformedResponse("it is too long")
+            raise MalformedResponse("the response is too long")
         if size == 0:
             break
         content += pieces.block(size)
@@ -172,30 +172,31 @@ def _chunks(pieces: _Pieces) -> bytes:
     return bytes(content)
 
 
-# One HTTP/1.1 connection to the gateway over a plain socket: small, strict, bounded in time.
+# One HTTP/1.1 connection to the gateway over a plain socket.
 #
-# `http.client` imports the email package, which would cost each tool call 18 ms. A response that is
-# not plain HTTP/1.1 of known length is refused.
+# `http.client` imports the email package, which would cost each tool call 18 ms. The client rejects
+# a response that is not plain HTTP/1.1 of known length.
 
 TIMEOUT_SECONDS = 10.0
 _BATCH = 65_536
 _FIRST_REFUSAL = 400
 _URL = re.compile(r"(https?)://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?(/[^?#]*)?")
-_NOT_OURS = "something answered that is not the gateway"
+_NOT_OURS = "the reply did not come from a gateway: check GATEWAY_URL"
 
 
 class HttpConnection:
-    """Calls one gateway with one bearer token. Stays open between calls; not thread-safe."""
+    """Call one gateway with one bearer token. Stays open between calls. Not thread-safe."""
 
     def __init__(
         self, url: str, token: str, *, meanwhile: Callable[[], object] | None = None
     ) -> None:
-        """`meanwhile` is called once, after the first call is sent and before its answer."""
+        """Prepare a connection; the first call opens it. Raises InvalidRequest for a bad URL or
+        token. `meanwhile` is called once, between the first call and its response."""
         found = _URL.fullmatch(url)
         if found is None or not _is_header_safe(url):
             raise InvalidRequest("the gateway's address must be http(s)://HOST[:PORT][/PATH]")
         if not _is_header_safe(token):
-            raise InvalidRequest("the token holds what no token holds; was it copied whole?")
+            raise InvalidRequest("the token has characters that no token has: copy it again")
         scheme, host, port, path = found.groups()
         self._tls = scheme == "https"
         self._host, self._port = host.strip("[]"), int(port or (443 if self._tls else 80))
@@ -216,11 +217,11 @@ class HttpConnection:
     def exchange(
         self, method: str, path: str, body: Any = None, *, timeout: float = TIMEOUT_SECONDS
     ) -> tuple[Any, str]:
-        """Return the JSON response within `timeout` seconds, and its `Date`. Raises
+        """Return the JSON response within `timeout` seconds, and its `Date` header. Raises
         Unreachable, or the exception for the gateway's error code.
 
-        When the gateway has closed the kept connection, the call is repeated once on a new one:
-        calls are idempotent.
+        If the gateway has closed an open connection, the idempotent call is repeated once on a new
+        one.
         """
         message = self._message(method, path, body)
         until = time.monotonic() + timeout
@@ -237,13 +238,13 @@ class HttpConnection:
         return _decode_body(response), response.fields.get("date", "")
 
     def close(self) -> None:
-        """Disconnect; a later call connects again."""
+        """Disconnect. A later call connects again."""
         held, self._socket = self._socket, None
         if held is not None:
             held.close()
 
     def cut(self) -> None:
-        """End for good, from any thread: a call under way raises Unreachable."""
+        """Close for good, from any thread. A running call raises Unreachable."""
         self._cut = True
         if (held := self._socket) is not None:
             # Closing alone would not wake a thread that is blocked in recv.
@@ -253,16 +254,16 @@ class HttpConnection:
                 return  # already disconnected
 
     def __enter__(self) -> HttpConnection:
-        """Use inside `with` to have it closed."""
+        """Return this connection, so that `with` closes it."""
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Close."""
+        """Disconnect."""
         self.close()
 
     def _message(self, method: str, path: str, body: Any) -> bytes:
         if not _is_header_safe(path):
-            raise InvalidRequest(f"{path!r} is no path")
+            raise InvalidRequest(f"{path!r} is not a valid path")
         raw = b"" if body is None else json.dumps(body).encode()
         lines = [
             f"{method} {self._prefix}{path} HTTP/1.1",
@@ -302,7 +303,7 @@ class HttpConnection:
                 self.close()
 
     def _connect(self, until: float) -> socket.socket:
-        # As bytes: for text the interpreter loads its tables for names in other scripts, 2 ms.
+        # Pass bytes: for text the interpreter loads tables for names in other scripts, 2 ms.
         host: Any = self._host.encode() if self._host.isascii() else self._host
         address = (host, self._port)
         held = socket.create_connection(address, timeout=_seconds_left(until))
@@ -318,12 +319,12 @@ class HttpConnection:
 
 
 def _is_header_safe(text: str) -> bool:
-    """Whether a text can be put into a header without starting a new line or field."""
+    """Return whether a text can be put into a header without starting a new line or field."""
     return text.isascii() and text.isprintable() and " " not in text and text != ""
 
 
 def _is_idle(kept: socket.socket) -> bool:
-    """Whether a kept connection is usable: not closed, and without unasked data."""
+    """Return whether an open connection is usable: not closed, and without unexpected data."""
     poll = select.poll()
     poll.register(kept, select.POLLIN)
     return not poll.poll(0)
@@ -357,7 +358,7 @@ def _decode_body(response: HttpResponse) -> Any:
 
 
 class HttpPool:
-    """Calls one gateway with one bearer token. Keeps idle connections; thread-safe."""
+    """Call one gateway with one bearer token from several threads. Keeps idle connections."""
 
     def __init__(self, url: str, token: str) -> None:
         from threading import Lock  # noqa: PLC0415 (a single connection needs none of it)
@@ -375,13 +376,13 @@ class HttpPool:
     def call(
         self, method: str, path: str, body: Any = None, *, timeout: float = TIMEOUT_SECONDS
     ) -> Any:
-        """Return the JSON response. Raises as `HttpConnection.exchange`."""
+        """Return the JSON response. Raises as `HttpConnection.exchange` does."""
         return self.exchange(method, path, body, timeout=timeout)[0]
 
     def exchange(
         self, method: str, path: str, body: Any = None, *, timeout: float = TIMEOUT_SECONDS
     ) -> tuple[Any, str]:
-        """Return the JSON response and its `Date`. Raises as `HttpConnection.exchange`."""
+        """Return the JSON response and its `Date`. Raises as `HttpConnection.exchange` does."""
         connection = self._take()
         try:
             return connection.exchange(method, path, body, timeout=timeout)
@@ -389,7 +390,7 @@ class HttpPool:
             self._give_back(connection)
 
     def close(self) -> None:
-        """Close idle connections, and cut off calls under way."""
+        """Close idle connections, and abort running calls."""
         with self._lock:
             self._closed = True
             for connection in self._busy:
@@ -399,11 +400,11 @@ class HttpPool:
             self._idle.clear()
 
     def __enter__(self) -> HttpPool:
-        """Use inside `with` to have its connections closed."""
+        """Return this pool, so that `with` closes its connections."""
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Close."""
+        """Close all connections."""
         self.close()
 
     def _take(self) -> HttpConnection:

@@ -1,4 +1,4 @@
-"""The five verbs over HTTP, with the standard library in threads: many wait with few calls."""
+"""Talk to the gateway over HTTP, with the standard library in threads. Start at HttpTransport."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gateway.errors import Busy, GatewayError, NotFound, Unreachable, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State
 from gateway.wire.codec import plain
 
-# Waits for many requests with few HTTP calls, as HTTP has no reply stream.
+# Waits for many requests with few HTTP calls, because HTTP has no reply stream.
 
 MOST_POLLS = 16
 _LOOK_SECONDS = 1.0
@@ -32,9 +32,9 @@ LookUp = Callable[[Sequence[str]], Awaitable[Mapping[str, State | GatewayError]]
 
 
 class HttpWaits:
-    """The waits of one process. Sixteen requests may hold a long poll each.
+    """The waits of one process. Up to sixteen requests have a long poll each.
 
-    The others, and those to which the gateway grants no long poll, share a lookup once a second
+    The others, and those to which the gateway refuses a long poll, share a lookup once a second
     for up to 500 requests.
     """
 
@@ -48,7 +48,7 @@ class HttpWaits:
         self._lookups: asyncio.Task[None] | None = None
 
     async def wait(self, request_id: str, *, until: float) -> State:
-        """Return the final state; raises TimeoutError at `until`. Waiters for one id share a
+        """Return the final state. Raises TimeoutError at `until`. Waiters for one id share a
         wait."""
         watch = self._watches.get(request_id)
         if watch is None:
@@ -76,7 +76,7 @@ class HttpWaits:
             try:
                 return await self._poll_until_final(request_id)
             except Busy:
-                pass  # this agent may hold no more long polls
+                pass  # the gateway refuses this agent further long polls
             finally:
                 self._polls -= 1
         return await self._wait_for_shared(request_id)
@@ -117,7 +117,7 @@ class HttpWaits:
             self._lookups = None
 
     async def _look_up_once(self, ids: Sequence[str]) -> float:
-        """Look up some requests; return the minimum pause before the next lookup."""
+        """Look up some requests, and return the shortest pause before the next lookup."""
         try:
             found = await self._look_up(ids)
         except Busy as error:
@@ -130,7 +130,7 @@ class HttpWaits:
             return 0.0
         for request_id in ids:
             future = self._shared.get(request_id)
-            state = found.get(request_id, NotFound("no such request"))
+            state = found.get(request_id, NotFound(f"no request {request_id} of this agent"))
             if isinstance(state, GatewayError):
                 self._fail(request_id, state)
             elif is_final(state) and future is not None and not future.done():
@@ -144,7 +144,7 @@ class HttpWaits:
 
 
 async def _cancel_and_wait(task: asyncio.Task[State] | asyncio.Task[None]) -> None:
-    """Cancel a task and wait for its end; its outcome is ignored."""
+    """Cancel a task, and wait for its end. Its outcome is ignored."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -156,7 +156,7 @@ _MOST_SENDERS = 8
 
 
 class HttpTransport:
-    """A `Transport` over HTTP. See `HttpWaits` for how requests are waited for."""
+    """A `Transport` over HTTP. See `HttpWaits` for the way it waits."""
 
     def __init__(self, url: str, token: str, agent: str) -> None:
         self.agent = agent
@@ -165,7 +165,7 @@ class HttpTransport:
         self.process = Process()
         self.numbers = StepUpCodes()
         self.inbox = inbox_at(url)
-        # Waiters have threads of their own, so that they cannot delay a cancel.
+        # Waiters have separate threads, so that they cannot delay a cancellation.
         self._waiting = ThreadPoolExecutor(MOST_POLLS, thread_name_prefix="gateway-wait")
         self._sending = ThreadPoolExecutor(_MOST_SENDERS, thread_name_prefix="gateway-send")
         self._waits = HttpWaits(self._open_poll, self._look_up)
@@ -174,11 +174,11 @@ class HttpTransport:
         self._left = False
 
     async def __aenter__(self) -> HttpTransport:
-        """Do nothing: connections are made when needed."""
+        """Return this transport. It connects at its first call."""
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Cut off waiting calls, and end the threads."""
+        """Abort waiting calls, and end the threads."""
         self._left = True
         await self._waits.close()
         self._http.close()
@@ -186,7 +186,7 @@ class HttpTransport:
             threads.shutdown(wait=False, cancel_futures=True)
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
-        """Submit a request."""
+        """Submit a request, and keep its deadline and decision for later calls."""
         process = self.process.token
         body = {"request": plain(request), "process": process, "detached": detached}
         answer, date = await self._exchange("POST", "/v1/requests", body)
@@ -199,36 +199,36 @@ class HttpTransport:
             self._settled[request.id] = state
 
     async def deadline(self, request_id: str) -> float | None:
-        """Return when the request's time ends; the answer to `submit` told it."""
+        """Return the deadline that came with the reply to `submit`, None without one."""
         return self._deadlines.pop(request_id, None)
 
     async def wait(self, request_id: str, *, until: float) -> State:
-        """Return the final state; raises TimeoutError at `until`."""
+        """Return the final state. Raises TimeoutError at `until`."""
         settled = self._settled.pop(request_id, None)  # decided when it was submitted
         return settled or await self._waits.wait(request_id, until=until)
 
     async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
-        """Withdraw a request."""
+        """Cancel a request."""
         self._settled.pop(request_id, None)
         self._deadlines.pop(request_id, None)
         body = {"reason": reason.value, "message": message}
         await self._call("POST", f"/v1/requests/{request_id}/cancel", body)
 
     async def consume(self, request_id: str) -> State:
-        """Take the approval."""
+        """Claim the approval, and return the state with it."""
         body = {"process": self.process.token}
         return state_of(await self._call("POST", f"/v1/requests/{request_id}/consume", body))
 
     async def report(self, request_id: str, report: Report) -> None:
-        """Report what became of the action."""
+        """Report the result of the action."""
         await self._call("POST", f"/v1/requests/{request_id}/report", {"report": plain(report)})
 
     async def fetch(self, request_id: str) -> State:
-        """Return a request as it stands, with its record."""
+        """Return the current state of a request, with its record."""
         return state_of(await self._call("GET", f"/v1/requests/{request_id}?record=true"))
 
     async def end_session(self, session: str) -> None:
-        """End a session."""
+        """End a session. An unknown session is ignored."""
         try:
             await self._call("POST", f"/v1/sessions/{quote(session, safe='')}/end", {})
         except NotFound:
@@ -236,7 +236,7 @@ class HttpTransport:
 
     @asynccontextmanager
     async def _open_poll(self, request_id: str) -> AsyncIterator[Poll]:
-        """Yield the long poll of one request, on a connection that is cut off at the end."""
+        """Yield the long poll of one request, on a connection that is closed at the end."""
         connection = HttpConnection(self.url, self._token)
         path = f"/v1/requests/{request_id}?wait={_POLL_SECONDS}&process={self.process.token}"
         call = partial(connection.call, "GET", path, timeout=_POLL_SECONDS + _SLACK_SECONDS)
@@ -258,7 +258,7 @@ class HttpTransport:
         try:
             return {item["id"]: _read(item) for item in found["items"]}
         except (LookupError, TypeError) as error:
-            raise Unverified(f"the gateway's answer cannot be read: {error!r}") from error
+            raise Unverified(f"cannot parse the gateway's reply: {error!r}") from error
 
     async def _call(self, method: str, path: str, body: Any = None) -> Any:
         return (await self._exchange(method, path, body))[0]
@@ -271,16 +271,16 @@ class HttpTransport:
 
 
 async def _run_in(threads: ThreadPoolExecutor, call: Callable[[], T]) -> T:
-    """Run a call in one of these threads. Raises GatewayError in a process that ends."""
+    """Run a call in one of these threads. Raises GatewayError if this process is ending."""
     try:
         running = asyncio.get_running_loop().run_in_executor(threads, call)
     except RuntimeError as error:
-        raise GatewayError("this process ends") from error
+        raise GatewayError("the call cannot start: this process is ending") from error
     return await running
 
 
 def _read(item: Any) -> State | GatewayError:
-    """Return a state, or the error of one that cannot be read, which ends only its own wait."""
+    """Return a state, or the error of a malformed one. The error ends only the wait for this id."""
     try:
         return state_of(item)
     except Unverified as error:

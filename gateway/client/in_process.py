@@ -1,4 +1,4 @@
-"""A Python callable as the approver: for tests, and for a process without a gateway."""
+"""Let a Python callable decide requests, in tests or without a gateway. See CallableTransport."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _STATUS = {Action.DENY: Status.DENIED, Action.ABORT: Status.DENIED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What the callable may return instead of True or False."""
+    """A decision that the callable may return instead of True or False. The members that belong to
+    `action` are those of `Decision`; `feedback` marks a denial that asks for another plan."""
 
     action: Action
     message: str = ""
@@ -45,7 +46,10 @@ Approver = Callable[[ApprovalRequest], bool | Reply | Awaitable[bool | Reply]]
 
 
 class CallableTransport:
-    """A `Transport` that asks a callable. Any result but True or a Reply is a denial."""
+    """A `Transport` that lets a callable decide. Any result but True or a Reply is a denial.
+
+    `requests` and `reports` list what was submitted and reported, for tests.
+    """
 
     def __init__(self, approver: Approver, agent: str = "local") -> None:
         self.agent = agent
@@ -60,19 +64,20 @@ class CallableTransport:
         self._given_up: set[str] = set()
 
     async def __aenter__(self) -> CallableTransport:
-        """Do nothing: there is no connection."""
+        """Return this transport: there is no connection to open."""
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop asking."""
+        """Cancel all running calls of the callable."""
         for task in self._states.values():
             task.cancel()
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
-        """Ask the callable, once for each id; a new version of a call supersedes the earlier."""
+        """Ask the callable, once for each id. A new version of a call supersedes the earlier one.
+        Raises Conflict if the id belongs to a request with other content."""
         known = self._known.setdefault(request.id, request)
         if known.digest != request.digest:
-            raise Conflict("the id is taken by a request with other content")
+            raise Conflict("the id belongs to a request with other content")
         if request.id in self._states:
             return
         if request.call_id is not None:
@@ -81,11 +86,11 @@ class CallableTransport:
         self._states[request.id] = asyncio.create_task(self._ask(request))
 
     async def deadline(self, request_id: str) -> float | None:
-        """Return None: a callable sets no time."""
+        """Return None: a callable sets no deadline."""
         return None
 
     async def wait(self, request_id: str, *, until: float) -> State:
-        """Return the callable's answer; raises TimeoutError at `until`."""
+        """Return the callable's decision. Raises TimeoutError at `until`."""
         future = self._state_future(request_id)
         async with asyncio.timeout_at(until):
             try:
@@ -93,29 +98,29 @@ class CallableTransport:
             except asyncio.CancelledError:
                 if self._state_future(request_id) is future:
                     raise
-                state = await self._state_future(request_id)  # it was withdrawn
+                state = await self._state_future(request_id)  # it was cancelled
         used_up = request_id in self._given_up and state.status is Status.APPROVED
         return replace(state, decision=None) if used_up else state
 
     async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
-        """Stop asking; an answer that was given stays."""
+        """Cancel a request. A decision that was made stays."""
         if self._state_future(request_id).cancel():
             withdrawn = _cancelled_state(self._known[request_id], reason, message)
             self._states[request_id] = asyncio.get_running_loop().create_future()
             self._states[request_id].set_result(withdrawn)
 
     async def consume(self, request_id: str) -> State:
-        """Return the decision."""
+        """Return the decision. Raises Used for a superseded approval."""
         if request_id in self._given_up:
-            raise Used("this approval was given up: a newer version of the call was asked for")
+            raise Used("this approval is not valid any more: a newer call has superseded it")
         return await self._state_future(request_id)
 
     async def report(self, request_id: str, report: Report) -> None:
-        """Keep the report in `reports`."""
+        """Append the report to `reports`."""
         self.reports.append((request_id, report))
 
     async def fetch(self, request_id: str) -> State:
-        """Return a request as it stands."""
+        """Return the current state of a request, with its record."""
         future = self._state_future(request_id)
         request = self._known[request_id]
         record = ReadBack(request=request, created=0, given_up=request_id in self._given_up)
@@ -136,7 +141,7 @@ class CallableTransport:
         """Do nothing: there are no sessions."""
 
     async def _supersede(self, request: ApprovalRequest) -> None:
-        """Withdraw the earlier versions of a call; their approvals are given up."""
+        """Cancel the earlier versions of a call, and invalidate their approvals."""
         for one in [*self._known.values()]:
             if one.id != request.id and _part_of(one) == _part_of(request):
                 await self.cancel(one.id, reason=Reason.SUPERSEDED, message="")
@@ -148,7 +153,7 @@ class CallableTransport:
         return self._states[request_id]
 
     async def _ask(self, request: ApprovalRequest) -> State:
-        # In a thread, so that a blocking function cannot delay the deadline.
+        # Run it in a thread, so that a blocking function cannot delay the deadline.
         answer: Any = await asyncio.to_thread(self._approver, request)
         if inspect.isawaitable(answer):
             answer = await answer

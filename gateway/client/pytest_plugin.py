@@ -1,4 +1,4 @@
-"""A pytest plugin: test gated code without a gateway. The fixture is called `approvals`."""
+"""A pytest plugin to test gated code without a gateway. Start at the fixture `approvals`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class ScriptedApprovals:
-    """Answers gated calls in the scripted order; denies a call without a scripted answer."""
+    """Decides gated calls in the scripted order. Denies a call without a scripted decision.
+
+    `requests` and `reports` list what the gated code submitted and reported.
+    """
 
     def __init__(self) -> None:
         self._script: deque[Reply] = deque()
@@ -22,33 +25,33 @@ class ScriptedApprovals:
         self.reports: list[tuple[str, Report]] = []
 
     def approve(self, **arguments: Any) -> None:
-        """Approve the next call; with arguments, as an edit to exactly these."""
+        """Approve the next call. With `arguments`, edit it to have exactly these."""
         self._add("edit" if arguments else "approve", arguments=arguments or None)
 
     def deny(self, message: str = "", *, feedback: bool = False) -> None:
-        """Deny the next call."""
+        """Deny the next call with a `message`. `feedback` lets `replan` change its arguments."""
         self._add("deny", message=message, feedback=feedback)
 
     def respond(self, result: Any) -> None:
-        """Have the next call return `result` instead of running."""
+        """Let the next call return `result` instead of running."""
         self._add("respond", result=result)
 
     def abort(self, message: str = "") -> None:
-        """Deny the next call and stop the turn."""
+        """Deny the next call with a `message`, and stop the turn."""
         self._add("abort", message=message)
 
     def answer(self, **answers: Any) -> None:
-        """Answer the next question."""
+        """Answer the next question, with `answers` by field id."""
         self._add("answer", answers=answers)
 
     def decide(self, request: ApprovalRequest) -> bool | Reply:
-        """Answer one request from the script."""
+        """Return the next scripted decision. The transport calls this for each request."""
         if self._script:
             return self._script.popleft()
         from gateway.client.in_process import Reply  # noqa: PLC0415 (pytest loads us in every run)
         from gateway.models import Action  # noqa: PLC0415 (as above)
 
-        return Reply(action=Action.DENY, message="the test scripted no answer for this call")
+        return Reply(action=Action.DENY, message="the test scripted no decision for this call")
 
     def _add(self, action: str, **details: Any) -> None:
         from gateway.client.in_process import Reply  # noqa: PLC0415 (pytest loads us in every run)
@@ -59,7 +62,7 @@ class ScriptedApprovals:
 
 @pytest.fixture
 def approvals() -> Iterator[ScriptedApprovals]:
-    """Script the answers for gated code in this test, in all threads; other calls are denied."""
+    """Script the decisions for gated code in this test, in all threads. Other calls are denied."""
     from gateway.client.blocking_client import Client, use_client  # noqa: PLC0415 (as above)
     from gateway.client.in_process import CallableTransport  # noqa: PLC0415 (pytest loads us in every run)
 

@@ -1,7 +1,8 @@
-"""The five verbs over Redis streams: one blocking read for all waiters of this process.
+"""Talk to the gateway over Redis streams. Start at RedisTransport.
 
-Needs only XADD on the agent's ingress stream and XREAD on its reply streams. A lost, repeated or
-late message does no harm: submit and sync are repeated until their request is answered.
+One blocking read serves all waiters of this process. The user needs only XADD on the agent's
+ingress stream and XREAD on its reply streams. Lost, repeated or late messages do no harm, because
+submit and sync are repeated until the gateway replies.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from gateway.wire.redis_connection import Multiplexer, close_sentinels, pool_at
 
 log = logging.getLogger("gateway.client")
 
-_BLOCK_MS = 3000  # well below how long the multiplexer waits for an answer
+_BLOCK_MS = 3000  # well below the time that the multiplexer waits for a reply
 _ANSWER_SECONDS = 5.0
 _HEARTBEAT_SECONDS = 10.0
 _PATIENCE_SECONDS = _HEARTBEAT_SECONDS + _ANSWER_SECONDS
@@ -33,14 +34,14 @@ _BATCH = 512
 _SYNC_IDS = 500
 _CONNECT_SECONDS = 5.0
 _FORMS = (
-    "GATEWAY_REDIS_URL cannot be read. Write redis://user:password@host:6379/0, rediss://... for "
+    "GATEWAY_REDIS_URL is not valid. Write redis://user:password@host:6379/0, rediss://... for "
     "TLS, unix:///path, redis+sentinel://host:26379/service or redis+cluster://host:6379"
 )
 
 
 class _PendingRequest:
-    """The outcome of one request, and its waiters. Each has a future of its own, so that one
-    that is cancelled does not affect the others."""
+    """The outcome of one request, and its waiters. Each waiter has a separate future, so that
+    cancelling one does not affect the others."""
 
     def __init__(self) -> None:
         self.waiters: list[asyncio.Future[State]] = []
@@ -50,19 +51,19 @@ class _PendingRequest:
         self._deadline_ms: int | None = None
 
     def waiter(self) -> asyncio.Future[State]:
-        """Return a future of the outcome; it is done when the outcome is known."""
+        """Return a new future that gets the outcome."""
         waiter: asyncio.Future[State] = asyncio.get_running_loop().create_future()
         self.waiters.append(waiter)
         self._wake(waiter)
         return waiter
 
     def note_sent(self, sent: float, entry: str) -> None:
-        """Remember when the request was sent: on the loop's clock, and on the server's."""
+        """Save the time of sending: `sent` on the loop's clock, `entry` has the server's."""
         self._sent = self._sent or (sent, int(entry.partition("-")[0]))
         self._learn()
 
     def note_deadline(self, deadline_ms: int) -> None:
-        """Remember the gateway's deadline, which is on the server's clock."""
+        """Save the gateway's deadline, which is on the server's clock."""
         self._deadline_ms = deadline_ms
         self._learn()
 
@@ -72,7 +73,7 @@ class _PendingRequest:
             self.deadline.set_result(sent + (self._deadline_ms - entry_ms) / 1000)
 
     def settle(self, outcome: State | GatewayError) -> None:
-        """Set the outcome and wake all waiters. The first outcome stays."""
+        """Set the outcome, and wake all waiters. Later outcomes are ignored."""
         self._outcome = self._outcome or outcome
         for waiter in self.waiters:
             self._wake(waiter)
@@ -92,7 +93,7 @@ class _PendingRequest:
 
 
 class RedisTransport:
-    """A `Transport` over the agent's own Redis user. Bound to the event loop it was entered in."""
+    """A `Transport` over the agent's Redis user. It belongs to the event loop that entered it."""
 
     def __init__(self, url: str, agent: str, namespace: str = "gw", *, inbox: str = "") -> None:
         self.agent = agent
@@ -117,10 +118,10 @@ class RedisTransport:
         self._awaited: dict[str, _PendingRequest] = {}
         self._unanswered: dict[str, tuple[ApprovalRequest, float]] = {}
         self._answers: dict[str, asyncio.Future[State | None]] = {}
-        self._doubtful: dict[str, None] = {}  # whose answers may have been missed, in order
-        self._asked: set[str] = set()  # those of them that an answer is awaited for
+        self._doubtful: dict[str, None] = {}  # ids whose reply may have been missed, in order
+        self._asked: set[str] = set()  # the ids in the last sync message without a reply yet
         self._asked_at = 0.0
-        self._asking = ""  # the nonce of that message: an earlier one's answers may come again
+        self._asking = ""  # nonce of that message, since old replies may be read again
         self._cursor = 0
         self._heard_at = 0.0
         self._reread = False
@@ -130,7 +131,7 @@ class RedisTransport:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> RedisTransport:
-        """Start reading replies; the stream is read only while something waits."""
+        """Start the tasks. They read the reply stream only while a request is pending."""
         self._tasks = [
             asyncio.create_task(self._listen(), name="gateway replies"),
             asyncio.create_task(self._send_heartbeats(), name="gateway heartbeat"),
@@ -151,7 +152,7 @@ class RedisTransport:
         await close_sentinels(self._pool)
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
-        """Write the request to the ingress stream; a gateway reads it, now or when one runs."""
+        """Write the request to the ingress stream. A gateway reads it, now or when it starts."""
         if detached:
             await self._send("submit", plain(request), detached="1")
             return
@@ -166,7 +167,7 @@ class RedisTransport:
             raise
 
     async def deadline(self, request_id: str) -> float | None:
-        """Return when the request's time ends, once the gateway has answered."""
+        """Return the deadline of a request, once the gateway has replied."""
         awaited = self._track(request_id)
         waiter = awaited.waiter()
         try:
@@ -174,14 +175,14 @@ class RedisTransport:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if awaited.deadline.done():
                 return awaited.deadline.result()
-            waiter.result()  # raises what ended it
+            waiter.result()  # raises the error that ended it
             return None
         finally:
             awaited.waiters.remove(waiter)
             waiter.cancel()
 
     async def wait(self, request_id: str, *, until: float) -> State:
-        """Return the final state; raises TimeoutError at `until`."""
+        """Return the final state. Raises TimeoutError at `until`."""
         known = request_id in self._awaited
         awaited = self._track(request_id)
         waiter = awaited.waiter()
@@ -196,28 +197,28 @@ class RedisTransport:
                 self._forget(request_id)
 
     async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
-        """Withdraw a request."""
+        """Cancel a request."""
         awaited = self._awaited.get(request_id)
         if awaited is not None and not awaited.waiters:
             self._forget(request_id)  # submitted, and nobody waits for it
         await self._send("cancel", {"id": request_id, "reason": reason.value, "message": message})
 
     async def consume(self, request_id: str) -> State:
-        """Take the approval."""
+        """Claim the approval, and return the state with it."""
         state = await self._ask("consume", {"id": request_id})
         if state is None:
-            raise Unreachable("the gateway answered something else")
+            raise Unreachable("the gateway's reply has no state")
         return state
 
     async def report(self, request_id: str, report: Report) -> None:
-        """Report what became of the action; written durably, without waiting for a reply."""
+        """Report the result of the action durably, without waiting for a reply."""
         await self._send("report", {"id": request_id, "report": plain(report)})
 
     async def fetch(self, request_id: str) -> State:
-        """Return a request as it stands, with its record."""
+        """Return the current state of a request, with its record."""
         state = await self._ask("fetch", {"id": request_id})
         if state is None:
-            raise Unreachable("the gateway answered something else")
+            raise Unreachable("the gateway's reply has no state")
         return state
 
     async def end_session(self, session: str) -> None:
@@ -238,11 +239,11 @@ class RedisTransport:
             self._needed.clear()
 
     async def _ask(self, verb: str, body: JsonObject) -> State | None:
-        """Send a message and return its answer. Raises Unreachable when none comes in time.
+        """Send a message, and return the state in its reply. Raises Unreachable without a reply.
 
-        It may have been missed where the gateway is silent. One that answers others meanwhile has
-        much to do: what it wrote is read again, in case its stream began anew, and nothing is
-        asked about.
+        If the gateway sent nothing at all, the reply may have been missed, so pending requests are
+        checked. If it sent other replies, it is busy: only the stream is read again, in case it was
+        recreated.
         """
         nonce, sent = new_id(), asyncio.get_running_loop().time()
         future: asyncio.Future[State | None] = asyncio.get_running_loop().create_future()
@@ -270,14 +271,14 @@ class RedisTransport:
         try:
             return str(await self._writer.send("XADD", self._ingress, "*", *entry))
         except (AuthenticationError, NoPermissionError) as error:
-            raise Unauthorized(f"Redis refuses {self.agent}'s user: {error}") from error
+            raise Unauthorized(f"Redis rejects the user of {self.agent}: {error}") from error
         except (RedisError, OSError) as error:
             raise Unreachable(f"Redis does not answer: {error}") from error
 
     def _rewind(self, *, lost: bool = False) -> None:
-        """Read the stream from its start: entries may have been trimmed, or renumbered.
+        """Read the stream from its start, because entries may have been trimmed or renumbered.
 
-        After a `lost` connection, requests without an answer are sent again.
+        After a `lost` connection, requests without a reply are sent again.
         """
         self._cursor = 0
         self._rewound = True
@@ -296,7 +297,7 @@ class RedisTransport:
                 await asyncio.sleep(backoff.pause())
 
     async def _read_batch(self) -> None:
-        """Read one batch and hand it out; after a rewind all pending requests are asked about."""
+        """Read one batch, and dispatch it. After a rewind, ask for the state of all requests."""
         if self._reread:
             self._cursor, self._reread = 0, False
         if self._rewound:
@@ -308,7 +309,7 @@ class RedisTransport:
         await self._reader.send("XREAD", *words, on_answer=self._hand_out)
 
     def _hand_out(self, found: Any) -> None:
-        """Hand out a batch. Called before the reading task resumes, so that waiters wake first."""
+        """Dispatch a batch. Called before the reading task resumes, so that waiters wake first."""
         for entries in dict(found or {}).values():
             self._heard_at = asyncio.get_running_loop().time()
             for entry_id, words in entries:
@@ -329,8 +330,8 @@ class RedisTransport:
         self._doubtful = {name: None for name in self._awaited if name not in self._unanswered}
 
     async def _ask_on(self) -> None:
-        """Ask about as many of the doubtful as one message takes, once those before are answered:
-        the answers of thousands would push one another out of the stream, and be asked for anew."""
+        """Ask for the state of as many doubtful requests as one message takes, after the replies to
+        the last message. More replies at once would push one another out of the stream."""
         now = asyncio.get_running_loop().time()
         self._asked = {name for name in self._asked if name in self._awaited}
         if self._asked and now < self._asked_at + _PATIENCE_SECONDS:
@@ -345,7 +346,7 @@ class RedisTransport:
         self._asked, self._asked_at = set(ids), now
 
     def _dispatch(self, fields: dict[str, str]) -> None:
-        """Hand one reply to its waiters."""
+        """Pass one reply to its waiters."""
         request_id, nonce = fields.get("id", ""), fields.get("nonce", "")
         if nonce == self._asking:
             self._asked.discard(request_id)
@@ -370,7 +371,7 @@ class RedisTransport:
             awaited.settle(state)
 
     async def _send_heartbeats(self) -> None:
-        """While requests are pending, renew the lease and notice missing answers."""
+        """While requests are pending, renew the lease and notice missing replies."""
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
             if not self._awaited:
@@ -382,13 +383,13 @@ class RedisTransport:
 
 
 def _parse_reply(fields: dict[str, str]) -> State | None:
-    """Return the state in a reply, None when it holds none. Raises the error in a reply, and
-    Unverified for one that cannot be read: either ends one wait, not the reading."""
+    """Return the state in a reply, None if it has none. Raises the error in a reply, and Unverified
+    for a malformed one. Either ends one wait, and the reading goes on."""
     try:
         if "error" in fields:
             problem = json.loads(fields["error"])
             raise error_of(problem["code"], problem["detail"])
         body = json.loads(fields["state"])
     except (KeyError, TypeError, ValueError) as error:
-        raise Unverified(f"the gateway's reply cannot be read: {error!r}") from error
+        raise Unverified(f"cannot parse the gateway's reply: {error!r}") from error
     return state_of(body) if body else None

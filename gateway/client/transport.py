@@ -1,4 +1,4 @@
-"""The transport protocol: the five verbs and waiting, repeated until the gateway answers."""
+"""Define how a client talks to the gateway, and repeat calls until it answers. See Transport."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LEAST_SECONDS = 0.001  # zero would mean no deadline
 
 
 class Process:
-    """The token to which the gateway hands approvals, and the approvals already taken.
+    """The token by which a process claims approvals, and the approvals that it has claimed.
 
-    The gateway hands an approval to the same token as often as asked, and warns only other tokens
-    that the action may have run. So this object remembers what was taken.
+    The gateway returns an approval to the same token repeatedly, and warns only other tokens that
+    the action may have run. So this object remembers what was claimed.
     """
 
     def __init__(self) -> None:
@@ -33,27 +33,27 @@ class Process:
 
     @property
     def token(self) -> str:
-        """The token. Raises GatewayError after a fork: a child must not use its parent's."""
+        """The token. Raises GatewayError after a fork, since a child must not use its parent's."""
         if os.getpid() != self._pid:
             raise GatewayError("this client was made before a fork; make one in the child process")
         return self._token
 
     def take(self, request_id: str) -> bool:
-        """Take the approval of a request; return whether nobody had taken it before."""
+        """Mark the approval of a request as claimed; return whether this is the first time."""
         first = request_id not in self._taken
         self._taken.add(request_id)
         return first
 
 
 class StepUpCodes:
-    """The numbers that the gateway gave requests that wait, each told once."""
+    """The verification codes of pending requests. `say` gets a line with each code, once."""
 
     def __init__(self) -> None:
         self.say: Callable[[str], None] | None = None
         self._told: dict[str, str] = {}
 
     def note(self, state: State) -> None:
-        """Tell the number in a state, where there is one."""
+        """Pass the verification code in a state to `say`, if there is one."""
         if self.say is None or state.id in self._told:
             return
         if told := say_number(state.number, state.id):
@@ -61,141 +61,142 @@ class StepUpCodes:
             self.say(told)
 
     def words_of(self, request_id: str) -> str:
-        """Return the line that tells a request's number, "" where none was given."""
+        """Return the line with the verification code of a request, "" if it has none."""
         return self._told.get(request_id, "")
 
 
 class Transport(Protocol):
-    """An agent's connection to the gateway. Used inside `async with`; every call may raise
-    GatewayError, and is repeated after Unreachable."""
+    """An agent's connection to the gateway. Use it inside `async with`. Every call may raise
+    GatewayError; the client repeats it after Unreachable."""
 
     @property
     def agent(self) -> str:
-        """The agent whose credential this is."""
+        """The name of the agent that this credential belongs to."""
 
     @property
     def process(self) -> Process:
-        """The process in whose name it takes approvals."""
+        """The process that claims the approvals."""
 
     @property
     def inbox(self) -> str | None:
-        """The address where people answer: "" where it is not known, None without a gateway."""
+        """The URL of the inbox: "" if it is unknown, None without a gateway."""
 
     numbers: StepUpCodes
-    """Is told the number that the gateway gives a request that waits."""
+    """Collects the verification codes of pending requests."""
 
     async def __aenter__(self) -> Transport:
-        """Connect, or prepare to."""
+        """Connect, or prepare a connection."""
 
     async def __aexit__(self, *exc: object) -> None:
-        """Disconnect, and cancel all waits."""
+        """Cancel all waits, and disconnect."""
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
-        """Submit a request durably. The gateway's answer comes with `wait`."""
+        """Submit a request durably. `wait` returns its decision. If it is `detached`, no process
+        waits for it yet."""
 
     async def deadline(self, request_id: str) -> float | None:
-        """Return when the time of a submitted request ends, in seconds of the loop's clock, once
-        the gateway has said so; None where it does not. Raises what ended the request."""
+        """Return the deadline of a submitted request in seconds of the loop's clock, None if the
+        gateway sets none. Waits until the gateway has sent it. Raises what ended the request."""
 
     async def wait(self, request_id: str, *, until: float) -> State:
-        """Return the final state. Raises TimeoutError at `until`, in seconds of the loop's
-        clock."""
+        """Wait, and return the final state. Raises TimeoutError at `until`, in seconds of the
+        loop's clock."""
 
     async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
-        """Withdraw a request."""
+        """Cancel a pending request."""
 
     async def consume(self, request_id: str) -> State:
-        """Take the approval of a request that another process submitted, or nothing waited for."""
+        """Claim an approval that this process did not wait for, and return the state with it."""
 
     async def report(self, request_id: str, report: Report) -> None:
-        """Report what became of the action."""
+        """Report the result of the action."""
 
     async def fetch(self, request_id: str) -> State:
-        """Return a request as it stands, with its `record`; it is not waited for."""
+        """Return the current state of a request with its `record`, without waiting."""
 
     async def end_session(self, session: str) -> None:
         """End a session and cancel its pending requests."""
 
 
 def inbox_at(url: str) -> str:
-    """Return the address of the inbox of the gateway at a URL."""
+    """Return the URL of the inbox of the gateway at `url`."""
     return f"{url.rstrip('/')}/inbox"
 
 
 def aged(request: ApprovalRequest, seconds: float) -> ApprovalRequest:
-    """Return a request as it is sent again that much later, with what is left of its time."""
+    """Return a request to send again after `seconds`, with its remaining timeout."""
     if not request.timeout:
         return request
     return replace(request, timeout=max(round(request.timeout - seconds, 3), _LEAST_SECONDS))
 
 
 def state_of(answer: Any) -> State:
-    """Return the state in the gateway's answer. Raises Unverified when it cannot be read."""
+    """Return the state in a reply of the gateway. Raises Unverified if it is malformed."""
     try:
         return build(State, answer)
     except InvalidRequest as error:
-        raise Unverified(f"the gateway's answer cannot be read: {error}") from error
+        raise Unverified(f"cannot parse the gateway's reply: {error}") from error
 
 
 def is_final(state: State) -> bool:
-    """Whether the request has ended."""
+    """Return whether the request has ended."""
     return state.status is not Status.PENDING
 
 
 def chunks(ids: Sequence[str], size: int) -> list[Sequence[str]]:
-    """Return `ids` in pieces of at most `size`."""
+    """Return `ids` split into lists of at most `size`."""
     return [ids[start : start + size] for start in range(0, len(ids), size)]
 
 
-# Repeats what the client says to the gateway until it answers.
+# Repeats calls until the gateway answers.
 
 log = logging.getLogger("gateway.client")
 
 T = TypeVar("T")
 Say = Callable[[str], None]
-"""Is told in a sentence what the client waits for."""
+"""Takes a sentence for the person at the terminal, such as what the client waits for."""
 
 
 def say_on_stderr(sentence: str) -> None:
-    """Write a sentence to standard error, where the process has one."""
+    """Write a sentence to standard error, if the process has one."""
     if sys.stderr is not None:
         sys.stderr.write(f"gateway client: {sentence}\n")
 
 
 def say_nothing(sentence: str) -> None:
-    """Keep quiet."""
+    """Drop a sentence."""
 
 
 class RetryingTransport:
-    """Repeats calls, which must be idempotent, with growing random pauses.
+    """Repeat idempotent calls with growing random pauses.
 
-    A gateway that has answered before is waited for until a call's own deadline; one that never
-    has, for `connect_timeout` seconds, and `say` is told so at once.
+    Before the first answer of the gateway, a call is repeated for `connect_timeout` seconds, and
+    `say` gets a sentence at once. Afterwards it is repeated until its own deadline.
     """
 
     def __init__(self, connect_timeout: float, say: Say) -> None:
         self._connect_timeout = connect_timeout
         self._say = say
         self._answered = False
-        self._silent = False  # the gateway does not answer, and that was said
+        self._silent = False  # whether the missing answer was reported
         self._closed = asyncio.Event()
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is repeated any more."""
+        """Whether `close` was called."""
         return self._closed.is_set()
 
     def close(self) -> None:
-        """Repeat nothing any more."""
+        """Stop repeating calls."""
         self._closed.set()
 
     async def repeat(
         self, call: Callable[[], Awaitable[T]], *, until: float, patient: bool = False
     ) -> T:
-        """Call until the gateway answers, up to `until` in seconds of the loop's clock.
+        """Repeat a call until the gateway answers, and return its result.
 
-        With `patient` that holds for a gateway too that has never answered. Raises Unreachable, and
-        at once every other error.
+        Stops at `until` in seconds of the loop's clock. With `patient` the connect timeout does not
+        apply. Raises Unreachable at the end, and every other error at once.
         """
         now = asyncio.get_running_loop().time()
         limit = until if self._answered or patient else min(until, now + self._connect_timeout)
@@ -227,7 +228,7 @@ class RetryingTransport:
         self._answered, self._silent = True, False
 
     def _note_silence(self, error: Unreachable, limit: float) -> None:
-        """Say once that the gateway does not answer."""
+        """Report once that the gateway does not answer."""
         if isinstance(error, Busy):
             self._answered = True
         elif not self._silent:

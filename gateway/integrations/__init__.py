@@ -1,2 +1,2 @@
-"""Agents' hosts that ask through the gateway: one module for each, which only `gateway.client` and
-the wire's types serve. A host's own library is imported when the host loads its module."""
+"""Connect coding agents and agent frameworks to the gateway, with one module for each. They use
+only `gateway.client` and the wire types. A module imports its framework's library when used."""

@@ -1,4 +1,4 @@
-"""The command `gateway` where only the agent's side is installed."""
+"""The command `gateway` of the agent-only distribution. Start at `run`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from gateway.integrations.commands import NAMES, find_command
 
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit code. Without one, `ask` says how it is used."""
+    """Run one command; return its exit code. Without a command, print the usage of `ask`."""
     words = list(sys.argv[1:] if argv is None else argv)
     if command := find_command(words):
         return command()
     if words and not words[0].startswith("-"):
         sys.stderr.write(
-            f"gateway: this is the agent's side alone ({', '.join(NAMES)}): "
+            f"gateway: only the commands for agents are installed here ({', '.join(NAMES)}): "
             f"run `gateway {words[0]}` where the gateway is installed\n"
         )
         return InvalidRequest.exit_code

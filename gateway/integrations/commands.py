@@ -1,4 +1,4 @@
-"""The commands of the agent's side; each loads nothing of any other, for some run once per call."""
+"""Find the commands for agents. Each loads only its own modules, because some run once per call."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _WITH_NAME = {
     "wait": "gateway.client.commands",
     "run": "gateway.client.commands",
 }
-"""The module of each command whose `main` takes the command's name too."""
+"""The module of each command whose `main` also takes the name of the command."""
 _WITHOUT_NAME = {
     "bridge": "gateway.integrations.bridges",
     "install": "gateway.integrations.coding_agents.install",
     "mcp": "gateway.integrations.mcp.command",
 }
 _HOOK = "gateway.integrations.coding_agents.hook"
-_BLOCKED = 2  # as in `coding_agents.hook`, which may be what cannot be loaded
+_BLOCKED = 2  # as in `coding_agents.hook`, which may fail to load
 NAMES = (*_WITH_NAME, "hook", *_WITHOUT_NAME)
 
 
 def find_command(words: Sequence[str]) -> Callable[[], int] | None:
-    """Return what runs these words, None where they are no command of the agent's side. Every
-    command of `gateway` has an empty standard input from here on, where the caller closed it."""
+    """Return a function that runs the command line `words`, None if it is not a command for agents.
+    If the caller closed standard input, replace it with an empty one for every command."""
     if sys.stdin is None:
-        empty, other_end = os.pipe()  # which can be waited on, unlike /dev/null
+        empty, other_end = os.pipe()  # a process can wait on it, unlike on /dev/null
         os.close(other_end)
         sys.stdin = os.fdopen(empty)
     name = words[0] if words else ""
@@ -42,8 +42,8 @@ def find_command(words: Sequence[str]) -> Callable[[], int] | None:
 
 
 def _run_hook(words: Sequence[str]) -> int:
-    """Run a host's hook. Hosts run the tool after the exit code of a traceback, so a hook that
-    cannot be loaded blocks."""
+    """Run an agent hook. If it cannot be loaded, block: after the exit code of a traceback, coding
+    agents run the tool."""
     try:
         run: Callable[[Sequence[str]], int] = import_module(_HOOK).main
     except BaseException as error:

@@ -113,4 +113,4 @@ def test_a_signal_withdraws_the_request(
     code, paths = run(PENDING, stopped, last)
     assert (code, len(paths)) == (4, 3)
     assert paths[-1].endswith("/cancel")
-    assert ("not withdrawn" in capsys.readouterr().err) == (last is REFUSED)
+    assert ("not cancelled" in capsys.readouterr().err) == (last is REFUSED)

@@ -368,7 +368,7 @@ async def test_a_reply_that_cannot_be_read_ends_its_own_wait_alone(
         await world.core.requests.decide(click(await world.core.requests.get(other.id)))
         async with asyncio.timeout(20):
             assert (await going_on).decision.status is Status.APPROVED
-            with pytest.raises(Unverified, match="cannot be read"):
+            with pytest.raises(Unverified, match="cannot parse"):
                 await asking
 
 

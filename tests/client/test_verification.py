@@ -90,7 +90,7 @@ async def test_a_request_that_was_changed_after_it_was_asked_does_not_run() -> N
         asked = client.request("x", {"a": 1})
         pending = await client.submit(asked)
         asked.arguments["a"] = 2
-        with pytest.raises(Unverified, match="changed after it was asked"):
+        with pytest.raises(Unverified, match="changed after it was submitted"):
             await client.wait(pending)
 
 

@@ -134,9 +134,9 @@ async def test_what_is_not_known_here_is_not_asked_about(
     code, said = await run(*words, env=environment(gate, tmp_path), cwd=tmp_path)
     assert code == 0, said
     assert said.splitlines() == [
-        "the run waits for a function_approval_request of its own: answer it yourself",
-        "this run does not wait for anybody",
-        "Other is no Agent of agent-framework",
+        "people cannot decide a function_approval_request of this run: answer it yourself",
+        "this run has no pending approvals",
+        "Other is not an Agent of agent-framework",
     ]
 
 

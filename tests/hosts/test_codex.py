@@ -205,7 +205,7 @@ async def test_the_check_asks_codex_whether_it_trusts_the_hook(codex: Codex) -> 
     await codex.trust_all(env)
     code, said = await run(*program, "--check", env=env, cwd=codex.work)
     assert code == 0, said
-    assert "a harmless call was held, withdrawn, and blocked" in said
+    assert "a harmless call was held, cancelled, and blocked" in said
     hooks = codex.folder / ".codex" / "hooks.json"
     hooks.write_text(json.dumps({**json.loads(hooks.read_text()), "theirs": 1}))
     code, said = await run(*program, "--check", env=env, cwd=codex.work)

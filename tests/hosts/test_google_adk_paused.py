@@ -146,7 +146,7 @@ async def test_a_tool_that_confirms_itself_can_be_gated_too(payer: Payer) -> Non
     )
     assert record.request.tool == "pay"
     assert "['read', 3]" in said and "was read" in said and "paid 3" in said
-    assert "this run does not wait for anybody" in said
+    assert "this run has no pending confirmations" in said
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def test_an_edit_is_what_the_host_runs(hook: Hook, host: str) -> None:
     """Whole, as the person left it; with --no-edit nobody is offered one."""
     assert allowed(host, hook(host, deciding(action=Action.EDIT, arguments=EDITED))) == EDITED
     ran = hook(host, deciding(action=Action.EDIT, arguments=EDITED), words=("--no-edit",))
-    assert "edit is not what was asked for" in blocked(host, ran)
+    assert "the request does not allow the decision edit" in blocked(host, ran)
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -369,7 +369,7 @@ def test_without_a_folder_each_call_is_a_new_one(
 def test_an_approval_that_was_handed_out_before_blocks(hook: Hook) -> None:
     """Two hooks of one call would run it for two people; the reason says what to look for."""
     ran = hook("claude-code", deciding(lambda state: {**state, "may_have_run": True}))
-    assert "Is the hook there twice?" in blocked("claude-code", ran)
+    assert "Is the hook installed twice?" in blocked("claude-code", ran)
 
 
 # ------------------------------------------------------------ where the host asks as well

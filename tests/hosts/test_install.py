@@ -86,12 +86,12 @@ def test_in_both_directions_it_leaves_a_home_as_it_was(run: Run, home: Path, hos
     written = path.read_text()
     code, out, err = run(host, "--yes")
     assert (code, out, path.read_text()) == (0, "", written)
-    assert "has it already" in err
+    assert "is already set up" in err
     code, out, _ = run(host, "--undo", "--yes")
     assert code == 0
     assert f"-{written.splitlines()[1]}" in out
     assert not path.exists()
-    assert "nothing of ours" in run(host, "--undo", "--yes")[2]
+    assert "nothing to undo" in run(host, "--undo", "--yes")[2]
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -163,7 +163,7 @@ def test_a_host_keeps_something_itself_only_where_that_was_asked_for(run: Run, h
     assert asks[0]["hooks"][0]["command"].endswith("--timeout 840 --native-always")
     for words in (("claude-code",), ("codex", "--profile", "relay")):
         code, _, err = run(*words, "--native-always", "--yes")
-        assert (code, "--native-always is Claude Code's alone" in err) == (2, True)
+        assert (code, "--native-always works only with claude-code" in err) == (2, True)
 
 
 def test_nobody_guesses_what_opencode_allowed_before(run: Run, home: Path) -> None:
@@ -205,7 +205,7 @@ def test_an_editor_of_windows_changes_nothing_of_that(run: Run, home: Path, host
     now = path.read_bytes()
     assert now.count(b"\n") == now.count(b"\r\n") > before.count(b"\n")
     assert "é" in str(json.loads(now))  # it would fail for the mark
-    assert "has it already" in run(host, "--yes")[2]
+    assert "is already set up" in run(host, "--yes")[2]
     assert run(host, "--undo", "--yes")[0] == 0
     assert path.read_bytes() == before
 
@@ -336,10 +336,10 @@ async def test_by_http_the_check_makes_the_hosts_own_call(
     assert (code, "GATEWAY_TOKEN is not set here" in out) == (1, True)
     monkeypatch.setenv("GATEWAY_TOKEN", "agw_agent1_wrongwrongwrong")
     code, out, _ = await asyncio.to_thread(run, "claude-code", "--check")
-    assert (code, "the call was not held" in out) == (1, True)
+    assert (code, "the hook did not wait" in out) == (1, True)
     monkeypatch.setenv("GATEWAY_TOKEN", AGENT_TOKEN)
     code, out, _ = await asyncio.to_thread(run, "claude-code", "--check")
-    assert (code, "was held, withdrawn, and blocked" in out) == (0, True), out
+    assert (code, "was held, cancelled, and blocked" in out) == (0, True), out
 
 
 @pytest.mark.parametrize(
@@ -430,8 +430,8 @@ def test_the_check_says_why_a_hook_would_not_gate(
 @pytest.mark.parametrize(
     ("profile", "more", "says"),
     [
-        ("enforce", {"disableAllHooks": True}, "no hook is asked"),
-        ("relay", {"permissions": {"defaultMode": "bypassPermissions"}}, "asks nobody"),
+        ("enforce", {"disableAllHooks": True}, "calls no hook"),
+        ("relay", {"permissions": {"defaultMode": "bypassPermissions"}}, "never asks"),
     ],
 )
 def test_the_check_knows_what_passes_by_a_hook(profile: str, more: Any, says: str) -> None:
@@ -440,7 +440,7 @@ def test_the_check_knows_what_passes_by_a_hook(profile: str, more: Any, says: st
     wish = InstallWish(program=PROGRAM, profile=profile)
     values = {**plan.add({}, wish), **more}
     assert any(says in one for one in install.find_problems(plan, values))
-    assert "no hook of ours" in next(install.find_problems(plan, {}))
+    assert "the hook is not installed" in next(install.find_problems(plan, {}))
     twice = plan.add({}, InstallWish(program=PROGRAM))
     twice["hooks"]["PreToolUse"] *= 2
     assert any("twice" in one for one in install.find_problems(plan, twice))
@@ -480,7 +480,7 @@ async def test_who_may_not_decide_withdraws_it(
     """The hook has to block then as well."""
     code, said = await checked(run, "codex", gate, monkeypatch)
     assert code == 0, said
-    assert "held, withdrawn, and blocked" in said
+    assert "held, cancelled, and blocked" in said
 
 
 async def test_a_hook_that_lets_it_run_is_found_out(
@@ -498,7 +498,7 @@ async def test_a_hook_that_lets_it_run_is_found_out(
     path.write_text(json.dumps(values))
     code, out, err = await asyncio.to_thread(run, "codex", "--check")
     assert code == 1, out + err
-    assert "the call was not held" in out
+    assert "the hook did not wait" in out
 
 
 # Without a host.
@@ -616,7 +616,7 @@ def test_a_gate_that_cannot_be_proved_is_not_said_to_work(
     monkeypatch.setattr("sys.stdin", _Terminal("2\n"))
     code, out, _ = run()
     assert code == 1
-    assert "gemini: it does not gate yet: BeforeTool: the gateway cannot be asked" in out
+    assert "gemini: it does not gate yet: BeforeTool: cannot reach the gateway" in out
     assert "hook gemini" in settings("gemini", three).read_text()
 
 

@@ -89,4 +89,4 @@ async def test_a_call_that_runs_elsewhere_is_nobodys_to_approve(
     """Within the run it is left to others; a paused run says so."""
     first, second = await _run(gate, installed, tmp_path, ELSEWHERE)
     assert first == "DeferredToolRequests"
-    assert second.startswith("GatewayError a call that is to run elsewhere is no approval")
+    assert second.startswith("GatewayError the run has external calls")

@@ -1,6 +1,6 @@
-"""Programs that stand beside an agent and answer through the gateway what it asks.
+"""Bridges: programs that answer a coding agent's permission questions through the gateway.
 
-The command `gateway bridge HOST` runs one of them, and loads no other.
+The command `gateway bridge HOST` runs one of them, and loads no other. Start at `main`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ def main(argv: Sequence[str]) -> int:
     """Run the bridge that the first word names; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="gateway bridge",
-        description="The command `gateway bridge HOST`: which bridge it runs.",
+        description="Answer a coding agent's permission questions through the gateway.",
     )
-    parser.add_argument("host", choices=_BRIDGES)
+    parser.add_argument("host", choices=_BRIDGES, help="coding agent or protocol")
     host: str = parser.parse_args(argv[:1]).host
     module = import_module(f"gateway.integrations.bridges.{host.replace('-', '_')}")
     run: Callable[[Sequence[str]], int] = module.main

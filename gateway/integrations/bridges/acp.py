@@ -1,8 +1,8 @@
-"""`gateway bridge acp`: agents that speak the Agent Client Protocol ask people.
+"""`gateway bridge acp`: let people answer agents that use the Agent Client Protocol.
 
-Their `session/request_permission` has options, of which one that holds for once is chosen here:
-what is to hold for longer is remembered by the gateway, where it is listed and revoked. Only where
-`--native-always` says so are people offered the agent's own options that hold for longer.
+An agent's `session/request_permission` has options. The bridge chooses one that is valid only once.
+The gateway saves longer decisions as grants, which people can list and revoke. With
+`--native-always` people can also choose the agent's own options that last longer.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from gateway.wire.codec import JsonObject
 _KINDS = {"edit": "file_change", "delete": "file_change", "move": "file_change"}
 _SHOWN = ("title", "rawInput", "content", "locations")
 _TITLE = "command (from the title)"
-_UNKNOWN = "what would run is known from its title alone, which the agent wrote for people"
-_KEPT = "for as long as the agent keeps it; what it covers is the agent's to say"
+_UNKNOWN = "only the title, a text by the agent, says what would run"
+_KEPT = "for as long as the agent keeps it; the agent decides what it covers"
 _OPENS = ("session/new", "session/load", "session/resume")
 
 
@@ -37,7 +37,7 @@ class Acp(RpcDialect):
         self._calls = Remembered[str, JsonObject]()
 
     def note_host(self, message: JsonObject) -> str | None:
-        """Learn the folder of a session; return the one that is cancelled."""
+        """Note the folder of a session. Return the session that the message cancels."""
         method, params, number = (message.get(one) for one in ("method", "params", "id"))
         if not isinstance(params, dict):
             return None
@@ -52,7 +52,7 @@ class Acp(RpcDialect):
         return None
 
     def note_agent(self, message: JsonObject) -> str | None:
-        """Learn the name of a session and what its calls are; return what is asked no longer."""
+        """Note the id of a session, and its calls. Return the key of a question that is over."""
         method, params, number = (message.get(one) for one in ("method", "params", "id"))
         result = message.get("result")
         if method is None and isinstance(number, str | int) and isinstance(result, dict):
@@ -74,7 +74,7 @@ class Acp(RpcDialect):
             self._merge(session, update)
 
     def _merge(self, session: Any, update: JsonObject) -> JsonObject:
-        """Return what is known of a call with what is told of it now."""
+        """Return the known members of a call, updated with those of a message."""
         key = json.dumps([session, update.get("toolCallId")])
         told = {name: update[name] for name in (*_SHOWN, "kind") if update.get(name) is not None}
         known = {**self._calls.get(key, {}), **told}
@@ -82,16 +82,16 @@ class Acp(RpcDialect):
         return known
 
     def read(self, method: str, params: JsonObject) -> HookCall:
-        """Return what the agent asks. Raises InvalidRequest."""
+        """Return the call in a permission question. Raises InvalidRequest."""
         session = text(params, "sessionId", needed=True) or ""
         call = arguments(params, "toolCall")
         call_id = text(call, "toolCallId", needed=True)
         if "allow_once" not in _options(params):
-            raise InvalidRequest("the agent offers no permission that holds for once")
+            raise InvalidRequest("the agent offers no option that allows the call once")
         known = self._merge(session, call)
         shown = {name: known[name] for name in _SHOWN if name in known}
         if not shown:
-            raise InvalidRequest("the agent does not say what it would do")
+            raise InvalidRequest("the question does not describe the call")
         kind = str(known.get("kind") or "other")
         if kind == "execute" and not shown.get("rawInput") and "title" in shown:
             shown[_TITLE] = shown.pop("title")
@@ -114,7 +114,7 @@ class Acp(RpcDialect):
         return found
 
     def answer(self, method: str, params: JsonObject, ending: Ending) -> JsonObject:
-        """Choose an option that holds for once, or the one that a person chose."""
+        """Return the chosen option: one that is valid once, or the one that a person chose."""
         options = _options(params).get("allow_once" if ending.approved else "reject_once", ())
         chosen = next((one["optionId"] for one in options), None)
         if ending.approved and ending.own is not None:
@@ -124,13 +124,13 @@ class Acp(RpcDialect):
         return {"outcome": {"outcome": "selected", "optionId": chosen}}
 
     def stop(self, params: JsonObject) -> JsonObject | None:
-        """Cancel the turn, as its program would."""
+        """Return a message that cancels the turn, as the agent's own client would."""
         session = {"sessionId": params.get("sessionId")}
         return {"jsonrpc": "2.0", "method": "session/cancel", "params": session}
 
 
 def _has_diff(shown: JsonObject) -> bool:
-    """Whether a change of files is told as data; every other content is words."""
+    """Return whether the content contains a file change as data, and not only text."""
     parts = shown.get("content")
     return isinstance(parts, list) and any(
         isinstance(one, dict) and one.get("type") == "diff" for one in parts
@@ -138,7 +138,7 @@ def _has_diff(shown: JsonObject) -> bool:
 
 
 def _options(params: JsonObject) -> dict[str, list[JsonObject]]:
-    """Return the options of each kind."""
+    """Return the options of a question by their kind."""
     found: dict[str, list[JsonObject]] = {}
     listed = params.get("options")
     for one in listed if isinstance(listed, list) else ():

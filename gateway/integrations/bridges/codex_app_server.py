@@ -1,8 +1,8 @@
-"""`gateway bridge codex-app-server`: what Codex's app-server asks its program, people are asked.
+"""`gateway bridge codex-app-server`: let people answer the questions of Codex's app-server.
 
-It takes no change of a call, and words with a refusal only by its older methods. What would hold
-for a session is chosen only where `--native-always` says so and a person did: otherwise what is
-remembered is the gateway's.
+Codex accepts no edited call, and a reason for a denial only in its older methods. The bridge
+chooses an answer for the whole session only with `--native-always`, and if a person chose it.
+Otherwise only the gateway saves grants.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COMMAND, _CHANGE = "item/commandExecution/requestApproval", "item/fileChange/re
 _PERMISSIONS, _QUESTION = "item/permissions/requestApproval", "item/tool/requestUserInput"
 _OLD_COMMAND, _OLD_CHANGE = "execCommandApproval", "applyPatchApproval"
 _HUMAN = "humanCommand"
-# Names of the question itself, what is only for display, and what is never accepted.
+# Members that identify the question, are only for display, or are never accepted.
 _LEFT_OUT = frozenset(
     {"threadId", "turnId", "itemId", "approvalId", "startedAtMs", "availableDecisions", "cwd",
      "commandActions", "proposedExecpolicyAmendment", "proposedNetworkPolicyAmendments",
@@ -41,14 +41,14 @@ class CodexAppServer(RpcDialect):
         self._changes = Remembered[str, object]()
 
     def note_host(self, message: JsonObject) -> str | None:
-        """Return the thread whose turn is interrupted."""
+        """Return the session of the thread that the message interrupts."""
         params = message.get("params")
         thread = params.get("threadId") if isinstance(params, dict) else None
         stops = message.get("method") == "turn/interrupt" and isinstance(thread, str)
         return name_session(str(thread)) if stops else None
 
     def note_agent(self, message: JsonObject) -> str | None:
-        """Learn which files an item changes; return what is asked no longer."""
+        """Note the file changes of an item. Return the key of a question that is over."""
         method, params = message.get("method"), message.get("params")
         if not isinstance(params, dict):
             return None
@@ -61,12 +61,12 @@ class CodexAppServer(RpcDialect):
         return None
 
     def read(self, method: str, params: JsonObject) -> HookCall:
-        """Return what Codex asks. Raises InvalidRequest."""
+        """Return the call or question of a message. Raises InvalidRequest."""
         old = method in (_OLD_COMMAND, _OLD_CHANGE)
         thread = text(params, "conversationId" if old else "threadId", needed=True)
         item = text(params, "callId" if old else "itemId", needed=True)
         if "accept" not in _decisions(params):
-            raise InvalidRequest("Codex offers no approval that holds for once")
+            raise InvalidRequest("Codex offers no approval for a single call")
         shown = {
             name: value
             for name, value in params.items()
@@ -83,11 +83,11 @@ class CodexAppServer(RpcDialect):
         )
         found.kind = kind
         if params.get("kind") == _HUMAN:
-            found.needs_person = "Codex asks for a person's own decision"
+            found.needs_person = "Codex requires that a person decides"
         found.turn = text(params, "turnId")
         if method == _QUESTION:
             found.ask(_read_questions(params))
-        if method == _PERMISSIONS:  # whose answer has no word that stops the turn
+        if method == _PERMISSIONS:  # its answer cannot stop the turn
             found.allowed = ["approve", "deny"]
         for one in _decisions(params):
             _offer_decision(found, one)
@@ -96,18 +96,18 @@ class CodexAppServer(RpcDialect):
     def _read_call(
         self, method: str, params: JsonObject, shown: JsonObject, key: str
     ) -> tuple[str, str]:
-        """Return the tool and the kind of a call, and complete what is `shown` of it."""
+        """Return the tool and the kind of a call, and complete its `shown` arguments."""
         if method == _QUESTION:
             return "question", "question"
         if method == _PERMISSIONS:
             if not arguments(params, "permissions"):
-                raise InvalidRequest("Codex does not say which permissions it wants")
+                raise InvalidRequest("the question of Codex does not name the permissions")
             return "permissions", "tool"
         if method == _CHANGE:
             shown["changes"] = self._changes.get(key)
         if method in (_CHANGE, _OLD_CHANGE):
             if not shown.get("changes" if method == _CHANGE else "fileChanges"):
-                raise InvalidRequest("Codex does not say which files it would change")
+                raise InvalidRequest("the question of Codex does not name the files to change")
             return "apply_patch", "file_change"
         if method == _OLD_COMMAND:
             shown["command"] = _join_words(params.get("command"))
@@ -115,7 +115,7 @@ class CodexAppServer(RpcDialect):
         return _read_command(params, shown)
 
     def answer(self, method: str, params: JsonObject, ending: Ending) -> JsonObject:
-        """Accept once, or for the session where a person chose that; decline; or stop the turn."""
+        """Return the answer for Codex: accept once or as a person chose, decline, or stop."""
         if method == _QUESTION:
             given = (ending.answers or {}) if ending.approved else {}
             return {"answers": {name: {"answers": _list(one)} for name, one in given.items()}}
@@ -133,23 +133,23 @@ class CodexAppServer(RpcDialect):
 
 
 def _read_command(params: JsonObject, shown: JsonObject) -> tuple[str, str]:
-    """Return what would be done: a command, input for one that runs, or use of the network."""
+    """Return tool and kind: a command, input for a running command, or use of the network."""
     known = isinstance(shown.get("command"), str)
     if not known and "networkApprovalContext" not in shown:
-        raise InvalidRequest("Codex does not say what it would run")
+        raise InvalidRequest("the question of Codex does not contain the command")
     if params.get("kind", "command") not in ("command", _HUMAN):
         return "write_stdin", "tool"
     return ("Bash", "command") if known else ("network", "tool")
 
 
 def _decisions(params: JsonObject) -> list[Any]:
-    """Return the answers that Codex takes; where it names none, the one that holds for once."""
+    """Return the answers that Codex accepts. If the question lists none, that is `accept`."""
     offered = params.get("availableDecisions")
     return offered if isinstance(offered, list) else ["accept"]
 
 
 def _offer_decision(found: HookCall, decision: Any) -> None:
-    """Offer an answer by which Codex keeps something itself, where it says all of what."""
+    """Offer an answer that makes Codex save a rule, if the question contains the whole rule."""
     if decision == _SESSION:
         words = "calls like this one, as Codex compares them"
         found.offer_rule(words, "until its session ends", decision)
@@ -167,7 +167,7 @@ def _are_words(words: Any) -> TypeGuard[list[str]]:
 
 def _join_words(words: Any) -> str:
     if not _are_words(words):
-        raise InvalidRequest("Codex does not say what it would run")
+        raise InvalidRequest("the question of Codex does not contain the command")
     return shlex.join(words)
 
 
@@ -176,15 +176,15 @@ def _list(answer: Any) -> list[str]:
 
 
 def _read_questions(params: JsonObject) -> list[JsonObject]:
-    """Return the fields of what the model asks of a person. Raises InvalidRequest."""
+    """Return the form fields for the model's questions. Raises InvalidRequest."""
     asked = params.get("questions")
     if not isinstance(asked, list) or not all(isinstance(one, dict) for one in asked):
-        raise InvalidRequest("Codex asks a question that cannot be read")
+        raise InvalidRequest("cannot parse the question of Codex: no list of questions")
     return [_read_question(one) for one in asked]
 
 
 def _read_question(one: JsonObject) -> JsonObject:
-    """Return a field: a choice, or a text where it takes other words than its options."""
+    """Return a form field: a choice, or a text if other answers are possible."""
     field: JsonObject = {
         "id": text(one, "id", needed=True),
         "text": text(one, "question", needed=True),
@@ -192,7 +192,7 @@ def _read_question(one: JsonObject) -> JsonObject:
     }
     listed = one.get("options") or []
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
-        raise InvalidRequest("Codex asks a question that cannot be read")
+        raise InvalidRequest("cannot parse the question of Codex: the options are not a list")
     options = []
     for each in listed:
         label, more = text(each, "label", needed=True), text(each, "description")

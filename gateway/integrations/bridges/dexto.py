@@ -1,9 +1,9 @@
-"""`gateway bridge dexto`: Dexto's approvals are answered through the gateway.
+"""`gateway bridge dexto`: answer Dexto's approval questions through the gateway.
 
-Dexto tells its webhooks what it asks, signed with a secret that the bridge made; `Listener` checks
-that and hands it to `DextoBridge`, which asks the gateway and posts the answer to `DextoApi`. Dexto
-keeps webhooks and waiting approvals in memory: when it was restarted, the bridge registers again
-and withdraws what nobody waits for any more.
+Dexto sends its questions to a webhook, signed with a secret of the bridge. `Listener` checks the
+signature. `DextoBridge` asks the gateway, and posts the decision through `DextoApi`. Dexto keeps
+webhooks and open questions only in memory. After its restart the bridge registers again, and
+cancels the old requests.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ from gateway.models import (
 from gateway.wire.canonical_json import parse
 from gateway.wire.codec import JsonObject
 
-# What Dexto asks as a request to the gateway, and what became of it as Dexto's answer.
+# Turns Dexto's questions into requests, and decisions into Dexto's answers.
 
 APPROVAL_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
-_ATTEMPT_SECONDS = 12  # what a delivery that failed may have taken, with the pause behind it
+_ATTEMPT_SECONDS = 12  # longest duration of a failed delivery and the pause after it
 _LONGEST_MARGIN = 30.0
 _TOOL_MEMBERS = {"toolName": str, "toolCallId": str, "args": dict}
 _COMMAND_MEMBERS = {"toolName": str, "command": str}
 _FORM_MEMBERS = {"schema": dict, "prompt": str, "serverName": str}
-# Said about the call, or offers of Dexto's own to remember it: not what would run.
+# Members about the call, or Dexto's own offers to remember it. They do not run.
 _ABOUT = {
     *("description", "displayPreview", "presentationSnapshot"),
     *("approvalKey", "suggestedPatterns"),
@@ -66,7 +66,7 @@ _ABOUT = {
 _SECRET_FORMATS = ("password",)
 _KINDS = {"boolean": FieldKind.BOOLEAN, "integer": FieldKind.NUMBER, "number": FieldKind.NUMBER,
           "string": FieldKind.TEXT}  # fmt: skip
-# What the arguments of Dexto's own tools are.
+# The roles of the arguments of Dexto's own tools.
 _OWN = ("", "internal", "custom")
 _ROLES = {
     "bash_exec": {"command": "command", "cwd": "working_folder", "description": "remark"},
@@ -78,12 +78,13 @@ _COMMAND_TOOLS = ("bash_exec",)
 
 
 class BadMessage(Exception):
-    """A message that does not fit the contract; its text says where."""
+    """A message of Dexto does not match its documentation. The text says where."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """An `approval:request`. `details` are those of `gateway.client.AsyncClient.request`."""
+    """An `approval:request`. `details` are keywords of `gateway.client.AsyncClient.request`.
+    `integers` are the ids of form fields that take whole numbers."""
 
     approval: str
     session: str
@@ -95,20 +96,20 @@ class Asked:
 
 
 def read_request(data: Any, *, attempt: int = 1) -> Asked:
-    """Return what an event of type `approval:request` asks. Raises BadMessage.
+    """Return the question in an event of type `approval:request`. Raises BadMessage.
 
-    `attempt` counts deliveries: what the earlier ones took is no longer there to wait.
+    `attempt` counts deliveries from 1. The time of the earlier ones is subtracted from the timeout.
     """
     members = _take(data, {"approvalId": str, "type": str, "metadata": dict})
     approval, metadata = members["approvalId"], members["metadata"]
     if not APPROVAL_ID.fullmatch(approval):
-        raise BadMessage("approvalId is no UUID")
+        raise BadMessage("approvalId is not a UUID")
     session = data.get("sessionId")
     if session is not None and not isinstance(session, str):
-        raise BadMessage("sessionId is no text")
+        raise BadMessage("sessionId is not a text")
     read = _READERS.get(members["type"])
     if read is None:
-        raise BadMessage(f"nothing is known about requests of type {members['type'][:40]!r}")
+        raise BadMessage(f"unknown type of approval {members['type'][:40]!r}")
     tool, arguments, details = read(metadata)
     call = metadata.get("toolCallId")
     origin = Origin(framework="dexto", tool_call_id=call if isinstance(call, str) else None)
@@ -134,9 +135,9 @@ def read_request(data: Any, *, attempt: int = 1) -> Asked:
 
 
 def write_answer(asked: Asked, outcome: Outcome) -> JsonObject | None:
-    """Return the body for `POST /api/approvals/{id}`; None where Dexto knows already.
+    """Return the body for `POST /api/approvals/{id}`, None if Dexto already has a decision.
 
-    Only what ran as Dexto asked it is approved: it cannot take other arguments, nor a result.
+    Dexto accepts neither edited arguments nor a result, so those become denials with a text.
     """
     decision = outcome.decision
     if decision is not None and decision.reason is Reason.RESOLVED_ELSEWHERE:
@@ -158,28 +159,29 @@ def write_answer(asked: Asked, outcome: Outcome) -> JsonObject | None:
 
 
 def refuse(status: str, reason: str, message: str) -> JsonObject:
-    """Return a body that approves nothing."""
+    """Return a body that does not approve."""
     return {"status": status, "reason": reason, "message": message}
 
 
 def _take(data: Any, members: Mapping[str, type]) -> JsonObject:
     if not isinstance(data, dict):
-        raise BadMessage("this is no JSON object")
+        raise BadMessage("it is not a JSON object")
     for name, kind in members.items():
         if not isinstance(data.get(name), kind):
-            raise BadMessage(f"{name} is missing, or of another type")
+            raise BadMessage(f"{name} is missing, or has another type")
     return data
 
 
 def _time_left(timeout: Any, attempt: int) -> float | None:
-    """Return our seconds, which end before Dexto's; None takes the gateway's route."""
+    """Return the timeout for the request in seconds, shorter than Dexto's. None takes that of the
+    route."""
     if timeout is None:
         return None
     if not isinstance(timeout, int) or isinstance(timeout, bool) or timeout <= 0:
         raise BadMessage("timeout is not a number of milliseconds")
     left = timeout / 1000 - _ATTEMPT_SECONDS * (attempt - 1)
     if left <= 0:
-        raise BadMessage("it arrived after its timeout")
+        raise BadMessage("it arrived after its own timeout")
     return max(left / 2, left - max(2.0, min(_LONGEST_MARGIN, left / 10)))
 
 
@@ -197,14 +199,14 @@ def _read_tool(metadata: JsonObject) -> tuple[str, JsonObject, JsonObject]:
         "roles": roles,
         "hint": _text(metadata.get("description")),
         "preview": _read_preview(metadata.get("displayPreview")),
-        "payload": rest or None,  # such as the access to a folder that comes with it
+        "payload": rest or None,  # such as access to a folder, which the approval includes
     }
     return tool, arguments, details
 
 
 def _read_command(metadata: JsonObject) -> tuple[str, JsonObject, JsonObject]:
     members = _take(metadata, _COMMAND_MEMBERS)
-    # Both are shown: which of them runs is not said.
+    # Show both, because Dexto does not say which one runs.
     arguments = {
         name: value
         for name in ("command", "originalCommand")
@@ -253,10 +255,10 @@ _READERS = {
 def _read_fields(schema: JsonObject) -> Iterator[Question]:
     properties, required = schema.get("properties"), schema.get("required", [])
     if not isinstance(properties, dict) or not isinstance(required, list):
-        raise BadMessage("the form is no schema of an object")
+        raise BadMessage("the form is not a JSON Schema of an object")
     for name, one in properties.items():
         if not isinstance(one, dict):
-            raise BadMessage(f"the field {name[:40]!r} is no schema")
+            raise BadMessage(f"the field {name[:40]!r} is not a JSON Schema")
         title, more = _text(one.get("title")) or name, _text(one.get("description"))
         kind, options = _read_kind(name, one)
         yield Question(
@@ -275,22 +277,22 @@ def _read_kind(name: str, one: JsonObject) -> tuple[FieldKind, tuple[Option, ...
     values = listed.get("enum") if isinstance(listed, dict) else None
     if values is not None and kind in ("string", "array"):
         if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-            raise BadMessage(f"the choices of {name[:40]!r} are no texts")
+            raise BadMessage(f"the choices of {name[:40]!r} are not texts")
         names = one.get("enumNames")
         labels = names if isinstance(names, list) and len(names) == len(values) else values
         options = tuple(Option(value=v, label=str(s)) for v, s in zip(values, labels, strict=True))
         return (FieldKind.CHOICES if kind == "array" else FieldKind.CHOICE), options
     if not isinstance(kind, str) or kind not in _KINDS or values is not None:
-        raise BadMessage(f"the field {name[:40]!r} is of a type that no card can ask for")
+        raise BadMessage(f"cards do not support the type of the field {name[:40]!r}")
     return _KINDS[kind], ()
 
 
 def _write_form(asked: Asked, answers: Any) -> JsonObject:
-    """Return the answers that were given; JSON has one kind of number, and Dexto's schema two."""
+    """Return the answers that were given. Whole numbers become integers for Dexto's schema."""
     form = {name: value for name, value in (answers or {}).items() if value is not None}
     for name in asked.integers & form.keys():
         if not float(form[name]).is_integer():
-            raise BadMessage(f"{name[:40]!r} takes a whole number, and {form[name]} was answered")
+            raise BadMessage(f"{name[:40]!r} takes a whole number, but the answer is {form[name]}")
         form[name] = int(form[name])
     return form
 
@@ -310,7 +312,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-# The two directions of HTTP between Dexto and the bridge: its API, and its webhooks.
+# HTTP in both directions: calls of Dexto's API, and deliveries to the webhook.
 
 SIGNATURE = "X-Dexto-Signature-256"
 ATTEMPT = "X-Dexto-Delivery-Attempt"
@@ -323,19 +325,19 @@ Take = Callable[..., None]
 
 
 class DextoApi(HostApi):
-    """Calls Dexto's HTTP API."""
+    """The HTTP API of Dexto."""
 
     def __init__(self, url: str, key: str | None) -> None:
         super().__init__(url, key, prefix="/api")
 
 
 def sign(body: bytes, secret: str) -> str:
-    """Return the signature of a delivery."""
+    """Return the signature of a delivery, as in the header."""
     return f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
 
 
 class Listener(ThreadingHTTPServer):
-    """Receives deliveries, and hands the signed ones to the event loop."""
+    """Receive deliveries, and pass those with a valid signature to the event loop."""
 
     daemon_threads = True
 
@@ -351,17 +353,17 @@ class Listener(ThreadingHTTPServer):
         )
 
     def __enter__(self) -> Listener:
-        """Listen in a thread."""
+        """Listen in a thread, and return this server."""
         self._thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Stop."""
+        """Stop listening."""
         self.shutdown()
         self.server_close()
 
     def take(self, body: bytes, signature: str, attempt: str) -> tuple[int, str]:
-        """Hand a delivery over; return the status and a sentence for the answer."""
+        """Pass on a delivery; return the status and text of the response."""
         if not hmac.compare_digest(signature.encode(), sign(body, self._secret).encode()):
             return _UNSIGNED, "the signature is missing or wrong"
 
@@ -381,7 +383,7 @@ class _Delivery(BaseHTTPRequestHandler):
     server: Listener
 
     def do_POST(self) -> None:
-        """Take one delivery."""
+        """Receive one delivery."""
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit() and int(length) <= _MOST_BODY):
             self._answer(_TOO_LARGE, "send a Content-Length of at most 4 MiB")
@@ -401,14 +403,14 @@ class _Delivery(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the bridge logs what matters."""
+        """Log nothing. The bridge has its own log."""
 
 
 log = logging.getLogger("gateway.integrations")
 
 CHECK_SECONDS = 5.0
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Seconds between the tries to tell Dexto, while it does not answer."""
+"""Seconds between the attempts to post a decision, while Dexto does not answer."""
 
 _OK, _CREATED, _BAD, _NOT_FOUND, _BROKEN = 200, 201, 400, 404, 500
 
@@ -416,7 +418,7 @@ Pause = Callable[[float], Awaitable[None]]
 
 
 class DextoBridge(HostBridge):
-    """Asks the gateway what Dexto asks, and tells Dexto the answer."""
+    """Ask the gateway about Dexto's questions, and post the decisions to Dexto."""
 
     def __init__(
         self, client: AsyncClient, dexto: DextoApi, *, pause: Pause = asyncio.sleep
@@ -425,9 +427,9 @@ class DextoBridge(HostBridge):
         self._running = Remembered[tuple[str, str], ApprovalRequest]()
 
     def take(self, event: Any, *, attempt: int = 1) -> None:
-        """Take an event of a webhook. Raises BadMessage for what does not fit the contract."""
+        """Handle an event of the webhook. Raises BadMessage if it is invalid."""
         if not isinstance(event, dict) or not isinstance(event.get("type"), str):
-            raise BadMessage("this is no event")
+            raise BadMessage("it is not an event")
         data = event.get("data")
         if event["type"] == "approval:request":
             self._take_request(data, attempt)
@@ -439,7 +441,7 @@ class DextoBridge(HostBridge):
     def _take_request(self, data: Any, attempt: int) -> None:
         approval = data.get("approvalId") if isinstance(data, dict) else None
         if not isinstance(approval, str) or not APPROVAL_ID.fullmatch(approval):
-            raise BadMessage("approvalId is no UUID")
+            raise BadMessage("approvalId is not a UUID")
         if not self._is_new(approval):  # delivered again
             return
         try:
@@ -448,7 +450,7 @@ class DextoBridge(HostBridge):
                 asked.tool, asked.arguments, **{**asked.details, "session": asked.session}
             )
         except (BadMessage, GatewayError) as error:
-            log.warning("an approval that cannot be asked: %s", error)
+            log.warning("cannot ask about an approval of Dexto: %s", error)
             body = refuse("cancelled", "validation_failed", f"nobody was asked: {error}")
             self._tasks.start(self._tell(approval, body))
             return
@@ -462,7 +464,7 @@ class DextoBridge(HostBridge):
         except BadMessage as error:
             body = refuse("cancelled", "validation_failed", str(error))
         except GatewayError as error:
-            log.error("the gateway refused a request: %s", error)
+            log.error("the gateway rejected a request: %s", error)
             body = refuse("cancelled", "system_cancelled", f"nobody was asked: {error}")
         finally:
             del self._waiting[asked.approval]
@@ -472,7 +474,7 @@ class DextoBridge(HostBridge):
                 await self._tell(asked.approval, body)
 
     async def _tell(self, approval: str, body: JsonObject) -> int:
-        """Post an answer until Dexto has it; return the last status, 0 where it never answered."""
+        """Post a decision until Dexto accepts it. Return the last status, 0 without a response."""
         status = 0
         for seconds in (*PAUSES, None):
             try:
@@ -481,7 +483,7 @@ class DextoBridge(HostBridge):
                 log.warning("Dexto does not answer: %s", error)
                 status = 0
             if status == _BAD and "reason" in body:
-                body = {"status": "denied"}  # a server that takes no reasons
+                body = {"status": "denied"}  # this version of Dexto accepts no reasons
                 continue
             if 0 < status < _BROKEN:
                 break
@@ -489,28 +491,28 @@ class DextoBridge(HostBridge):
                 break
             await self._pause(seconds)
         if status not in (_OK, _NOT_FOUND):
-            log.error("Dexto did not take an answer: status %s", status)
+            log.error("Dexto did not accept a decision: status %s", status)
         return status
 
     async def _tell_approved(
         self, asked: Asked, request: ApprovalRequest, body: JsonObject
     ) -> None:
-        """Post an approval, and report what is known of the run: that Dexto took it, or not."""
+        """Post an approval, and report whether Dexto accepted it."""
         call = asked.session, asked.call or ""
-        self._running.keep(call, request)  # before it is told: the result may be there at once
+        self._running.keep(call, request)  # before posting: the result may come at once
         status = await self._tell(asked.approval, body)
         if status == _OK:
             await self._client.report(request, Execution.STARTED)
             return
         self._running.pop(call, None)
         if status == _NOT_FOUND:
-            ran, why = Execution.REFUSED_LATE, "Dexto waits no more"
+            ran, why = Execution.REFUSED_LATE, "Dexto does not wait any more"
         else:
-            ran, why = Execution.SKIPPED, f"Dexto did not take the answer: status {status}"
+            ran, why = Execution.SKIPPED, f"Dexto did not accept the decision: status {status}"
         await self._client.report(request, ran, detail=why)
 
     async def _resolve_elsewhere(self, data: JsonObject) -> None:
-        """Withdraw what Dexto says has ended there: somebody answered, or its time ran out."""
+        """Cancel a request that has ended in Dexto, by a person there or its timeout."""
         request = self._waiting.get(str(data.get("approvalId")))
         if request is not None:
             how = f"Dexto: {data.get('status')}, {data.get('reason') or 'answered there'}"
@@ -530,7 +532,7 @@ class DextoBridge(HostBridge):
 
 
 class Registration:
-    """Our webhook at Dexto, which forgets it when it is restarted."""
+    """The webhook of the bridge at Dexto. Dexto forgets it on a restart."""
 
     def __init__(self, dexto: DextoApi, bridge: DextoBridge, url: str, secret: str) -> None:
         self._dexto = dexto
@@ -539,7 +541,7 @@ class Registration:
         self._id = ""
 
     async def register(self) -> None:
-        """Register the webhook. Raises OSError, and Misconfigured where Dexto refuses."""
+        """Register the webhook. Raises OSError, or Misconfigured if Dexto refuses."""
         status, found = await self._dexto.call("POST", "/webhooks", self._body)
         try:
             self._id = str(found["webhook"]["id"])
@@ -549,15 +551,15 @@ class Registration:
             raise Misconfigured(f"Dexto refused the webhook with status {status}")
 
     async def check(self) -> None:
-        """Register again where Dexto has forgotten us, and withdraw what it waited for."""
+        """Register again if Dexto was restarted, and cancel its requests."""
         status, _ = await self._dexto.call("GET", f"/webhooks/{self._id}")
         if status == _NOT_FOUND:
-            log.warning("Dexto was restarted: what it waited for is withdrawn")
+            log.warning("Dexto was restarted: its pending requests are cancelled")
             await self._bridge.abandon()
             await self.register()
 
     async def follow(self, pause: Pause = asyncio.sleep) -> None:
-        """Check for ever."""
+        """Check the registration every few seconds, until cancelled."""
         while True:
             await pause(CHECK_SECONDS)
             try:
@@ -566,20 +568,20 @@ class Registration:
                 log.warning("Dexto does not answer: %s", error)
 
     async def remove(self) -> None:
-        """Take the webhook back, as far as Dexto answers."""
+        """Remove the webhook. A failure is logged."""
         try:
             await self._dexto.call("DELETE", f"/webhooks/{self._id}")
         except OSError as error:
-            log.warning("the webhook stays registered: %s", error)
+            log.warning("cannot remove the webhook at Dexto: %s", error)
 
 
 def main(argv: Sequence[str]) -> int:
     """Run `gateway bridge dexto`; return the exit code."""
     parser = argparse.ArgumentParser(prog="gateway bridge dexto", description=__doc__)
-    parser.add_argument("--url", default="http://127.0.0.1:3000", help="the Dexto server")
+    parser.add_argument("--url", default="http://127.0.0.1:3000", help="URL of Dexto's server")
     parser.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT",
-                        help="where its webhook comes to; port 0 takes a free one")  # fmt: skip
-    parser.add_argument("--webhook-url", help="the address of that as Dexto reaches it")
+                        help="address for Dexto's webhook; port 0 takes a free port")  # fmt: skip
+    parser.add_argument("--webhook-url", help="URL of that address as Dexto reaches it")
     options = parser.parse_args(argv)
     return run_until_told(partial(_run, options))
 

@@ -1,8 +1,8 @@
-"""`gateway bridge gptme-server`: what gptme's server asks is answered through the gateway.
+"""`gateway bridge gptme-server`: answer the questions of gptme's server through the gateway.
 
-The bridge looks which conversations have a session, follows their events, asks about each pending
-tool once, and posts the answer. The request has the id that gptme gave the tool: a bridge that is
-started again finds what waits, and a plugin in that server finds that it was asked.
+The bridge follows the events of each conversation with a session. It asks about each pending tool
+once, and posts the decision. The request has gptme's id of the tool. So a restarted bridge finds
+its pending requests, and a plugin in that server finds their decisions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger("gateway.integrations")
 
 LOOK_SECONDS = 2.0
 SILENCE_SECONDS = 45.0
-"""gptme sends a sign of life every 15 seconds."""
+"""The stream ends after this silence. gptme sends a keepalive every 15 seconds."""
 
 _TOOL_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _FAILED = "Error during execution:"
@@ -44,12 +44,12 @@ Pause = Callable[[float], Awaitable[None]]
 
 
 class BadEvent(ValueError):
-    """An event that does not fit what gptme writes about its events."""
+    """An event does not match gptme's documentation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingTool:
-    """A pending tool as gptme tells of it; without `content` its arguments are not told."""
+    """A pending tool in an event of gptme. Without `content` the arguments are unknown."""
 
     conversation: str
     session: str
@@ -70,12 +70,12 @@ class GptmeApi(HostApi):
         """Return each session with its conversation. Raises OSError."""
         status, found = await self.call("GET", "/sessions")
         if status != _OK or not isinstance(found, list):
-            raise ConnectionError(f"the sessions were refused with status {status}")
+            raise ConnectionError(f"gptme did not list its sessions: status {status}")
         pairs = {(one.get("conversation_id"), one.get("id")) for one in found if type(one) is dict}
         return {(str(place), str(name)) for place, name in pairs if place and name}
 
     async def pending(self, conversation: str) -> set[str]:
-        """Return the ids of the tools that a conversation waits for. Raises OSError."""
+        """Return the ids of the pending tools of a conversation. Raises OSError."""
         names: set[str] = set()
         for place, session in await self.sessions():
             if place == conversation:
@@ -83,13 +83,13 @@ class GptmeApi(HostApi):
         return names
 
     async def last_message(self, conversation: str) -> str:
-        """Return what the model said last. Raises OSError."""
+        """Return the last message of the model. Raises OSError."""
         status, found = await self.call("GET", at(conversation))
         messages = found.get("log") if status == _OK and isinstance(found, dict) else None
         for one in reversed(messages if isinstance(messages, list) else []):
             if isinstance(one, dict) and one.get("role") == "assistant":
                 return str(one.get("content"))
-        raise ConnectionError("gptme does not say what its model said")
+        raise ConnectionError("gptme did not return the last message of the model")
 
     async def _pending_of(self, conversation: str, session: str) -> set[str]:
         first: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -104,26 +104,26 @@ class GptmeApi(HostApi):
             await asyncio.wait({first, following}, return_when=asyncio.FIRST_COMPLETED)
             if not first.done():
                 following.result()
-                raise ConnectionError("the stream ended at once")
+                raise ConnectionError("the stream of events ended without an event")
             return {str(one.get("tool_id")) for one in _pending_in(first.result())}
         finally:
             following.cancel()
 
 
 class GptmeBridge(FollowingBridge):
-    """Asks the gateway what gptme asks, and tells gptme the answer."""
+    """Ask the gateway about gptme's pending tools, and post the decisions to gptme."""
 
     def __init__(self, client: AsyncClient, api: GptmeApi, *, pause: Pause = asyncio.sleep) -> None:
         super().__init__("gptme", client, api, pause)
         self._api = api
         self._followed: set[tuple[str, str]] = set()
-        self._places: dict[str, str] = {}  # the conversation of each that waits
+        self._places: dict[str, str] = {}  # the conversation of each pending tool
         self._running = Remembered[str, ApprovalRequest]()
         self._failed: set[str] = set()
         self._streams = HostTasks("gptme")
 
     async def follow(self) -> None:
-        """Follow every conversation that has a session, for ever."""
+        """Follow every conversation that has a session, until cancelled."""
         while True:
             try:
                 await self.look()
@@ -132,7 +132,7 @@ class GptmeBridge(FollowingBridge):
             await self._pause(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Follow new sessions, and withdraw what sessions waited for that are gone."""
+        """Follow new sessions, and cancel the requests of conversations that have ended."""
         before = list(self._places.items())
         sessions = await self._api.sessions()
         there = {conversation for conversation, _ in sessions}
@@ -144,14 +144,14 @@ class GptmeBridge(FollowingBridge):
             self._streams.start(self._stream(*one))
 
     def take(self, conversation: str, session: str, event: Any) -> None:
-        """Take an event of a conversation; what cannot be read is logged and passed over."""
+        """Handle an event of a conversation. An invalid event is logged and skipped."""
         try:
             self._take(conversation, session, event)
         except BadEvent as error:
-            log.warning("an event of gptme cannot be read: %s", error)
+            log.warning("skipped an invalid event of gptme: %s", error)
 
     async def close(self) -> None:
-        """Withdraw what waits, and tell gptme; follow no events meanwhile."""
+        """Stop following events, cancel pending requests, and answer gptme."""
         self._closing = True
         self._streams.cancel()
         await super().close()
@@ -160,7 +160,7 @@ class GptmeBridge(FollowingBridge):
 
     def _take(self, conversation: str, session: str, event: Any) -> None:
         if not isinstance(event, dict) or not isinstance(event.get("type"), str):
-            raise BadEvent("this is no event")
+            raise BadEvent("it has no type")
         kind, tool = event["type"], event.get("tool_id")
         if kind == "connected":
             for one in _pending_in(event):
@@ -177,8 +177,8 @@ class GptmeBridge(FollowingBridge):
     def _take_pending(self, conversation: str, session: str, event: JsonObject) -> None:
         tool_id = event.get("tool_id")
         if not isinstance(tool_id, str) or not _TOOL_ID.fullmatch(tool_id):
-            raise BadEvent("the tool has no id")
-        # Another session of the conversation may have told of it, or gptme runs it by itself.
+            raise BadEvent("the tool has no valid id")
+        # Another session of the conversation may have reported it, or gptme runs it without asking.
         if event.get("auto_confirm") is not True and self._is_new(tool_id):
             self._tasks.start(self._deal_with(conversation, session, tool_id, event))
 
@@ -201,14 +201,14 @@ class GptmeBridge(FollowingBridge):
             call = _read(conversation, session, tool_id, event.get("tooluse"))
             request = await self._make_request(call)
         except (BadEvent, OSError, GatewayError) as error:
-            log.warning("a tool that cannot be asked about is skipped: %s", error)
+            log.warning("skipped a tool, since nobody could be asked: %s", error)
             await self._post(f"{where}/tool/confirm", skip)
             return
         self._waiting[tool_id], self._places[tool_id] = request, conversation
         try:
             outcome = await self._client.outcome(request)
         except GatewayError as error:
-            log.error("the gateway refused a request: %s", error)
+            log.error("the gateway rejected a request: %s", error)
             outcome = Outcome(kind=OutcomeKind.UNREACHABLE, message=str(error))
         finally:
             del self._waiting[tool_id], self._places[tool_id]
@@ -222,10 +222,10 @@ class GptmeBridge(FollowingBridge):
     async def _make_request(self, call: PendingTool) -> ApprovalRequest:
         arguments = arguments_of(call)
         if call.content is None:
-            # In this format gptme does not tell the arguments: people read what the model wrote.
+            # In this format gptme does not send the arguments. People see the model's message.
             said = await self._api.last_message(call.conversation)
             if f"@{call.tool}(" not in said:
-                raise BadEvent("the model's last message has no such call")
+                raise BadEvent(f"the last message of the model has no call of {call.tool!r}")
             arguments = {"message": said, **({"args": call.args} if call.args else {})}
         return self._client.request(
             call.tool,
@@ -244,7 +244,7 @@ class GptmeBridge(FollowingBridge):
         if outcome.kind is OutcomeKind.EDITED and outcome.arguments is not None:
             content = outcome.arguments[text_of(call.tool)]
             body = {**body, "action": "edit", "content": content}
-        self._running.keep(call.id, request)  # before it is told: the result may be there at once
+        self._running.keep(call.id, request)  # before posting: the result may come at once
         status = await self._post(f"{at(call.conversation)}/tool/confirm", body)
         if status == _OK:
             if call.id in self._running:
@@ -252,9 +252,9 @@ class GptmeBridge(FollowingBridge):
             return
         self._running.pop(call.id, None)
         if status == _NOT_FOUND:
-            ran, why = Execution.REFUSED_LATE, "gptme waits no more"
+            ran, why = Execution.REFUSED_LATE, "gptme does not wait any more"
         else:
-            ran, why = Execution.SKIPPED, f"gptme did not take the answer: status {status}"
+            ran, why = Execution.SKIPPED, f"gptme did not accept the decision: status {status}"
         await self._client.report(request, ran, detail=why)
 
     # ------------------------------------------------------------ answered elsewhere
@@ -267,20 +267,20 @@ class GptmeBridge(FollowingBridge):
             path = events_of(conversation, session)
             await self._api.stream(path, take, silence=SILENCE_SECONDS)
         except OSError as error:
-            log.warning("the events of a conversation end: %s", error)
+            log.warning("the events of a conversation ended: %s", error)
         finally:
             self._followed.discard((conversation, session))  # so that `look` follows it again
         await self._compare(conversation)
 
     async def _compare(self, conversation: str) -> None:
-        """Withdraw what gptme does not wait for any more: it was answered there."""
+        """Cancel the requests that gptme does not wait for any more: a person decided there."""
         before = [tool_id for tool_id, place in self._places.items() if place == conversation]
         if not before:
             return
         try:
             pending = await self._api.pending(conversation)
         except OSError as error:
-            log.warning("gptme does not say what it waits for: %s", error)
+            log.warning("gptme did not list its pending tools: %s", error)
             return
         for tool_id in before:
             if tool_id not in pending:
@@ -288,7 +288,7 @@ class GptmeBridge(FollowingBridge):
 
     async def _withdraw(self, tool_id: str) -> None:
         if request := self._waiting.get(tool_id):
-            words = "gptme's server waits for it no more"
+            words = "gptme's server does not wait for it any more"
             await self._client.cancel(request, reason=Reason.RESOLVED_ELSEWHERE, message=words)
 
 
@@ -304,7 +304,7 @@ def events_of(conversation: str, session: str) -> str:
 
 def _pending_in(event: Any) -> list[JsonObject]:
     if not isinstance(event, dict) or event.get("type") != "connected":
-        raise ConnectionError("the stream does not begin with `connected`")
+        raise ConnectionError("the stream does not start with the event `connected`")
     pending = event.get("pending_tools")
     return [one for one in pending if isinstance(one, dict)] if isinstance(pending, list) else []
 
@@ -315,9 +315,9 @@ def _read(conversation: str, session: str, tool_id: str, told: Any) -> PendingTo
         raise BadEvent("the tool has no name")
     args, content = told.get("args") or [], told.get("content")
     if not isinstance(args, list) or not all(isinstance(one, str) for one in args):
-        raise BadEvent("`args` are no words")
+        raise BadEvent("`args` is not a list of texts")
     if content is not None and not isinstance(content, str):
-        raise BadEvent("`content` is no text")
+        raise BadEvent("`content` is not a text")
     return PendingTool(
         conversation=conversation, session=session, id=tool_id, tool=tool, args=args,
         content=content,
@@ -327,7 +327,7 @@ def _read(conversation: str, session: str, tool_id: str, told: Any) -> PendingTo
 def main(argv: Sequence[str]) -> int:
     """Run `gateway bridge gptme-server`; return the exit code."""
     parser = argparse.ArgumentParser(prog="gateway bridge gptme-server", description=__doc__)
-    parser.add_argument("--url", default="http://127.0.0.1:5700", help="gptme's server")
+    parser.add_argument("--url", default="http://127.0.0.1:5700", help="URL of gptme's server")
     options = parser.parse_args(argv)
     key = os.environ.get("GPTME_SERVER_TOKEN")
     return run_follower(lambda client: GptmeBridge(client, GptmeApi(options.url, key)), options.url)

@@ -1,4 +1,4 @@
-"""What bridges share that run beside a host: its HTTP API, their tasks, and their run."""
+"""Shared code of the bridges to HTTP servers of coding agents ("hosts"). Start at HostBridge."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CALL_SECONDS = 10.0
 _OK, _NOT_FOUND, _BUSY = 200, 404, 409
 
 TRIES = 6
-"""How often an answer is posted while the host does not take it. Busy is not counted."""
+"""The number of attempts to post an answer. A reply "busy" does not count."""
 _MOST_REMEMBERED = 10_000
 
 K = TypeVar("K")
@@ -38,39 +38,39 @@ V = TypeVar("V")
 
 
 class HostTasks:
-    """What a bridge does at the same time. An error of one is logged, and ends no other."""
+    """The parallel tasks of a bridge. An error of one task is logged, and does not end others."""
 
     def __init__(self, host: str) -> None:
         self._host = host
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Begin with something, and see to its end."""
+        """Start a task, and log its error."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._end)
 
     async def finish(self) -> None:
-        """Wait until nothing is left, also of what begins meanwhile."""
+        """Wait until all tasks have ended, also those that start meanwhile."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
     def cancel(self) -> None:
-        """End what is left, in the middle of it."""
+        """Cancel the running tasks."""
         for task in self._tasks:
             task.cancel()
 
     def _end(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a message of %s was not dealt with: %r", self._host, error)
+            log.error("cannot handle a message of %s: %r", self._host, error)
 
 
 class Remembered(OrderedDict[K, V]):
-    """What passed by, the latest of it."""
+    """A dict that keeps only the latest entries."""
 
     def keep(self, key: K, value: V) -> None:
-        """Remember a value, and forget the oldest of too many."""
+        """Set a value, and drop the oldest entry if there are too many."""
         self[key] = value
         self.move_to_end(key)
         if len(self) > _MOST_REMEMBERED:
@@ -78,7 +78,7 @@ class Remembered(OrderedDict[K, V]):
 
 
 class HostBridge:
-    """Asks the gateway what a host's server asks, and tells the host. Lives in one event loop."""
+    """Ask the gateway about a host's questions, and answer the host. Lives in one event loop."""
 
     def __init__(
         self,
@@ -98,30 +98,30 @@ class HostBridge:
 
     @property
     def waits(self) -> bool:
-        """Whether anything waits for an answer."""
+        """Whether any request is pending."""
         return bool(self._waiting)
 
     async def abandon(self) -> None:
-        """Withdraw what waits: the host does not wait for it any more."""
+        """Cancel all pending requests, because the host does not wait any more."""
         for request in list(self._waiting.values()):
             await self._client.cancel(request, reason=Reason.ABANDONED)
 
     async def close(self) -> None:
-        """Withdraw what waits, and tell the host: it must not wait for a bridge that is gone."""
+        """Cancel all pending requests, and answer the host, so that it does not wait for ever."""
         self._closing = True
         await self.abandon()
         await self._tasks.finish()
 
     def _is_new(self, name: str) -> bool:
-        """Tell whether to ask about what has this name, which is true once."""
+        """Return whether to ask about the question `name`: True only the first time."""
         if name in self._seen or self._closing:
             return False
         self._seen.keep(name, None)
         return True
 
     async def _post(self, path: str, body: JsonObject) -> int:
-        """Post an answer until the host has it, or knows no such question any more; return the last
-        status, 0 where it never answered."""
+        """Post an answer until the host accepts it, or does not know the question any more. Return
+        the last HTTP status, 0 without a response."""
         status = failures = 0
         while failures < TRIES:
             if failures or status:
@@ -134,24 +134,24 @@ class HostBridge:
             if status in (_OK, _NOT_FOUND):
                 return status
             failures += status != _BUSY or self._closing
-        log.error("%s did not take an answer: status %s", self._host, status)
+        log.error("%s did not accept an answer: status %s", self._host, status)
         return status
 
 
 class FollowingBridge(HostBridge, ABC):
-    """A bridge that learns from a host's events what it waits for."""
+    """A bridge that follows the events of a host to find its questions."""
 
     @abstractmethod
     async def look(self) -> None:
-        """Take what waits already. Raises OSError."""
+        """Handle the questions that are already open. Raises OSError."""
 
     @abstractmethod
     async def follow(self) -> None:
-        """Follow the events, for ever."""
+        """Follow the events until cancelled."""
 
 
 def run_until_told(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> int:
-    """Run a bridge, which ends once the event is set by a signal; return the exit code."""
+    """Run a bridge until a signal sets the event that it gets; return the exit code."""
     logging.basicConfig(format="gateway: %(message)s")
     try:
         asyncio.run(_run(run))
@@ -185,19 +185,19 @@ def run_follower(make: Callable[[AsyncClient], FollowingBridge], url: str) -> in
 
 
 async def tell_ready(client: AsyncClient, host: str) -> None:
-    """Print for whom a bridge asks, once the gateway knows its agent. Raises GatewayError."""
-    with suppress(NotFound):  # it answers, and takes the token
+    """Print that the bridge is ready, after a test call to the gateway. Raises GatewayError."""
+    with suppress(NotFound):  # the gateway answers, and accepts the token
         await client.fetch(new_id())
     print(f"gateway: {client.agent} asks for {host}", flush=True)  # noqa: T201 (a command)
 
 
 class HostApi:
-    """Calls a host. Redirections are not followed: they would take the key along."""
+    """The HTTP API of a host. Redirects are not followed, because they would pass on the key."""
 
     def __init__(self, url: str, key: str | None, *, prefix: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise Misconfigured(f"{url!r} is no address of a server")
+            raise Misconfigured(f"{url!r} is not the URL of a server: use http(s)://HOST[:PORT]")
         self._parts = parts
         self._prefix = parts.path.rstrip("/") + prefix
         self._headers = {"Content-Type": "application/json", "Connection": "close"}
@@ -205,13 +205,13 @@ class HostApi:
             self._headers["Authorization"] = f"Bearer {key}"
 
     async def call(self, method: str, path: str, body: JsonObject | None = None) -> tuple[int, Any]:
-        """Return status and JSON of the answer, None where it is none. Raises OSError."""
+        """Return status and JSON of the response, None for other content. Raises OSError."""
         return await asyncio.to_thread(self._call, method, path, body)
 
     async def stream(self, path: str, take: Callable[[Any], None], *, silence: float) -> None:
-        """Hand over the events of a stream until it ends; None for one that cannot be read.
+        """Call `take` with each event of a stream until it ends, with None for an invalid event.
 
-        Raises OSError where it does not begin, or is silent for so many seconds.
+        Raises OSError if the stream does not start, or is silent for `silence` seconds.
         """
         loop = asyncio.get_running_loop()
         reader = _Reader(self._connection(silence), self._prefix + path, self._headers)
@@ -232,7 +232,7 @@ class HostApi:
             except OSError as found:
                 error = found
             except (http.client.HTTPException, ValueError) as found:
-                error = ConnectionError(f"this is no stream of events: {found}")
+                error = ConnectionError(f"the response is not a stream of events: {found}")
             tell(end, error)
 
         threading.Thread(target=read, name="events", daemon=True).start()
@@ -255,7 +255,7 @@ class HostApi:
             raw = answer.read(_MOST_BODY)
         except (http.client.HTTPException, OSError) as error:
             where = f"{self._parts.scheme}://{self._parts.netloc}"
-            raise ConnectionError(f"{where} does not answer as it should: {error}") from error
+            raise ConnectionError(f"{where} does not answer, or not with HTTP: {error}") from error
         finally:
             connection.close()
         try:
@@ -272,7 +272,7 @@ def _event(line: bytes) -> Any:
 
 
 class _Reader:
-    """Reads one stream in a thread of its own, until another one closes it."""
+    """Read one stream in a separate thread, until another thread closes it."""
 
     def __init__(
         self, connection: http.client.HTTPConnection, path: str, headers: dict[str, str]
@@ -284,7 +284,7 @@ class _Reader:
         self._closed = False
 
     def read(self, take: Callable[[Any], None]) -> None:
-        """Read events to the end. Raises OSError, HTTPException, and ValueError for rubbish."""
+        """Read events to the end. Raises OSError, HTTPException, or ValueError for invalid data."""
         try:
             self._connection.connect()
             self._socket = self._connection.sock
@@ -301,10 +301,10 @@ class _Reader:
             self._connection.close()
 
     def close(self) -> None:
-        """End the reading."""
+        """Stop reading, from any thread."""
         self._closed = True
         if self._socket is not None:
             try:
                 self._socket.shutdown(socket.SHUT_RDWR)
-            except OSError:  # it has ended by itself
+            except OSError:  # the stream has already ended
                 return

@@ -1,8 +1,8 @@
-"""`gateway bridge opencode`: what OpenCode asks at its server is answered through the gateway.
+"""`gateway bridge opencode`: answer the questions of OpenCode's server through the gateway.
 
-OpenCode has no hook that it waits for. It publishes what it asks as an event, lists what waits, and
-takes an answer by HTTP, without a limit of time. The bridge asks about each once, under OpenCode's
-own id of it, so that a bridge that is started again finds what waits.
+OpenCode has no blocking hook. Its server publishes each question as an event, lists the open ones,
+and accepts an answer over HTTP, without a time limit. The bridge asks about each question once,
+under OpenCode's id. So a restarted bridge finds its pending requests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gateway.wire.codec import JsonObject
 log = logging.getLogger("gateway.integrations")
 
 SILENCE_SECONDS = 60.0
-"""OpenCode sends a sign of life every 10 seconds."""
+"""The stream ends after this silence. OpenCode sends a keepalive every 10 seconds."""
 _AGAIN_SECONDS = 1.0
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _KINDS = {"bash": Kind.COMMAND, "edit": Kind.FILE_CHANGE}
@@ -45,21 +45,21 @@ class OpenCodeApi(HostApi):
             self._headers["Authorization"] = f"Basic {known}"
 
     async def pending(self) -> list[JsonObject]:
-        """Return what waits for an answer. Raises OSError."""
+        """Return the open questions. Raises OSError."""
         status, found = await self.call("GET", "/permission")
         if status != _OK or not isinstance(found, list):
-            raise ConnectionError(f"what waits was refused with status {status}")
+            raise ConnectionError(f"OpenCode did not list its open questions: status {status}")
         return [one for one in found if isinstance(one, dict)]
 
     async def folder(self, session: str) -> str | None:
-        """Return the folder of a session, None where OpenCode does not say. Raises OSError."""
+        """Return the folder of a session, None if it is unknown. Raises OSError."""
         _, found = await self.call("GET", f"/session/{quote(session, safe='')}")
         told = found.get("directory") if isinstance(found, dict) else None
         return told if isinstance(told, str) else None
 
 
 class OpenCodeBridge(FollowingBridge):
-    """Asks the gateway what OpenCode asks, and tells OpenCode."""
+    """Ask the gateway about OpenCode's questions, and post the decisions to OpenCode."""
 
     def __init__(
         self, client: AsyncClient, api: OpenCodeApi, *, pause: Pause = asyncio.sleep
@@ -68,16 +68,16 @@ class OpenCodeBridge(FollowingBridge):
         self._api = api
 
     async def follow(self) -> None:
-        """Follow the events, for ever."""
+        """Follow the events until cancelled."""
         while True:
             try:
                 await self._api.stream("/event", self.take, silence=SILENCE_SECONDS)
             except OSError as error:
-                log.warning("OpenCode's events end: %s", error)
+                log.warning("the events of OpenCode ended: %s", error)
             await self._pause(_AGAIN_SECONDS)
 
     async def look(self) -> None:
-        """Take what waits already, and withdraw what waits no more. Raises OSError."""
+        """Handle the open questions, and cancel the requests of closed ones. Raises OSError."""
         pending = await self._api.pending()
         there = {one.get("id") for one in pending}
         for name in [name for name in self._waiting if name not in there]:
@@ -86,10 +86,10 @@ class OpenCodeBridge(FollowingBridge):
             self._take_asked(one)
 
     def take(self, event: Any) -> None:
-        """Take one event; what cannot be read is passed over."""
+        """Handle one event. An invalid event is skipped."""
         kind = event.get("type") if isinstance(event, dict) else None
         told = event.get("properties") if isinstance(event, dict) else None
-        if kind == "server.connected":  # what was asked before it is told by no event
+        if kind == "server.connected":  # no event announces the earlier questions
             self._tasks.start(self._look_again())
         elif kind == "permission.asked" and isinstance(told, dict):
             self._take_asked(told)
@@ -102,17 +102,17 @@ class OpenCodeBridge(FollowingBridge):
         try:
             await self.look()
         except OSError as error:
-            log.warning("OpenCode does not say what waits: %s", error)
+            log.warning("OpenCode did not list its open questions: %s", error)
 
     def _take_asked(self, asked: JsonObject) -> None:
         name = asked.get("id")
         if not isinstance(name, str) or not _ID.fullmatch(name):
-            log.warning("a permission without an id cannot be answered")
+            log.warning("skipped a question of OpenCode without an id")
         elif self._is_new(name):
             self._tasks.start(self._deal_with(name, asked))
 
     async def _deal_with(self, name: str, asked: JsonObject) -> None:
-        """Ask about one permission, and tell how that ended: everything but an approval rejects."""
+        """Ask about one question, and answer OpenCode. Everything but an approval rejects it."""
         try:
             request = await self._make_request(name, asked)
         except (ValueError, OSError, GatewayError) as error:
@@ -136,7 +136,7 @@ class OpenCodeBridge(FollowingBridge):
     async def _make_request(self, name: str, asked: JsonObject) -> ApprovalRequest:
         tool, session = asked.get("permission"), asked.get("sessionID")
         if not isinstance(tool, str) or not isinstance(session, str):
-            raise ValueError("OpenCode asks what cannot be read")
+            raise ValueError("the question of OpenCode has no permission or session")
         called = asked.get("tool")
         call = called.get("callID") if isinstance(called, dict) else None
         known = asked.get("metadata")
@@ -156,7 +156,7 @@ class OpenCodeBridge(FollowingBridge):
         )
 
     async def _withdraw(self, name: str) -> None:
-        """Withdraw what was answered at OpenCode itself."""
+        """Cancel the request of a question that was answered in OpenCode."""
         request = self._waiting.pop(name, None)
         if request is not None:
             words = "it was answered in OpenCode"
@@ -169,7 +169,7 @@ class OpenCodeBridge(FollowingBridge):
 def main(argv: Sequence[str]) -> int:
     """Run `gateway bridge opencode`; return the exit code."""
     parser = argparse.ArgumentParser(prog="gateway bridge opencode", description=__doc__)
-    parser.add_argument("--url", default="http://127.0.0.1:4096", help="OpenCode's server")
+    parser.add_argument("--url", default="http://127.0.0.1:4096", help="URL of OpenCode's server")
     options = parser.parse_args(argv)
     key = os.environ.get("OPENCODE_SERVER_PASSWORD")
     return run_follower(

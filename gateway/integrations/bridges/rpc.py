@@ -1,7 +1,8 @@
-"""Between an agent and the program that shows it: what the agent asks a person, people are asked.
+"""Relay between an agent and its client program, and answer permission questions. See RpcBridge.
 
-Both speak JSON-RPC in lines. Everything passes both ways, but a question of the agent for
-permission: that is answered here, and the program never sees it. No answer of anybody is a refusal.
+Both sides use JSON-RPC in lines, which the bridge passes on. Only the agent's permission questions
+are answered through the gateway, and the client program never sees them. A missing decision is a
+refusal.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ _END_SECONDS = 5.0
 
 
 class Ending(NamedTuple):
-    """How a question ended. Without an approval it is a no, which `stops` the turn or not, and says
-    why in a `sentence`. `own` are the agent's own words for what it is to keep itself."""
+    """How a question ended. If it is not `approved`, it is refused. `stops` says that the turn must
+    stop, `sentence` is the reason. `own` is a rule in the agent's format that it shall save."""
 
     approved: bool = False
     stops: bool = False
@@ -54,32 +55,32 @@ class Ending(NamedTuple):
 
 
 class RpcDialect:
-    """What one protocol's agents ask, and how they are answered."""
+    """One protocol: reads an agent's questions, and writes the answers."""
 
     name = ""
     asks: frozenset[str] = frozenset()
     """The methods by which an agent asks for permission."""
 
     def note_host(self, message: JsonObject) -> str | None:
-        """Learn from what the program says; return the session whose questions it stops."""
+        """Note a message of the client program. Return the session that it stops, if any."""
 
     def note_agent(self, message: JsonObject) -> str | None:
-        """Learn from what the agent says; return the key of its own question that is over."""
+        """Note a message of the agent. Return the key of a question that is over, if any."""
 
     def read(self, method: str, params: JsonObject) -> HookCall:
-        """Return what the agent asks. Raises InvalidRequest."""
+        """Return the call or question in a message. Raises InvalidRequest."""
         raise NotImplementedError
 
     def answer(self, method: str, params: JsonObject, ending: Ending) -> JsonObject:
-        """Return the result that tells the agent."""
+        """Return the JSON-RPC result that answers a question."""
         raise NotImplementedError
 
     def stop(self, params: JsonObject) -> JsonObject | None:
-        """Return what tells the agent besides to stop its turn, where its answer does not."""
+        """Return a further message that stops the turn, None if the answer does so."""
 
 
 class _Asking:
-    """One question of the agent that waits."""
+    """One open question of the agent."""
 
     def __init__(self, call: HookCall, request: ApprovalRequest) -> None:
         self.call, self.request = call, request
@@ -87,13 +88,13 @@ class _Asking:
         self.why: tuple[Reason, str] = (Reason.ABANDONED, "the agent ended")
 
     def end(self, reason: Reason, why: str) -> None:
-        """Have it withdrawn: no answer to it counts any more."""
+        """Close the question, so that its request is cancelled."""
         self.why = (reason, why)
         self.over.set()
 
 
 class RpcBridge:
-    """Lets lines pass, and asks. Lives in one event loop."""
+    """Relay lines, and let people answer permission questions. Lives in one event loop."""
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class RpcBridge:
         self._tasks = HostTasks(dialect.name)
 
     def from_host(self, line: bytes) -> None:
-        """Let a line of the program pass; one that stops a turn withdraws what waits in it."""
+        """Relay a line of the client program. If it stops a turn, cancel the turn's requests."""
         message = _read(line)
         if message is not None and (session := self._dialect.note_host(message)) is not None:
             for one in list(self._waiting.values()):
@@ -120,11 +121,11 @@ class RpcBridge:
         self._to_agent(line)
 
     def from_agent(self, line: bytes) -> None:
-        """Let a line of the agent pass, unless it asks. What cannot be read asks nobody knows
-        what, so it does not pass."""
+        """Relay a line of the agent, or ask people if it is a permission question. Drop an invalid
+        line, since it could be a question."""
         message = _read(line)
         if message is None:
-            log.warning("a line of the agent is no message, and was passed over")
+            log.warning("dropped a line of the agent that is not a message")
             return
         method = message.get("method")
         if method in self._dialect.asks:
@@ -132,11 +133,11 @@ class RpcBridge:
             return
         over = self._dialect.note_agent(message)
         if over is not None and (one := self._waiting.get(over)) is not None:
-            one.end(Reason.RESOLVED_ELSEWHERE, "the agent asks no longer")
+            one.end(Reason.RESOLVED_ELSEWHERE, "the agent closed its question")
         self._to_host(line)
 
     async def close(self) -> None:
-        """Withdraw what waits: nobody is there any more who would run it."""
+        """Cancel all requests, because the agent that would run the calls has ended."""
         for one in list(self._waiting.values()):
             one.end(Reason.ABANDONED, "the agent ended")
         try:
@@ -149,13 +150,13 @@ class RpcBridge:
     def _take(self, method: str, message: JsonObject) -> None:
         number, params = message.get("id"), message.get("params")
         if isinstance(number, bool) or not isinstance(number, str | int):
-            log.warning("a question without an id cannot be answered")
+            log.warning("dropped a question without an id")
             return
         if not isinstance(params, dict):
             params = {}
         key = key_of(number)
         if key in self._waiting:
-            log.warning("the agent asks twice under one id; the first is answered")
+            log.warning("dropped a question, since an open one has the same id")
             return
         try:
             call = self._dialect.read(method, params)
@@ -171,7 +172,7 @@ class RpcBridge:
         self._tasks.start(self._deal_with(key, asking, {**message, "params": params}))
 
     async def _deal_with(self, key: str, asking: _Asking, message: JsonObject) -> None:
-        """Ask, and tell the agent how that ended, or at once that it is over."""
+        """Ask people, and answer the agent. If its question is closed meanwhile, answer at once."""
         answer = asyncio.create_task(self._client.outcome(asking.request))
         over = asyncio.create_task(asking.over.wait())
         try:
@@ -181,7 +182,7 @@ class RpcBridge:
             self._tell(asking.call, message, outcome)
             if outcome is None:
                 reason, why = asking.why
-                with suppress(GatewayError):  # its answer is not taken any more, whatever it is
+                with suppress(GatewayError):  # the result does not matter any more
                     await self._client.cancel(asking.request, reason=reason, message=why)
         finally:
             await cancel_all({answer, over})
@@ -221,7 +222,8 @@ class RpcBridge:
 
 
 def _read_ending(call: HookCall, outcome: Outcome) -> Ending:
-    """Return what the agent is told of an outcome. What it cannot use is a no."""
+    """Return an outcome as the ending of a question. An outcome that the agent cannot use is a
+    refusal."""
     wanted = OutcomeKind.ANSWERED if call.questions else OutcomeKind.APPROVED
     if outcome.kind is not wanted:
         return Ending(stops=bool(outcome.abort), sentence=outcome.message)
@@ -235,7 +237,7 @@ def _read_ending(call: HookCall, outcome: Outcome) -> Ending:
 
 
 def _outcome_of(answer: asyncio.Task[Outcome]) -> Outcome:
-    """Return how it ended. Whatever it is, the agent waits for an answer."""
+    """Return the outcome of a task, also if the task failed, since the agent needs an answer."""
     error = None if answer.cancelled() else answer.exception()
     if answer.cancelled() or error is not None:
         return Outcome(kind=OutcomeKind.UNREACHABLE, message=f"nobody was asked: {error}")
@@ -243,19 +245,19 @@ def _outcome_of(answer: asyncio.Task[Outcome]) -> Outcome:
 
 
 async def cancel_all(tasks: set[asyncio.Task[Any]]) -> None:
-    """Cancel tasks, and wait until they are done."""
+    """Cancel tasks, and wait until they have ended."""
     for one in tasks:
         one.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def key_of(number: str | int) -> str:
-    """Return the id of a question as one that the wire carries."""
+    """Return the id of a question in the wire format. Numbers and texts stay distinct."""
     return f"s.{number}" if isinstance(number, str) else f"n.{number}"
 
 
 def _read(line: bytes) -> JsonObject | None:
-    """Return a message, None for what is none: a batch is none either."""
+    """Return the message in a line, None if the line is invalid or a batch."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -268,10 +270,10 @@ def _encode(message: JsonObject) -> bytes:
 
 
 def run_bridge(words: Sequence[str], dialect: RpcDialect) -> int:
-    """Run the command of a bridge: start the agent, and stand before it; return the exit code."""
+    """Run the command of a bridge: start the agent, and relay its lines; return the exit code."""
     parser = argparse.ArgumentParser(prog=f"gateway bridge {dialect.name}")
-    parser.add_argument("command", nargs="+", metavar="COMMAND", help="the agent's, after --")
-    native = "offer people that the agent keeps a permission itself, which no one revokes here"
+    parser.add_argument("command", nargs="+", metavar="COMMAND", help="agent to start, after --")
+    native = "offer people to let the agent save a permission; nobody can revoke that here"
     parser.add_argument("--native-always", action="store_true", help=native)
     options = parser.parse_args(words)
     logging.basicConfig(format="gateway: %(message)s")
@@ -317,7 +319,7 @@ async def _pass_host(host: HostPipe, bridge: RpcBridge, agent: Process) -> None:
         try:
             line = await host.next_line()
         except TooLong as error:
-            log.warning("%s, and was passed over", error)
+            log.warning("dropped a line: %s", error)
             continue
         if line is None:
             return
@@ -331,7 +333,7 @@ async def _pass_agent(agent: Process, bridge: RpcBridge) -> None:
     while True:
         try:
             line = await agent.stdout.readline()
-        except ValueError:  # too long: where its next message begins is not known
+        except ValueError:  # too long: the start of the next message is unknown
             raise InvalidRequest("the agent wrote a line that is too long") from None
         if not line:
             return
@@ -340,7 +342,8 @@ async def _pass_agent(agent: Process, bridge: RpcBridge) -> None:
 
 
 async def _end(agent: Process) -> int:
-    """Let the agent end as it does when its program closes the pipe; otherwise stop it."""
+    """Close the agent's input, and wait until it ends; stop it if it does not. Return its exit
+    code."""
     if agent.stdin is not None:
         agent.stdin.close()
     for stop in (agent.terminate, agent.kill):

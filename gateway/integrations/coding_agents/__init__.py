@@ -1,1 +1,1 @@
-"""Coding agents that ask through a hook: what each sends, and how it is answered."""
+"""Hooks for coding agents: read the input of each, and write the reply. Start at `hook`."""

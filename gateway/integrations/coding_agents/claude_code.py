@@ -1,8 +1,8 @@
-"""What Claude Code writes to its hooks, and how it is answered.
+"""Read the input of Claude Code's hooks, and write the reply. Start at ClaudeCode.
 
-PreToolUse is the gate: it holds under every permission mode, and everything but an approval blocks
-with exit code 2. PermissionRequest comes where Claude Code would ask at its own terminal, which it
-does all the same: the first answer counts, and without one of ours that of the terminal does.
+PreToolUse is the gate. It works in every permission mode, and blocks with exit code 2 unless the
+call is approved. PermissionRequest comes when Claude Code asks at its own terminal. The first
+decision counts; if the gateway has none, that of the terminal counts.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _SCOPES = {
 
 
 class ClaudeCode(HostProtocol):
-    """Claude Code's hooks, and those of hosts that took them over."""
+    """The hooks of Claude Code. Base class for coding agents with the same hooks."""
 
     host = "claude-code"
-    timeout = 540.0  # of 600
+    timeout = 540.0  # Claude Code allows 600
     turn = "prompt_id"
     kinds: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("Bash", "Monitor", "REPL", "Workflow", "PowerShell"), "command"),
@@ -46,10 +46,10 @@ class ClaudeCode(HostProtocol):
     }
 
     def read(self, call: dict[str, Any]) -> HookCall:
-        """Return what the host wrote. Raises InvalidRequest."""
+        """Return the call in the input of a hook. Raises InvalidRequest if it is malformed."""
         event = text(call, "hook_event_name", needed=True) or ""
         if event not in (PRE, REQUEST, *AFTER_CALL, *AFTER_TURN):
-            raise InvalidRequest(f"that is no event of {self.host} that this hook knows")
+            raise InvalidRequest(f"unknown event {event!r} of {self.host}")
         is_call = event not in AFTER_TURN
         found = HookCall(
             event=event,
@@ -73,17 +73,17 @@ class ClaudeCode(HostProtocol):
         return found
 
     def offer(self, found: HookCall) -> None:
-        """Ask what the model asks of a person as a question."""
+        """Set the actions that people may take. A question of the model becomes a form."""
         if found.tool == QUESTION_TOOL:
             found.ask(read_questions(found.arguments))
 
     def answer(self, call: HookCall, verdict: HookVerdict) -> HookOutput:
-        """Return what tells the host."""
+        """Return the exit code and output that tell the coding agent how the call ended."""
         return _answer_request(call, verdict) if call.asks_itself else _answer_gate(call, verdict)
 
 
 def _answer_gate(call: HookCall, verdict: HookVerdict) -> HookOutput:
-    """Answer PreToolUse, where everything but an approval blocks."""
+    """Answer PreToolUse. Everything but an approval blocks the call."""
     if verdict.kind == "approved":
         return HookOutput(0, _decide("allow", verdict.sentence, changed_input(call, verdict)))
     if verdict.kind == "deferred":
@@ -91,7 +91,7 @@ def _answer_gate(call: HookCall, verdict: HookVerdict) -> HookOutput:
     if verdict.kind == "aborted":
         stop = {"continue": False, "stopReason": verdict.sentence}
         return HookOutput(0, {**stop, **_decide("deny", verdict.sentence, None)})
-    return HookOutput(BLOCKED, error=verdict.sentence)  # which it gives to the model
+    return HookOutput(BLOCKED, error=verdict.sentence)  # the model gets this text
 
 
 def _decide(how: str, why: str, changed: dict[str, Any] | None) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _decide(how: str, why: str, changed: dict[str, Any] | None) -> dict[str, Any
 
 
 def _answer_request(call: HookCall, verdict: HookVerdict) -> HookOutput:
-    """Answer PermissionRequest. What is no answer leaves it to the terminal, which asks too."""
+    """Answer PermissionRequest. Without a decision, that of the terminal counts."""
     if verdict.kind == "approved":
         decision: dict[str, Any] = {"behavior": "allow"}
         changed = changed_input(call, verdict)
@@ -119,8 +119,8 @@ def _answer_request(call: HookCall, verdict: HookVerdict) -> HookOutput:
 
 
 def read_suggestions(found: HookCall, suggested: Any) -> None:
-    """Offer what Claude Code suggests to keep itself. What is not wholly known here is left out,
-    and so is a change of its mode, which lets more through than its name says."""
+    """Offer the permission rules that Claude Code suggests to save. Skip formats that are not fully
+    known, and changes of its mode, which allow more than their name says."""
     for one in suggested if isinstance(suggested, list) else ():
         scope = _SCOPES.get(str(one.get("destination"))) if isinstance(one, dict) else None
         if scope is None:
@@ -131,7 +131,7 @@ def read_suggestions(found: HookCall, suggested: Any) -> None:
 
 
 def _read_rules(one: dict[str, Any]) -> str:
-    """Return the rules of a suggestion as Claude Code's settings write them, "" for another."""
+    """Return the rules of a suggestion as in Claude Code's settings, "" for another format."""
     rules = one.get("rules")
     known = set(one) == {"type", "rules", "behavior", "destination"}
     if not known or (one["type"], one["behavior"]) != ("addRules", "allow"):
@@ -151,7 +151,7 @@ def _read_rule(rule: Any) -> str:
 
 
 def _read_folders(one: dict[str, Any]) -> str:
-    """Return the folders of a suggestion that Claude Code may work in, "" for another."""
+    """Return the folders that a suggestion adds to those of Claude Code, "" for another format."""
     folders = one.get("directories")
     if set(one) != {"type", "directories", "destination"} or one["type"] != "addDirectories":
         return ""
@@ -161,7 +161,7 @@ def _read_folders(one: dict[str, Any]) -> str:
 
 
 def changed_input(call: HookCall, verdict: HookVerdict) -> dict[str, Any] | None:
-    """Return the whole input that runs instead, None where nobody changed it."""
+    """Return the complete new input of the tool, None if nobody changed it."""
     if not call.questions:
         return verdict.arguments
     answers = {}
@@ -174,21 +174,21 @@ def changed_input(call: HookCall, verdict: HookVerdict) -> dict[str, Any] | None
 
 
 def read_questions(given: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the fields of a question that Claude asks of a person. Raises InvalidRequest."""
+    """Return the form fields for a question of the model. Raises InvalidRequest."""
     asked = given.get("questions")
     if not isinstance(asked, list):
-        raise InvalidRequest("the host asks a question without any")
+        raise InvalidRequest("cannot parse the question: it has no list of questions")
     return [_read_question(number, one) for number, one in enumerate(asked, 1)]
 
 
 def _read_question(number: int, one: Any) -> dict[str, Any]:
     if not isinstance(one, dict) or not isinstance(one.get("options"), list):
-        raise InvalidRequest("the host asks a question that cannot be read")
+        raise InvalidRequest("cannot parse the question: it has no list of options")
     field: dict[str, Any] = {"id": f"q{number}", "text": text(one, "question", needed=True)}
     options = []
     for option in one["options"]:
         if not isinstance(option, dict):
-            raise InvalidRequest("the host asks a question that cannot be read")
+            raise InvalidRequest("cannot parse the question: an option is not an object")
         label, more = text(option, "label", needed=True), text(option, "description")
         options.append({"value": label, **({"label": f"{label}: {more}"} if more else {})})
     if options:
@@ -200,14 +200,14 @@ def _read_question(number: int, one: Any) -> dict[str, Any]:
 DIALECT = ClaudeCode()
 
 
-# Claude Code's hooks by HTTP: the same words as of the command, without a process of ours between.
+# Claude Code's hooks over HTTP: the same input and reply as for the command, without a process.
 #
-# The gateway itself serves this. A tool runs after an answer that Claude Code cannot use, so each
-# is one of its decisions in a 200 answer, also where nobody could be asked.
+# The gateway itself serves this. Claude Code runs the tool after a reply that it cannot use. So
+# each reply is one of its decisions with status 200, even if nobody could be asked.
 
 
 class HttpCall:
-    """One call that a host's hook was told of."""
+    """One call in the input of a hook over HTTP."""
 
     def __init__(self, dialect: ClaudeCode, call: HookCall) -> None:
         self._dialect, self._call = dialect, call
@@ -216,14 +216,14 @@ class HttpCall:
 
     @property
     def mark(self) -> str:
-        """How the ids of calls begin that have none of their own, and are asked about like this."""
+        """The prefix of the ids of equal calls, if the coding agent gives them no id."""
         return f"{REQUEST}.{self._call.content}."
 
     def request(
         self, *, unknown: str, edit: bool = False, native_always: bool = False
     ) -> dict[str, Any]:
-        """Return the members of the request that asks about it; `unknown` tells it from others
-        where the host has no id for it."""
+        """Return the members of the request for this call. `unknown` distinguishes equal calls if
+        the coding agent gives them no id."""
         call = self._call
         if not native_always:
             call.forget_rules()
@@ -242,7 +242,7 @@ class HttpCall:
         answers: dict[str, Any] | None = None,
         host_rule: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return what tells the host how its call ended."""
+        """Return the JSON reply that tells the coding agent how its call ended."""
         verdict = HookVerdict(
             kind, sentence, arguments=arguments, answers=answers, host_rule=host_rule
         )
@@ -252,23 +252,23 @@ class HttpCall:
 
 
 class HttpHook:
-    """The hooks of one host."""
+    """The HTTP hooks of one coding agent."""
 
     timeout = DIALECT.timeout
 
     def read(self, given: dict[str, Any]) -> HttpCall:
-        """Return what the host wrote. Raises InvalidRequest."""
+        """Return the call in the input of a hook. Raises InvalidRequest if it is malformed."""
         return HttpCall(DIALECT, DIALECT.read(given))
 
     def refuse(self, given: Any, why: str) -> dict[str, Any]:
-        """Return what tells the host that nobody could be asked. Where it asks by itself, that is
-        no answer: its terminal's counts."""
+        """Return the JSON reply if nobody could be asked. If the coding agent asks at its own
+        terminal, the reply is empty, and the decision of the terminal counts."""
         event = given.get("hook_event_name") if isinstance(given, dict) else None
         return _answer_of(DIALECT.refuse(why), asks_itself=event == REQUEST)
 
 
 def _answer_of(said: HookOutput, *, asks_itself: bool) -> dict[str, Any]:
-    """Return the answer over HTTP of what the command would print, and of its exit code."""
+    """Return the JSON reply for the output and exit code of the command."""
     if said.output is not None:
         return said.output
     if said.code == 0 or asks_itself:
@@ -278,4 +278,4 @@ def _answer_of(said: HookOutput, *, asks_itself: bool) -> dict[str, Any]:
 
 
 HTTP_HOOKS: Mapping[str, HttpHook] = {"claude-code": HttpHook()}
-"""The hosts whose hooks call the gateway by HTTP."""
+"""The coding agents whose hooks call the gateway over HTTP."""

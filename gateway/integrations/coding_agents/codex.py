@@ -1,7 +1,7 @@
-"""What Codex writes to its hooks, and how it is answered: much as Claude Code, and stricter.
+"""Read the input of Codex's hooks, and write the reply: as Claude Code's, but stricter.
 
-Codex skips a hook that nobody trusted, silently, and runs the tool. It takes no change of a call in
-PermissionRequest, and no stop of the turn: an answer that holds one is thrown away whole.
+Codex silently skips a hook that is not trusted, and runs the tool. In PermissionRequest it accepts
+neither changed arguments nor a stop of the turn. It discards a reply with one of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gateway.integrations.coding_agents.hook import HookCall, HookOutput, HookVe
 
 
 class Codex(ClaudeCode):
-    """Codex's hooks."""
+    """The hooks of Codex."""
 
     host = "codex"
     turn = "turn_id"
@@ -24,12 +24,12 @@ class Codex(ClaudeCode):
     }
 
     def offer(self, found: HookCall) -> None:
-        """Leave out what Codex cannot do."""
+        """Set the actions that Codex supports."""
         found.allowed = ["approve", "deny"] if found.asks_itself else ["approve", "edit", "deny"]
 
     def answer(self, call: HookCall, verdict: HookVerdict) -> HookOutput:
-        """Return what tells Codex. An approval of the call as it is is no answer: Codex takes an
-        `allow` without a change for a mistake of the hook."""
+        """Return the exit code and output for Codex. An approval without changes has no output,
+        because Codex treats an `allow` without a change as an error of the hook."""
         if verdict.kind == "approved" and verdict.arguments is None and not call.asks_itself:
             return HookOutput(0)
         return super().answer(call, verdict)

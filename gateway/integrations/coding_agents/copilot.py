@@ -1,5 +1,5 @@
-"""What Copilot CLI writes to its hook preToolUse, and how it is answered: always by a decision on
-standard output, for its documents promise nothing of exit codes."""
+"""Read the input of Copilot CLI's preToolUse hook, and write the reply. It is always a decision on
+standard output, because the documentation promises nothing about exit codes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _KINDS = {
 
 
 class CopilotCli(HostProtocol):
-    """Copilot CLI's hook."""
+    """The hook of Copilot CLI."""
 
     host = "copilot"
-    timeout = 20.0  # of 30
+    timeout = 20.0  # Copilot CLI allows 30
 
     def read(self, call: dict[str, Any]) -> HookCall:
-        """Return what Copilot CLI wrote. Raises InvalidRequest."""
+        """Return the call in the input of the hook. Raises InvalidRequest if it is malformed."""
         tool = text(call, "toolName", needed=True) or ""
         given = call.get("toolArgs")
         if isinstance(given, str):
@@ -45,7 +45,7 @@ class CopilotCli(HostProtocol):
         return found
 
     def answer(self, call: HookCall, verdict: HookVerdict) -> HookOutput:
-        """Return what tells Copilot CLI."""
+        """Return the output that tells Copilot CLI how the call ended."""
         if verdict.kind == "approved":
             changed = {} if verdict.arguments is None else {"modifiedArgs": verdict.arguments}
             return HookOutput(0, {"permissionDecision": "allow", **changed})
@@ -53,7 +53,7 @@ class CopilotCli(HostProtocol):
         return HookOutput(0, denied, verdict.sentence)
 
     def refuse(self, why: str) -> HookOutput:
-        """Return what tells Copilot CLI that nothing could be asked."""
+        """Return a denial for Copilot CLI, with the reason why nobody could be asked."""
         denied = {"permissionDecision": "deny", "permissionDecisionReason": why}
         return HookOutput(0, denied, why)
 

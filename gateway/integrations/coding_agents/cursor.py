@@ -1,4 +1,4 @@
-"""What Cursor writes to its hooks, and how it is answered: a flat object; exit code 2 blocks."""
+"""Read the input of Cursor's hooks, and write the reply: a flat object. Exit code 2 blocks."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _KINDS = {"Shell": "command", **dict.fromkeys(("Write", "Edit", "Delete"), "file
 
 
 class Cursor(HostProtocol):
-    """Cursor's hooks before a tool, a command, and a tool of an MCP server."""
+    """The hooks of Cursor before a tool, a command, and a tool of an MCP server."""
 
     host = "cursor"
-    timeout = 50.0  # of 60
+    timeout = 50.0  # Cursor allows 60
 
     def read(self, call: dict[str, Any]) -> HookCall:
-        """Return what Cursor wrote. Raises InvalidRequest."""
+        """Return the call in the input of a hook. Raises InvalidRequest if it is malformed."""
         event = text(call, "hook_event_name", needed=True) or ""
         if event == _SHELL:
             tool = "Shell"
@@ -36,7 +36,7 @@ class Cursor(HostProtocol):
             tool = text(call, "tool_name", needed=True) or ""
             given = _read_input(call)
         else:
-            raise InvalidRequest(f"that is no event of {self.host} that this hook knows")
+            raise InvalidRequest(f"unknown event {event!r} of {self.host}")
         found = HookCall(
             event=event,
             tool=tool,
@@ -51,7 +51,7 @@ class Cursor(HostProtocol):
         return found
 
     def answer(self, call: HookCall, verdict: HookVerdict) -> HookOutput:
-        """Return what tells Cursor: the person, and apart from that the model."""
+        """Return the exit code and output for Cursor, with a text for the person and the model."""
         if verdict.kind == "approved":
             changed = {} if verdict.arguments is None else {"updated_input": verdict.arguments}
             return HookOutput(0, {"permission": "allow", **changed})
@@ -60,7 +60,7 @@ class Cursor(HostProtocol):
 
 
 def _read_input(call: dict[str, Any]) -> dict[str, Any]:
-    """Return what a tool gets; that of an MCP server is written as text."""
+    """Return the arguments of a tool. For MCP tools Cursor writes them as JSON in a text."""
     if not isinstance(call.get("tool_input"), str):
         return arguments(call, "tool_input")
     return arguments({"tool_input": parse(call["tool_input"].encode())}, "tool_input")

@@ -1,5 +1,5 @@
-"""What Gemini CLI writes to its hook BeforeTool, and how it is answered. It has no ids of calls,
-and runs the tool when its hook fails, is late, or prints what it cannot read."""
+"""Read the input of Gemini CLI's BeforeTool hook, and write the reply. Gemini CLI gives calls no
+ids. It runs the tool if the hook fails, is late, or prints an invalid reply."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _KINDS = {
 
 
 class GeminiCli(HostProtocol):
-    """Gemini CLI's hook."""
+    """The hook of Gemini CLI."""
 
     host = "gemini"
-    timeout = 45.0  # of 60
+    timeout = 45.0  # Gemini CLI allows 60
 
     def read(self, call: dict[str, Any]) -> HookCall:
-        """Return what Gemini CLI wrote. Raises InvalidRequest."""
+        """Return the call in the input of the hook. Raises InvalidRequest if it is malformed."""
         if call.get("hook_event_name") != _EVENT:
-            raise InvalidRequest(f"that is no call of {self.host}'s {_EVENT}")
+            raise InvalidRequest(f"the hook of {self.host} is only for the event {_EVENT}")
         tool = text(call, "tool_name", needed=True) or ""
         found = HookCall(
             event=_EVENT,
@@ -45,7 +45,7 @@ class GeminiCli(HostProtocol):
         return found
 
     def answer(self, call: HookCall, verdict: HookVerdict) -> HookOutput:
-        """Return what tells Gemini CLI."""
+        """Return the exit code and output that tell Gemini CLI how the call ended."""
         if verdict.kind == "approved":
             told: dict[str, Any] = {"decision": "allow", "reason": verdict.sentence}
             if verdict.arguments is not None:
@@ -57,7 +57,7 @@ class GeminiCli(HostProtocol):
         if verdict.kind == "aborted":
             stop = {"continue": False, "stopReason": verdict.sentence}
             return HookOutput(0, {**stop, "decision": "deny", "reason": verdict.sentence})
-        return HookOutput(BLOCKED, error=verdict.sentence)  # which it gives to the model
+        return HookOutput(BLOCKED, error=verdict.sentence)  # the model gets this text
 
 
 DIALECT = GeminiCli()

@@ -1,8 +1,8 @@
-"""gptme asks people before it runs a tool: a plugin for `tool.confirm` and `elicit`.
+"""A plugin for gptme that gates its tools, through `tool.confirm` and `elicit`. Start at `plugin`.
 
-gptme loads it by the entry point `gptme.plugins`. It is off until the user's own settings say
-`enabled = true` under `[plugin.approval_gateway]`; a project's settings can only turn it on. Where
-it is on and no gateway answers, the tool does not run.
+gptme loads it through the entry point `gptme.plugins`. It is off until the user's settings say
+`enabled = true` under `[plugin.approval_gateway]`. A project's settings can turn it on, never off.
+If it is on and no gateway answers, the tool does not run.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _BEFORE_ALL = 1_000_000
 _LONGEST_PREVIEW = 20_000
 _MOST_RUNNING = 100
 _READ_BACK_SECONDS = 5.0
-# What gptme asks about again after an edit, by tool: the name of its text, and what its first word
-# is in the markdown format.
+# Tools with a text that people can edit: the name of the text, and the name of the first word in
+# the Markdown format.
 _TEXTS = {
     "shell": ("command", None),
     "save": ("content", "path"),
@@ -83,7 +83,7 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Call:
-    """An approved call; `edited` while gptme is to ask again for it."""
+    """An approved call. `edited` says that gptme will ask again about its edited text."""
 
     tool_use: ToolUse
     request: ApprovalRequest
@@ -91,7 +91,7 @@ class _Call:
 
 
 def plugin() -> GptmePlugin:
-    """Return the plugin as gptme loads it."""
+    """Return the plugin. gptme calls this when it loads the entry point."""
     from gptme.plugins.plugin import GptmePlugin  # noqa: PLC0415 (only gptme has it)
 
     made = Plugin()
@@ -107,13 +107,13 @@ class Plugin:
         self._given = client
         self._running: dict[int, _Call] = {}
         self._bridged: dict[str, None] = {}
-        self._aborted: set[str | None] = set()  # the conversations whose turn is over
+        self._aborted: set[str | None] = set()  # conversations with an aborted turn
 
     def read_settings(self, config: Config) -> None:
-        """Take `enabled` and `priority` from the user's `[plugin.approval_gateway]`.
+        """Read `enabled` and `priority` from the user's `[plugin.approval_gateway]`.
 
-        What cannot be read turns it on, with the usual priority: gptme runs without a plugin that
-        raises here.
+        Invalid settings turn the plugin on, with the default priority. An exception would make
+        gptme run without the plugin.
         """
         own: Any = config.user.plugin.get(NAME)
         projects: Any = config.project.plugin.get(NAME) if config.project else None
@@ -122,7 +122,7 @@ class Plugin:
         self.priority = priority if type(priority) is int else PRIORITY
 
     def register(self) -> None:
-        """Register the hooks, where it is enabled."""
+        """Register the hooks if the plugin is enabled."""
         if not self.enabled:
             return
         from gptme.hooks import HookType, register_hook  # noqa: PLC0415 (only gptme has it)
@@ -138,15 +138,15 @@ class Plugin:
     def confirm(
         self, tool_use: ToolUse, preview: str | None = None, workspace: Path | None = None
     ) -> ConfirmationResult:
-        """Ask people whether a tool may run, and wait for the answer.
+        """Ask people whether a tool may run, wait, and return the result for gptme.
 
-        After an edit gptme asks again for the same call with the edited text; that was approved. A
-        person who aborts ends the turn: gptme's loop ends it after these words, and no other.
+        After an edit gptme asks again about the same call with the edited text, which is already
+        approved. If a person aborts, the turn ends: gptme's loop ends it only after a fixed text.
         """
         from gptme.constants import DECLINED_CONTENT  # noqa: PLC0415 (only gptme has it)
         from gptme.hooks.confirm import ConfirmationResult  # noqa: PLC0415 (only gptme has it)
 
-        if session_of_conversation() in self._aborted:  # it was asked for beside the aborted one
+        if session_of_conversation() in self._aborted:  # a parallel call of the aborted turn
             return ConfirmationResult.skip(DECLINED_CONTENT)
         before = self._running.pop(id(tool_use), None)
         if before is not None and before.edited and before.tool_use is tool_use:
@@ -156,13 +156,13 @@ class Plugin:
             if self._is_bridged(tool_use):
                 return ConfirmationResult.confirm()
             outcome = self._client.outcome(self._make_request(tool_use, preview, workspace))
-        except GatewayError as error:  # gptme would skip the tool as well, behind a traceback
+        except GatewayError as error:  # raising would also skip the tool, but with a traceback
             log.warning("nobody was asked: %s", error)
             return ConfirmationResult.skip(f"nobody was asked: {error}")
         return self._tell(tool_use, outcome)
 
     def _tell(self, tool_use: ToolUse, outcome: Outcome) -> ConfirmationResult:
-        """Return what gptme is to do after an outcome."""
+        """Return the result for gptme after an outcome."""
         from gptme.constants import DECLINED_CONTENT  # noqa: PLC0415 (only gptme has it)
         from gptme.hooks.confirm import ConfirmationResult  # noqa: PLC0415 (only gptme has it)
 
@@ -183,14 +183,14 @@ class Plugin:
         return ConfirmationResult.edit(outcome.arguments[text_of(tool_use.tool)])
 
     def begin_turn(self) -> None:
-        """Let the next turn of a conversation ask again."""
+        """Let a conversation ask again in its next turn."""
         self._aborted.discard(session_of_conversation())
 
     def end_turn(
         self, prompt_queue: list[Message] | None = None
     ) -> Generator[StopPropagation, None, None]:
-        """Drop what would follow an aborted turn, as Ctrl-C does: the prompts that wait, and what
-        other hooks would add to them."""
+        """Drop the queued prompts after an aborted turn, as Ctrl-C does, and those that other hooks
+        would add."""
         from gptme.hooks import StopPropagation  # noqa: PLC0415 (only gptme has it)
 
         if session_of_conversation() in self._aborted:
@@ -214,14 +214,14 @@ class Plugin:
         )
 
     def _is_bridged(self, tool_use: ToolUse) -> bool:
-        """Whether people approved just this call, and nothing was run by that: then gptme's server
-        runs what our bridge asked about, under the id that gptme gave the call."""
+        """Return whether the bridge has already asked, and people approved this call. Then gptme's
+        server runs the call now. Each approval of the bridge counts once."""
         for request_id in _ids_that_run() - set(self._bridged):
             try:
                 if self._client.fetch(request_id).status is not Status.APPROVED:
                     continue
                 approval = self._client.wait_id(request_id, timeout=_READ_BACK_SECONDS, rerun=True)
-            except GatewayError as error:  # another id is nobody's, and the question comes next
+            except GatewayError as error:  # no request of the bridge: ask people below
                 log.debug("%s was not asked by a bridge: %s", request_id, error)
                 continue
             same = approval.request.tool, approval.arguments, approval.request.session
@@ -234,17 +234,17 @@ class Plugin:
 
     def _keep(self, call: _Call) -> None:
         self._running[id(call.tool_use)] = call
-        if len(self._running) > _MOST_RUNNING:  # gptme does not say of each that it ended
+        if len(self._running) > _MOST_RUNNING:  # gptme does not report the end of every call
             del self._running[next(iter(self._running))]
 
     @property
     def _client(self) -> Client:
         return self._given or current_client("gptme")
 
-    # ------------------------------------------------------------ what became of it
+    # ------------------------------------------------------------ how did it end?
 
     def report(self, data: ToolExecutePostData) -> Generator[Message, None, None]:
-        """Report that an approved tool ran, or that it failed as far as gptme says so."""
+        """Report whether an approved tool succeeded, as far as gptme says so."""
         call = self._running.pop(id(data.tool_use), None)
         if call is not None and call.tool_use is data.tool_use:
             failed = any(one.content.startswith(_FAILED) for one in data.result_msgs or ())
@@ -255,7 +255,7 @@ class Plugin:
     # ------------------------------------------------------------ questions
 
     def elicit(self, request: ElicitationRequest) -> ElicitationResponse:
-        """Have a person answer what gptme asks; without an answer it is cancelled."""
+        """Let a person answer a question of gptme. Without an answer it is cancelled."""
         from gptme.hooks.elicitation import ElicitationResponse  # noqa: PLC0415 (only gptme has it)
 
         fields = _fields(request)
@@ -273,12 +273,12 @@ class Plugin:
 
 
 def arguments_of(tool_use: ToolUse) -> JsonObject:
-    """Return everything that a call gives its tool, named alike in each of gptme's formats."""
+    """Return all arguments of a call, with the same names in each of gptme's formats."""
     text, first = _TEXTS.get(tool_use.tool, ("code" if tool_use.tool == "ipython" else "", None))
     named: JsonObject = dict(tool_use.kwargs or {})
     words = list(tool_use.args or [])
     if first and words and first not in named:
-        # As gptme reads it: all words are the path, and the tool's name may stand before them.
+        # As gptme reads it: all words are the path, and the tool's name may come first.
         named[first] = " ".join(words).removeprefix(f"{tool_use.tool} ")
         words = []
     if tool_use.content is not None and text and text not in named:
@@ -289,9 +289,9 @@ def arguments_of(tool_use: ToolUse) -> JsonObject:
 
 
 def details_of(tool: str, arguments: JsonObject, *, more: tuple[Action, ...] = ()) -> JsonObject:
-    """Return kind, roles and actions of a request about a call, and the schema of an edit.
+    """Return kind, roles, actions and edit schema for a request about a call.
 
-    What is edited, or is `more`, gptme can only say of a tool that has a text.
+    gptme supports an edit and the `more` actions only for a tool with a text.
     """
     text = text_of(tool)
     has_text = isinstance(arguments.get(text), str)
@@ -305,12 +305,12 @@ def details_of(tool: str, arguments: JsonObject, *, more: tuple[Action, ...] = (
 
 
 def text_of(tool: str) -> str:
-    """Return the name of the argument that gptme lets people edit, empty where there is none."""
+    """Return the name of the argument that people can edit in gptme, "" if the tool has none."""
     return _TEXTS.get(tool, ("", None))[0]
 
 
 def session_of_conversation() -> str | None:
-    """Return the session of the conversation that runs, the same as long as it is continued."""
+    """Return the session of the current conversation. It stays the same when that is continued."""
     from gptme.hooks import current_conversation_id  # noqa: PLC0415 (only gptme has it)
     from gptme.logmanager import LogManager  # noqa: PLC0415 (only gptme has it)
 
@@ -321,21 +321,21 @@ def session_of_conversation() -> str | None:
 
 
 def _is_on(settings: Any) -> bool:
-    """Whether settings turn the plugin on; what cannot be read does."""
+    """Return whether settings turn the plugin on. Invalid settings do."""
     if settings is None:
         return False
     return not isinstance(settings, dict) or settings.get("enabled", False) is not False
 
 
 def _is_served() -> bool:
-    """Whether this is gptme's server, where nobody's Ctrl-C is waited for."""
+    """Return whether this is gptme's server, where nobody can press Ctrl-C."""
     from gptme.hooks import current_session_id  # noqa: PLC0415 (only gptme has it)
 
     return current_session_id.get() is not None
 
 
 def _ids_that_run() -> set[str]:
-    """Return the ids of requests about the calls that gptme's server runs in this session."""
+    """Return the request ids of the calls that gptme's server is running in this session."""
     from gptme.hooks import current_session_id  # noqa: PLC0415 (only gptme has it)
 
     if (served := current_session_id.get()) is None:
@@ -348,7 +348,7 @@ def _ids_that_run() -> set[str]:
 
 
 def _preview(preview: str | None, arguments: JsonObject) -> Preview | None:
-    """Return what gptme shows of the change, where that is not what stands in the arguments."""
+    """Return gptme's preview of the change, None if the arguments already contain it."""
     if not preview or preview in arguments.values():
         return None
     diff = any(line.startswith(("+++ ", "@@ ")) for line in preview.splitlines())
@@ -356,7 +356,7 @@ def _preview(preview: str | None, arguments: JsonObject) -> Preview | None:
 
 
 def _only_text_changes(text: str, arguments: JsonObject) -> JsonObject:
-    """Return a schema under which an edit changes the tool's text and nothing else."""
+    """Return a JSON Schema that lets an edit change only the tool's text."""
     fixed = {name: {"const": value} for name, value in arguments.items()}
     return {
         "type": "object",

@@ -1,7 +1,7 @@
-"""`gateway hook HOST`: the process that a coding agent starts before it runs a tool.
+"""`gateway hook HOST`: the process that a coding agent starts before a tool. Start at `main`.
 
-Most hosts run the tool when their hook fails, takes too long or prints what they cannot read. So
-whatever goes wrong here ends as the host's own refusal, in less time than the host allows.
+Most coding agents run the tool if the hook fails, is late, or prints an invalid reply. So every
+error here becomes a denial in the format of the coding agent, before its own time limit.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from gateway.wire.canonical_json import (
 from gateway.wire.local_discovery import state_folder
 from gateway.wire.schema import CALL_ID, REQUEST_ID, SESSION_NAME, TOOL_NAME
 
-# What a host's hook is asked about, how that ended, and what one host's dialect turns it into.
+# The call in the input of a hook, its decision, and the protocol of one coding agent.
 
 BLOCKED = 2
-"""The one exit code that these hosts take as a no."""
+"""The only exit code that these coding agents treat as a denial."""
 
 _KEY_CHARS = 32
 _MOST_QUESTIONS = 16
@@ -53,12 +53,12 @@ _MOST_RULES, _LONGEST_RULE = 8, 300
 
 
 class HookCall:
-    """One call of a host's tool.
+    """One tool call of a coding agent, called "host" here.
 
-    `call_id` is the host's own id of it, None where it has none. `asks_itself` says that the host
-    asks a person by itself where this hook says nothing. `closes` is there for an event that comes
-    after the call: then nothing is asked, and what still waits for such a call is withdrawn.
-    `needs_person` says why nothing but a person may approve it, "" where that is not so.
+    `call_id` is the id that the host gives the call, or None. `asks_itself` says that the host asks
+    at its own terminal if this hook prints nothing. `closes` is a reason if the event comes after
+    the call. Then nobody is asked, and pending requests for such a call are cancelled.
+    `needs_person` is the reason why only a person may approve the call, or "".
     """
 
     __slots__ = (
@@ -77,7 +77,7 @@ class HookCall:
         call_id: str | None = None,
     ) -> None:
         if not TOOL_NAME.fullmatch(tool):
-            raise InvalidRequest("the host's tool has no name that can be shown")
+            raise InvalidRequest(f"{tool[:40]!r} is not a valid name of a tool")
         self.event = event
         self.tool = tool
         self.arguments = arguments
@@ -95,40 +95,40 @@ class HookCall:
         self._rules: list[tuple[dict[str, str], Any]] = []
 
     def offer_rule(self, rule: str, scope: str, own: Any) -> None:
-        """Offer that the host keeps a rule itself: what people read of it, and its `own` words for
-        it. What they could not read whole is left out."""
+        """Offer a rule that the host can save in its own settings. People read `rule` and `scope`,
+        the host gets `own`. Skip a rule that is too long to show."""
         if 0 < len(rule) <= _LONGEST_RULE and 0 < len(scope) <= _LONGEST_RULE:
             self._rules.append(({"rule": rule, "scope": scope}, own))
 
     def forget_rules(self) -> None:
-        """Offer no rule of the host: what is remembered is the gateway's."""
+        """Offer no rule of the host, so that only the gateway saves grants."""
         self._rules = []
 
     @property
     def host_rules(self) -> list[dict[str, str]]:
-        """What people may choose of that: none of those which read alike."""
+        """The rules that people may choose. Rules with the same text are left out."""
         shown = [shown for shown, _ in self._rules]
         return [one for one in shown if shown.count(one) == 1][:_MOST_RULES]
 
     def find_own(self, chosen: Any) -> Any:
-        """Return the host's own words for the rule that was chosen, None where none was."""
+        """Return the host's format of the chosen rule, None if no offered rule was chosen."""
         if chosen not in self.host_rules:
             return None
         return next(own for shown, own in self._rules if shown == chosen)
 
     @property
     def unique_id(self) -> str | None:
-        """The host's own id of the call, None where another call may have the same one."""
+        """The host's id of the call, None if another call may have the same id."""
         known = self.call_id is not None and is_unique(self.call_id, self.tool)
         return self.call_id if known else None
 
     @property
     def content(self) -> str:
-        """The same for the same tool with the same arguments."""
+        """A hash of the tool and its arguments. Equal calls have equal hashes."""
         return sha256_hex(canonical([self.tool, self.arguments]))[:_KEY_CHARS]
 
     def fields(self, framework: str) -> dict[str, Any]:
-        """Return the members of the request that asks about it, but its id and whose it is."""
+        """Return the members of the request for this call, without its id and agent."""
         origin = {
             "framework": framework,
             "tool_call_id": self.call_id,
@@ -146,16 +146,17 @@ class HookCall:
         }
 
     def ask(self, questions: list[dict[str, Any]]) -> None:
-        """Make it a question. Raises InvalidRequest for more than a card carries."""
+        """Turn the call into a question with these fields. Raises InvalidRequest if they are too
+        many for a card."""
         if not 0 < len(questions) <= _MOST_QUESTIONS:
-            raise InvalidRequest(f"a card carries 1 to {_MOST_QUESTIONS} questions")
+            raise InvalidRequest(f"a card has room for 1 to {_MOST_QUESTIONS} questions")
         self.kind, self.questions, self.allowed = "question", questions, ["answer", "deny"]
 
 
 class HookVerdict:
-    """How a call ended. `kind` is approved, denied, aborted, expired, cancelled, failed (nobody was
-    asked, or their answer did not arrive) or deferred. `arguments` are a person's edit; `host_rule`
-    is what the host is to keep itself."""
+    """How a call ended. `kind` is approved, denied, aborted, expired, cancelled, deferred or failed
+    (nobody was asked, or no decision arrived). `sentence` explains it. `arguments` are a person's
+    edit, `host_rule` the rule that the host shall save."""
 
     __slots__ = ("answers", "arguments", "host_rule", "kind", "sentence")
 
@@ -176,12 +177,12 @@ class HookVerdict:
 
     @property
     def is_a_no(self) -> bool:
-        """Whether somebody or something said no, and it was not just that no answer came."""
+        """Whether the call was denied. A missing decision is not a denial."""
         return self.kind in ("denied", "aborted")
 
 
 class HookOutput:
-    """What the hook's process does last: its exit code, and what it prints."""
+    """The exit code of the hook, its JSON `output`, and its text on standard error."""
 
     __slots__ = ("code", "error", "output")
 
@@ -192,52 +193,53 @@ class HookOutput:
 
 
 class HostProtocol:
-    """What one host writes to its hooks, and how it is answered. `timeout` is in seconds, less than
-    the host's own limit unless its settings say otherwise; it runs the tool after that."""
+    """The hook protocol of one coding agent. `timeout` is in seconds, less than the default limit
+    of the coding agent, which runs the tool after that."""
 
     host = ""
     timeout = 0.0
 
     def read(self, call: dict[str, Any]) -> HookCall:
-        """Return what a host wrote. Raises InvalidRequest."""
+        """Return the call in the input of a hook. Raises InvalidRequest if it is malformed."""
         raise NotImplementedError
 
     def answer(self, call: HookCall, verdict: HookVerdict) -> HookOutput:
-        """Return what tells the host."""
+        """Return the exit code and output that tell the coding agent how the call ended."""
         raise NotImplementedError
 
     def refuse(self, why: str) -> HookOutput:
-        """Return what tells the host that nothing could be asked."""
+        """Return a denial with the reason why nobody could be asked."""
         return HookOutput(BLOCKED, error=why)
 
 
 def text(values: dict[str, Any], name: str, *, needed: bool = False) -> str | None:
-    """Return a text member, None where there is none. Raises InvalidRequest."""
+    """Return a member that is a text, None if it is missing or empty. Raises InvalidRequest if it
+    has another type, or is `needed` and missing."""
     found = values.get(name)
     if isinstance(found, str) and found:
         return found
     if found in (None, "") and not needed:
         return None
-    raise InvalidRequest(f"the host's call has no usable {name}")
+    raise InvalidRequest(f"the input of the hook has no valid {name!r}")
 
 
 def arguments(values: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a member that is an object. Raises InvalidRequest."""
+    """Return a member that is an object. Raises InvalidRequest if it is not."""
     found = values.get(name)
     if not isinstance(found, dict):
-        raise InvalidRequest(f"the host's call has no usable {name}")
+        raise InvalidRequest(f"the input of the hook has no valid {name!r}")
     return found
 
 
 def name_session(key: str) -> str:
-    """Return the name of a session for a host's key of a conversation."""
+    """Return a valid session name for the host's id of a conversation."""
     if SESSION_NAME.fullmatch(key):
         return key
     return "=" + sha256_hex(key.encode("utf-8", "surrogatepass"))[:_KEY_CHARS]
 
 
 def fit(key: str) -> str:
-    """Return a host's id as one that the wire carries."""
+    """Return a host's id as it is if the wire format allows it, else its hash."""
     return key if CALL_ID.fullmatch(key) else sha256_hex(key.encode("utf-8", "surrogatepass"))
 
 
@@ -248,11 +250,11 @@ DIALECTS = {
     "cursor": "cursor",
     "copilot": "copilot",
 }
-"""The module of each host's dialect."""
+"""The module with the hook protocol of each coding agent."""
 
 _USAGE = f"""usage: gateway hook HOST [--agent NAME] [--timeout SECONDS] [--no-edit] [--defer]
                          [--native-always]
-HOST: {", ".join(DIALECTS)} or picoclaw. A host starts this: `gateway install HOST` tells it to."""
+HOST: {", ".join(DIALECTS)} or picoclaw. `gateway install HOST` lets it start this command."""
 _WATCHDOG_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
 _CLOSE_SECONDS = 5.0
@@ -260,16 +262,16 @@ _MOST_SECONDS = 24 * 3600.0
 
 
 class Options:
-    """The words of the command line."""
+    """The options of the command line."""
 
     __slots__ = ("agent", "defer", "edit", "host", "native_always", "timeout")
 
     def __init__(self, words: Sequence[str]) -> None:
-        """Read them. Raises InvalidRequest: a hook that nobody meant so must not let anything
+        """Parse the words. Raises InvalidRequest: a hook with wrong options must not let a tool
         run."""
         self.host = words[0] if words else ""
         if self.host not in DIALECTS:
-            raise InvalidRequest(f"{self.host!r} is no host with a hook\n{_USAGE}")
+            raise InvalidRequest(f"no hook for {self.host!r}\n{_USAGE}")
         self.agent: str | None = None
         self.timeout: float | None = None
         self.edit, self.defer, self.native_always = True, False, False
@@ -285,9 +287,9 @@ class Options:
             elif word in ("--agent", "--timeout") and left:
                 self._take(word, left.pop(0))
             else:
-                raise InvalidRequest(f"{word!r} is no option here\n{_USAGE}")
+                raise InvalidRequest(f"unknown option {word!r}\n{_USAGE}")
         if (self.defer or self.native_always) and self.host != "claude-code":
-            raise InvalidRequest("--defer and --native-always are Claude Code's alone")
+            raise InvalidRequest("--defer and --native-always work only with claude-code")
 
     def _take(self, word: str, value: str) -> None:
         if word == "--agent":
@@ -298,10 +300,10 @@ class Options:
         except ValueError:
             self.timeout = -1.0
         if not 0 < self.timeout <= _MOST_SECONDS:
-            raise InvalidRequest(f"--timeout takes seconds, up to a day, not {value!r}")
+            raise InvalidRequest(f"--timeout takes seconds, at most a day, not {value!r}")
 
     def name_agent(self) -> str | None:
-        """Return as whom this asks: the local gateway knows each host by its own name."""
+        """Return the agent name: --agent, else for a local gateway the name of the coding agent."""
         return self.agent or config.name_agent(self.host)
 
 
@@ -318,7 +320,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def run_blocking(words: Sequence[str]) -> int:
-    """Run a hook; whatever goes wrong, the host is told to block."""
+    """Run a hook; return the exit code. Every error blocks the tool."""
     refuse = HostProtocol().refuse
     try:
         began = time.monotonic()
@@ -326,11 +328,11 @@ def run_blocking(words: Sequence[str]) -> int:
         dialect = dialect_of(options.host)
         refuse = dialect.refuse
         return _tell(_run(options, dialect, began))
-    except BaseException as error:  # that a person stopped it is no leave either
+    except BaseException as error:  # also Ctrl-C: it does not approve the call
         what = str(error) if isinstance(error, GatewayError) else type(error).__name__
         try:
             return _tell(refuse(f"approval gateway: nothing runs: {what}"))
-        except BaseException:  # nobody reads it any more
+        except BaseException:  # the output is closed
             return BLOCKED
 
 
@@ -350,7 +352,7 @@ def _run(options: Options, dialect: HostProtocol, began: float) -> HookOutput:
 
 
 def _watch(until: float) -> None:
-    """Look now and then whether the host is gone, and whether anything here takes too long."""
+    """Check every second whether the host has ended or the time is over; then raise."""
     parent = os.getppid()
 
     def look(number: int, frame: object) -> None:
@@ -364,7 +366,7 @@ def _watch(until: float) -> None:
 
 
 def dialect_of(host: str) -> HostProtocol:
-    """Return a host's dialect; no other one is loaded."""
+    """Load and return the hook protocol of one coding agent."""
     found: HostProtocol = import_module(
         f"gateway.integrations.coding_agents.{DIALECTS[host]}"
     ).DIALECT
@@ -372,22 +374,22 @@ def dialect_of(host: str) -> HostProtocol:
 
 
 def read_input(raw: bytes) -> dict[str, Any]:
-    """Return the call that a host wrote. Raises InvalidRequest."""
-    call = parse(raw.removeprefix(BOM_UTF8))  # with which shells of Windows begin what they pipe
+    """Return the JSON object in the input of a hook. Raises InvalidRequest."""
+    call = parse(raw.removeprefix(BOM_UTF8))  # shells of Windows write it at the start
     if not isinstance(call, dict):
-        raise InvalidRequest("the host wrote no JSON object to its hook")
+        raise InvalidRequest("the input of the hook is not a JSON object")
     return call
 
 
 def decide(options: Options, call: HookCall, timeout: float, began: float) -> HookVerdict:
-    """Ask about a call, and return how that ended."""
+    """Ask for an approval of a call, wait, and return how it ended. Never raises GatewayError."""
     asking = _HookRequest(options, call, timeout, began)
     try:
         return asking.run_guarded(asking.ask, asking.end_late)
     except TimedOut:
         return HookVerdict("expired", "nobody answered in time; nobody denied it")
     except Conflict as error:
-        return HookVerdict("failed", f"there is no approval to use: {error}")
+        return HookVerdict("failed", f"the approval cannot be used: {error}")
     except Unreachable as error:
         asked = "the answer did not arrive" if asking.was_asked else "nobody was asked"
         return HookVerdict("failed", f"{asked}: gateway unreachable: {error}")
@@ -410,31 +412,31 @@ class _HookRequest(OneRequest):
         self._deferred = False
         self._occurrence: Occurrence | None = None
         if options.defer:
-            self._named = options.timeout  # the route's, where none is given
-        self._deadline(began)  # a host counts from when it started this process
+            self._named = options.timeout  # without the option, that of the route
+        self._deadline(began)  # the host counts from the start of this process
 
     @property
     def was_asked(self) -> bool:
-        """Whether the gateway took the request."""
+        """Whether the gateway accepted the request."""
         return self._answered
 
     def _forget_time(self) -> None:
         return
 
     def ask(self) -> HookVerdict:
-        """Submit the request, wait for its end, and check it."""
+        """Submit the request, wait for the decision, check it, and return how the call ended."""
         if self._request is None:
             self._request = self._make()
         request = self._request
         state = self._repeat(self._submit)
         self._answered = True
         if self._detached and not has_ended(state):
-            self._request, self._deferred = None, True  # it goes on without this process
-            return HookVerdict("deferred", f"waits for approval as {request['id']}")
+            self._request, self._deferred = None, True  # it stays pending without this process
+            return HookVerdict("deferred", f"waiting for approval of request {request['id']}")
         until = self._deadline(time.monotonic()) + MARGIN_SECONDS
         state = self._await_end(state, until)
         if state["status"] == "approved" and state.get("decision") is None:
-            state = self._consume(request["id"])  # it was asked before, by a process that is gone
+            state = self._consume(request["id"])  # an earlier process had submitted it
         checked = CheckedDecision(
             state, request["id"], self._found.public_key, question=bool(self._call.questions)
         )
@@ -444,11 +446,11 @@ class _HookRequest(OneRequest):
         return self._say_how(checked)
 
     def end_late(self, checked: CheckedDecision) -> HookVerdict:
-        """Return how it ended when this process stopped to wait: no approval comes here."""
+        """Return how the request ended after the deadline. That is never an approval."""
         return self._say_how(checked)
 
     def finish(self) -> None:
-        """The call was answered, unless the host is to ask about it again."""
+        """Mark the call as answered. A deferred call stays open, since the host asks again."""
         if self._occurrence is not None:
             (self._occurrence.leave if self._deferred else self._occurrence.finish)()
 
@@ -460,8 +462,8 @@ class _HookRequest(OneRequest):
         if checked.may_have_run:
             return HookVerdict(
                 "failed",
-                f"{sentence}, but another process was given that approval: it may have run "
-                "already. Is the hook there twice?",
+                f"{sentence}, but another process claimed that approval: the call may have run "
+                "already. Is the hook installed twice?",
             )
         return HookVerdict(
             "approved",
@@ -475,7 +477,7 @@ class _HookRequest(OneRequest):
         """Return the request as JSON values of the wire format."""
         call, agent = self._call, self._found.agent
         context: dict[str, Any] = {"cwd": call.cwd or os.getcwd()}
-        if not self._detached:  # which goes on at another machine, perhaps
+        if not self._detached:  # a deferred call may continue on another machine
             context["host"] = socket.gethostname()
         digest = action_digest(
             agent=agent,
@@ -494,15 +496,15 @@ class _HookRequest(OneRequest):
             "context": context,
             "timeout": self._named,
             "call_id": call_id,
-            "shows_number": False,  # no host shows what its hook says while it waits
+            "shows_number": False,  # no host shows output of a waiting hook
         }
         if self._occurrence is not None:
             self._occurrence.note(str(request["id"]))
         return request
 
     def _number(self) -> str:
-        """Return an id for a call whose host has none that tells it from others: by its content
-        and how often that came before."""
+        """Return an id for a call without a unique one: from its content, and the number of equal
+        calls before it."""
         call = self._call
         content = f"{call.event}.{call.content}"
         self._occurrence = take(self._host, call.session, content)
@@ -512,7 +514,7 @@ class _HookRequest(OneRequest):
 
 
 def _close(options: Options, call: HookCall) -> None:
-    """Withdraw what was answered elsewhere. That nothing came of it must not stop the host."""
+    """Cancel the requests that were decided elsewhere. A failure must not stop the host."""
     content = None if call.tool == "-" else f"PermissionRequest.{call.content}"
     ids = waiting(options.host, call.session, content)
     if not ids:
@@ -529,7 +531,7 @@ def _close(options: Options, call: HookCall) -> None:
 
 
 def _tell(said: HookOutput) -> int:
-    """Print the answer, which nothing may interrupt: two of them would be none."""
+    """Print the reply without interruption, since two replies would be invalid."""
     signal.setitimer(signal.ITIMER_REAL, 0.0)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -546,15 +548,14 @@ def _say(words: str) -> None:
 
 
 def _say_nothing(words: str) -> None:
-    """A host gives to its model what its hook says on standard error: how it ended alone."""
+    """Drop the words. The model reads standard error, and needs only the end of the request."""
 
 
-# Tells apart identical calls of a host that has no ids for them, across processes.
+# Numbers equal calls of a host that gives them no ids, across processes.
 #
-# The first such call of a session is number 0, the next one 1. A process that was killed before it
-# answered leaves its number: the call that is tried again takes it, and finds its request. Each
-# number is a file, locked while its process lives. Nothing here decides: without the folder each
-# call is a new one.
+# The first such call of a session has number 0, the next one 1. If a process was killed before it
+# answered, the retried call takes its number and finds its request. Each number is a file, locked
+# while its process lives. Nothing here decides: without the folder each call is new.
 
 _MOST = 1000
 _ANSWERED = "answered"
@@ -563,22 +564,22 @@ _MOST_BYTES = 64
 
 
 class Occurrence:
-    """One call among identical ones, until its process ends."""
+    """One of several equal calls, until its process ends."""
 
     def __init__(self, number: int, handle: int) -> None:
         self.number = number
         self._handle = handle
 
     def note(self, request_id: str) -> None:
-        """Remember under which id it is asked."""
+        """Save the id of its request."""
         self._write(request_id)
 
     def finish(self) -> None:
-        """It was answered: the same call after it is another one."""
+        """Mark it as answered, so that the next equal call is a new one."""
         self._write(_ANSWERED)
 
     def leave(self) -> None:
-        """It was not answered: the same call after it is this one again."""
+        """Leave it open, so that the next equal call is this one again."""
         os.close(self._handle)
 
     def _write(self, words: str) -> None:
@@ -588,8 +589,8 @@ class Occurrence:
 
 
 def take(host: str, session: str, content: str) -> Occurrence | None:
-    """Take the first number of this content that is neither answered nor held by a process that
-    lives. None where that cannot be kept."""
+    """Take the first number of this content that is not answered, and not locked by a running
+    process. Returns None if the folder is not writable."""
     try:
         folder = _folder(host, session)
         if not os.path.isdir(folder):
@@ -607,9 +608,8 @@ def take(host: str, session: str, content: str) -> Occurrence | None:
 
 
 def waiting(host: str, session: str, content: str | None) -> list[str]:
-    """Return the ids under which calls are asked that were not answered, the first ones first: of
-    this content, or of the whole session. What is returned counts as answered from now on where its
-    process is gone."""
+    """Return the request ids of unanswered calls, oldest first: of this content, or of the whole
+    session. Marks each as answered if its process has ended."""
     found = []
     with suppress(OSError, InvalidRequest):
         folder = _folder(host, session)
@@ -650,7 +650,7 @@ def _number(name: str) -> int:
 
 
 def _forget_old(new: str) -> None:
-    """Remove the sessions in which nothing was asked for a week before `new`, which just began."""
+    """Remove the folders of sessions without a call in the week before the session `new`."""
     import shutil  # noqa: PLC0415 (takes 5 ms, and is needed once per session)
 
     above = os.path.dirname(new)

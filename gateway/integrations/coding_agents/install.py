@@ -1,4 +1,4 @@
-"""`gateway install`: write our hook into an agents' host, take it out, and prove that it gates."""
+"""`gateway install`: add the hook to a coding agent, remove it, or check it. Start at `main`."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ from gateway.wire.local_discovery import (
     state_folder,
 )
 
-# Whether an installed hook gates: what its settings say, and a harmless call that is held and
-# denied through the very command that stands there.
+# Checks that an installed hook blocks: its settings, and a harmless call that is denied through the
+# installed command.
 
 _DENIED = "denied by `gateway install --check`"
 _SECONDS = 30.0
@@ -52,7 +52,7 @@ _TIMEOUT = re.compile(r"(?:--timeout |[?&]timeout=)(\d+)")
 
 
 def check_all(plan: Plan, values: Values, agent: str | None) -> int:
-    """Print what is found; the exit code is 1 where the hook does not gate."""
+    """Check the hooks in these settings, and print the results; return the exit code."""
     proofs, wrong = try_gates(plan, values, agent)
     for one in proofs:
         _check_installed_say(f"ok   {one}")
@@ -64,8 +64,8 @@ def check_all(plan: Plan, values: Values, agent: str | None) -> int:
 
 
 def try_gates(plan: Plan, values: Values, agent: str | None) -> tuple[list[str], list[str]]:
-    """Return what was proved of the hooks in these settings, and what is wrong with them. Nothing
-    is tried where something is wrong already."""
+    """Return the proofs that the hooks in these settings block, and the problems. A hook is tried
+    only if the settings have no problem."""
     proofs: list[str] = []
     wrong = [*find_problems(plan, values), *_check_version(plan)]
     gates = [one for one in plan.entries(values) if _is_gate(one)]
@@ -78,27 +78,27 @@ def try_gates(plan: Plan, values: Values, agent: str | None) -> tuple[list[str],
 
 
 def find_problems(plan: Plan, values: Values) -> Iterator[str]:
-    """Yield why the hooks in these settings would not gate."""
+    """Yield the reasons why the hooks in these settings would not block a call."""
     entries = list(plan.entries(values))
     if not entries and plan.host != "opencode":
-        yield f"there is no hook of ours: gateway install {plan.host}"
+        yield f"the hook is not installed: run `gateway install {plan.host}`"
     gates = [one for one in entries if _is_gate(one)]
     for one in gates:
         yield from _find_problems_of(plan, one)
     for event in {one.event for one in gates}:
         if sum(one.event == event for one in gates) > 1:
-            yield f"{event}: the hook stands there twice, so each call is asked about twice"
+            yield f"{event}: the hook is there twice, so people are asked twice about each call"
     yield from plan.doubts(values)
 
 
 def _find_problems_of(plan: Plan, entry: Entry) -> Iterator[str]:
     ours = _TIMEOUT.search(entry.command)
     if entry.timeout is None:
-        yield f"{entry.event}: no timeout is set: the host's own may be shorter than ours"
+        yield f"{entry.event}: no timeout is set: the default may be shorter than the hook's"
     elif ours is None or float(ours[1]) >= entry.timeout:
         yield (
-            f"{entry.event}: the host's timeout of {entry.timeout:.0f} s is not longer than the "
-            "hook's: after it the host runs the tool"
+            f"{entry.event}: the timeout of {entry.timeout:.0f} s in the settings is not longer "
+            "than the hook's: the tool would run after it"
         )
     if entry.event != "PermissionRequest" and not entry.blocks:
         yield (
@@ -113,17 +113,17 @@ def _find_problems_of(plan: Plan, entry: Entry) -> Iterator[str]:
 
 
 def _is_address(entry: Entry) -> bool:
-    """Whether the host calls the gateway itself, and starts no process."""
+    """Return whether the coding agent calls the gateway over HTTP, without a process."""
     return entry.command.startswith(("http://", "https://"))
 
 
 def _is_gate(entry: Entry) -> bool:
-    """Whether an entry asks; the others close cards."""
+    """Return whether an entry asks people. The others only close cards."""
     return bool(_TIMEOUT.search(entry.command))
 
 
 def _check_version(plan: Plan) -> list[str]:
-    """Return what is wrong with the host's own version, where it is installed."""
+    """Return a problem if the coding agent is installed and older than the tested version."""
     program = shutil.which(_PROGRAMS[plan.host])
     if not program or not plan.tested:
         return []
@@ -141,11 +141,11 @@ def _check_version(plan: Plan) -> list[str]:
 
 
 def _check_trust(gates: list[Entry]) -> list[str]:
-    """Return which hooks Codex skips; only Codex itself knows."""
+    """Return a problem for each hook that Codex does not trust. Only Codex itself knows."""
     program = shutil.which(_PROGRAMS["codex"])
     if program is None:
         _check_installed_say(
-            "note codex is not on this path, so whether it trusts the hook is not known"
+            "note codex is not in PATH, so it is unknown whether it trusts the hook"
         )
         return []
     try:
@@ -165,13 +165,14 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def prove(plan: Plan, entry: Entry, agent: str | None) -> tuple[bool, str]:
-    """Run the hook with a harmless call, deny it, and return whether it was held and blocked."""
+    """Run the hook with a harmless call, and deny it. Return whether the hook waited and blocked,
+    and a sentence about it."""
     if _is_address(entry):
         return _prove_address(plan, entry)
     try:
         found = config.load(agent or os.environ.get("GATEWAY_AGENT") or plan.host)
     except GatewayError as error:
-        return False, f"the gateway cannot be asked: {error}"
+        return False, f"cannot reach the gateway: {error}"
     marker = os.urandom(8).hex()
     process = subprocess.Popen(
         ["/bin/sh", "-c", entry.command],
@@ -197,7 +198,7 @@ def prove(plan: Plan, entry: Entry, agent: str | None) -> tuple[bool, str]:
     if not held:
         return (
             False,
-            f"the call was not held: exit code {process.returncode}, {(err or out).strip()}",
+            f"the hook did not wait: exit code {process.returncode}, {(err or out).strip()}",
         )
     if _is_refusal(plan, entry, process.returncode, out):
         return True, f"a harmless call was held, {held[0]}, and blocked"
@@ -205,7 +206,7 @@ def prove(plan: Plan, entry: Entry, agent: str | None) -> tuple[bool, str]:
 
 
 def _prove_address(plan: Plan, entry: Entry) -> tuple[bool, str]:
-    """As `prove`, by the call that the host makes: with the token that the environment has."""
+    """Do the same as `prove` for an HTTP hook, with the token in the environment."""
     token, marker = os.environ.get(TOKEN_NAME), os.urandom(8).hex()
     if not token:
         return False, f"{TOKEN_NAME} is not set here: {plan.host} would send no token"
@@ -221,19 +222,19 @@ def _prove_address(plan: Plan, entry: Entry) -> tuple[bool, str]:
             body = _call(plan, entry, marker)
             told = json.dumps(gateway.call("POST", path, body, timeout=_SECONDS))
     except GatewayError as error:
-        return False, f"the gateway cannot be asked: {error}"
+        return False, f"cannot reach the gateway: {error}"
     finally:
         over.set()
         denying.join()
     blocked = '"allow"' not in told and (entry.event != PRE or '"deny"' in told)
     if held and blocked:
         return True, f"a harmless call was held, {held[0]}, and blocked"
-    how = "denied, and the hook did not block" if held else "not held"
-    return False, f"the call was {how}: {told}"
+    how = "did not block the denied call" if held else "did not wait"
+    return False, f"the hook {how}: {told}"
 
 
 def _call(plan: Plan, entry: Entry, marker: str) -> dict[str, Any]:
-    """Return a call that would do nothing, as the host writes one."""
+    """Return a call without effects, in the format of the coding agent."""
     session = f"gateway-check-{marker}"
     given = {"command": "true"}
     if plan.host == "copilot":
@@ -252,15 +253,15 @@ def _is_refusal(plan: Plan, entry: Entry, code: int, out: str) -> bool:
             return bool(json.loads(out).get("permissionDecision") == "deny")
         return False
     if entry.event in (PRE, "BeforeTool", "preToolUse"):
-        return code == 2  # noqa: PLR2004 (what these hosts take as a no)
+        return code == 2  # noqa: PLR2004 (a denial for these coding agents)
     return '"allow"' not in out
 
 
 def _deny(
     found: config.AgentConfig, marker: str, is_over: Callable[[], bool], held: list[str]
 ) -> None:
-    """Wait until the call is asked about, and deny it: as this machine's owner where that is
-    possible, otherwise by withdrawing it."""
+    """Wait for the request of the call, and deny it with an approver's token, or else cancel it.
+    Adds a word for that to `held`."""
     session = f"gateway-check-{marker}"
     with suppress(GatewayError), HttpConnection(found.url or "", found.token or "") as gateway:
         while not is_over():
@@ -283,11 +284,11 @@ def _end(gateway: HttpConnection, url: str, request_id: str, revision: int) -> s
             return "denied by this check"
     withdrawal = {"reason": "cancelled_by_agent", "message": _DENIED}
     gateway.call("POST", f"/v1/requests/{request_id}/cancel", withdrawal)
-    return "withdrawn"
+    return "cancelled"
 
 
 def _approver_token(url: str) -> str | None:
-    """Return the caller's own token as an approver, or that of this machine's gateway's owner."""
+    """Return the approver's token of the environment, else that of the owner of a local gateway."""
     if token := secret("GATEWAY_APPROVER_TOKEN"):
         return token
     folder = Path(state_folder())
@@ -322,39 +323,37 @@ def main(words: Sequence[str]) -> int:
 def _options(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="gateway install",
-        description="Have an agents' host ask before its tools run. Shows what it would write "
-        "into the host's settings, and writes it when you say so.",
+        description="Let a coding agent ask for approval before its tools run. Shows the change of "
+        "its settings, and writes it after you agree.",
     )
     add = parser.add_argument
-    add("host", nargs="?", choices=sorted(PLANS), help="without one: lists those here, and asks")
-    profiles = "enforce (default): a gate. relay: where the host asks at its own terminal too"
+    add("host", nargs="?", choices=sorted(PLANS), help="coding agent (default: list those here)")
+    profiles = "enforce (default): gate. relay: ask in addition to the coding agent's own terminal"
     add("--profile", choices=[ENFORCE, RELAY], default=ENFORCE, help=profiles)
-    add("--scope", choices=["user", "project"], help="whose settings (default: the user's)")
-    add("--matcher", metavar="REGEX", help="which tools are asked about")
-    add("--wait", type=_seconds, default=840, metavar="SECONDS", help="how long people have")
-    add("--agent", metavar="NAME", help="ask as this agent (default: the host's name)")
+    add("--scope", choices=["user", "project"], help="settings to change (default: user)")
+    add("--matcher", metavar="REGEX", help="names of the tools that require approval")
+    add("--wait", type=_seconds, default=840, metavar="SECONDS", help="time for a decision")
+    add("--agent", metavar="NAME", help="ask as this agent (default: name of the coding agent)")
     add("--defer", action="store_true", help="Claude Code: end the run with the call (for CI)")
-    http = (
-        "Claude Code: it calls the gateway itself and starts no process; its token is that of the "
-    )
+    http = "Claude Code: call the gateway over HTTP, without a process. Its token is that of the "
     add("--http", action="store_true", help=f"{http}variable GATEWAY_TOKEN where it runs")
     native = (
-        "Claude Code, relay: offer people that it keeps a permission itself, which no one revokes "
-        "here"
+        "Claude Code, relay: offer people to save a permission in its own settings. Nobody can "
+        "revoke that here"
     )
     add("--native-always", action="store_true", help=native)
     add("--yes", action="store_true", help="write without asking")
-    add("--undo", action="store_true", help="take it out again")
-    add("--check", action="store_true", help="prove that the hook gates, or say why it does not")
+    add("--undo", action="store_true", help="remove the hook")
+    add("--check", action="store_true", help="check that the hook blocks, or say why it does not")
     options = parser.parse_args(words)
     if options.host is None and words:
-        parser.error("name the host, before its options")
+        parser.error("name the coding agent before the options")
     return options
 
 
 def _seconds(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= _LONGEST_WAIT:
-        raise argparse.ArgumentTypeError("takes whole seconds, less than a day")
+        raise argparse.ArgumentTypeError(f"takes whole seconds, less than a day, not {text!r}")
     return int(text)
 
 
@@ -370,23 +369,23 @@ def _run(options: argparse.Namespace) -> int:
     if not _install(plan, file, options):
         return 1
     if options.http:
-        _say(f"Set GATEWAY_TOKEN where {plan.host} runs: it sends that, and asks as its agent")
+        _say(f"Set GATEWAY_TOKEN where {plan.host} runs: the hook asks as the agent of that token")
     else:
         _say_credential(plan, options.agent)
     if plan.after:
         _say(plan.after)
     where = f" --scope {options.scope}" if options.scope else ""
-    _say(f"Then see that it gates: gateway install {plan.host}{where} --check")
+    _say(f"Then check that the hook works: gateway install {plan.host}{where} --check")
     return 0
 
 
 def _find_settings(plan: Plan, scope: str | None = None) -> Path:
-    """Return the settings file of a scope, by default of the host's first."""
+    """Return the settings file of a scope, by default the first one of the coding agent."""
     return plan.path(scope or next(iter(plan.folders)), Path.home(), Path.cwd(), os.environ)
 
 
 def _install(plan: Plan, file: SettingsFile, options: argparse.Namespace) -> bool:
-    """Write the hook where somebody says so; return whether it is there then."""
+    """Write the hook if the person agrees; return whether it is installed then."""
     _refuse_misuse(options, plan)
     wish = InstallWish(
         program=find_program(portable=(options.scope or next(iter(plan.folders))) == "project"),
@@ -402,11 +401,11 @@ def _install(plan: Plan, file: SettingsFile, options: argparse.Namespace) -> boo
         after = file.change(lambda values: plan.add(values, wish))
     except InvalidRequest:
         if file.comment is not None:
-            _say(f"To add to {file.path}:\n{json.dumps(plan.add({}, wish), indent=2)}")
+            _say(f"Add this to {file.path}:\n{json.dumps(plan.add({}, wish), indent=2)}")
         raise
     untouched = not any(plan.entries(file.values))
     if after == file.before:
-        _say(f"{file.path} has it already")
+        _say(f"{file.path} is already set up")
     elif not _ask_leave(file, after, yes=options.yes):
         return False
     else:
@@ -415,12 +414,12 @@ def _install(plan: Plan, file: SettingsFile, options: argparse.Namespace) -> boo
     return True
 
 
-# `gateway install` without a host: those of this machine.
+# `gateway install` without a name: lists the coding agents of this machine.
 
 
 def find_agents() -> Iterator[tuple[Plan, Path, bool]]:
-    """Yield the hosts whose program is on this path, or that have a folder for their settings: each
-    with the file of these, and whether it asks."""
+    """Yield the coding agents with a program in PATH or a settings folder. Each comes with its
+    settings file, and whether the hook is installed there without a problem."""
     for host, plan in PLANS.items():
         path, asks = _find_settings(plan), False
         if shutil.which(_PROGRAMS[host]) or path.parent.is_dir():
@@ -431,7 +430,7 @@ def find_agents() -> Iterator[tuple[Plan, Path, bool]]:
 
 
 def _install_found(options: argparse.Namespace) -> int:
-    """List the hosts of this machine, ask which, install into those, and prove each gate."""
+    """List the coding agents of this machine, ask which ones to gate, install and check each."""
     found = {str(number): one for number, one in enumerate(find_agents(), 1)}
     for number, (plan, path, asks) in found.items():
         state = "asks already" if asks else "does not ask"
@@ -443,13 +442,13 @@ def _install_found(options: argparse.Namespace) -> int:
     if not sys.stdin.isatty():
         _say("To install into one of them: gateway install NAME --yes")
         return 0
-    sys.stderr.write("Write our hook into which of these files? Numbers, or all: ")
+    sys.stderr.write("Add the hook to which of these files? Numbers, or all: ")
     sys.stderr.flush()
     words = sys.stdin.readline().replace(",", " ").split()
     chosen = list(found) if words == ["all"] else list(dict.fromkeys(words))
     if not chosen or not found.keys() >= set(chosen):
-        raise InvalidRequest("these are no numbers of the list: nothing was written")
-    options.yes = True  # the file was named above
+        raise InvalidRequest("choose numbers of the list, or all: nothing was written")
+    options.yes = True  # the list above shows the file
     lines = [_install_and_prove(found[one][0], options) for one in chosen]
     for _, line in lines:
         _check_installed_say(line)
@@ -457,7 +456,7 @@ def _install_found(options: argparse.Namespace) -> int:
 
 
 def _install_and_prove(plan: Plan, options: argparse.Namespace) -> tuple[bool, str]:
-    """Return whether a host's gate works now, and the line that says so, or what is wrong."""
+    """Install one hook and check it. Return whether it works, and a line about it."""
     path = _find_settings(plan)
     try:
         _install(plan, SettingsFile(path, comments=plan.comments), options)
@@ -471,36 +470,37 @@ def _install_and_prove(plan: Plan, options: argparse.Namespace) -> tuple[bool, s
 
 
 def _refuse_misuse(options: argparse.Namespace, plan: Plan) -> None:
-    """Raise InvalidRequest for options that this host has not, or not together."""
+    """Check the options. Raises InvalidRequest if the coding agent does not support them, or not
+    together."""
     if options.profile not in plan.profiles:
         raise InvalidRequest(f"{plan.host} has no profile {options.profile}")
     claude = plan.host == "claude-code"
     if options.defer and not claude:
-        raise InvalidRequest("--defer is Claude Code's alone")
+        raise InvalidRequest("--defer works only with claude-code")
     if options.http and (not claude or options.defer):
-        raise InvalidRequest("--http is Claude Code's alone, and never with --defer")
+        raise InvalidRequest("--http works only with claude-code, and not with --defer")
     if options.native_always and (not claude or options.profile != RELAY):
-        raise InvalidRequest("--native-always is Claude Code's alone, with --profile relay")
+        raise InvalidRequest("--native-always works only with claude-code and --profile relay")
 
 
 def _find_gateway(agent: str) -> str:
-    """Return the address of the gateway. Raises InvalidRequest where none is known."""
+    """Return the URL of the gateway. Raises InvalidRequest if it is unknown."""
     url = os.environ.get("GATEWAY_URL") or config.load(agent, check=False).url
     if not url:
-        raise InvalidRequest("which gateway? set GATEWAY_URL")
+        raise InvalidRequest("the address of the gateway is unknown: set GATEWAY_URL")
     return url.rstrip("/")
 
 
 def _undo(plan: Plan, file: SettingsFile, *, yes: bool) -> int:
     after = file.undo(plan.remove)
     if after == file.before:
-        _say(f"{file.path} has nothing of ours")
+        _say(f"{file.path}: nothing to undo")
         return 0
     if not _ask_leave(file, after, yes=yes):
         return 1
     file.write(after)
     file.forget()
-    _say(f"taken out: {file.path}")
+    _say(f"removed from {file.path}")
     return 0
 
 
@@ -511,7 +511,7 @@ def _ask_leave(file: SettingsFile, after: str | None, *, yes: bool) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():
-        _say("nothing was written: say --yes, or run it at a terminal")
+        _say("nothing was written: pass --yes, or run this at a terminal")
         return False
     sys.stderr.write("Write this? [y/N] ")
     sys.stderr.flush()
@@ -519,8 +519,8 @@ def _ask_leave(file: SettingsFile, after: str | None, *, yes: bool) -> bool:
 
 
 def find_program(*, portable: bool) -> str:
-    """Return how `gateway` is started from a host's settings: by its name in those that others
-    share, and otherwise by where it is, because a host has a path of its own."""
+    """Return the command that starts `gateway` from the settings. `portable` settings, which other
+    machines share, get its name. Others get its path, since the coding agent's PATH may differ."""
     if portable:
         return "gateway"
     beside = Path(sys.executable).with_name("gateway")
@@ -531,21 +531,21 @@ def find_program(*, portable: bool) -> str:
 
 
 def _say_credential(plan: Plan, agent: str | None) -> None:
-    """Say as whom it asks; a local gateway gives a credential of its own to it."""
+    """Print the agent name and gateway of the hook. A local gateway enrols the agent first."""
     name = agent or os.environ.get("GATEWAY_AGENT") or plan.host
     try:
         found = config.load(name)
     except GatewayError as error:
-        _say(f"It cannot ask yet, and until then everything is blocked: {error}")
+        _say(f"The hook cannot ask yet, and blocks every call until then: {error}")
         return
     if not (found.url and found.token):
         _say(
-            "It cannot ask yet, and until then everything is blocked: set GATEWAY_URL, "
+            "The hook cannot ask yet, and blocks every call until then: set GATEWAY_URL, "
             f"GATEWAY_TOKEN and GATEWAY_AGENT where {plan.host} runs; "
             f"`gateway agent add {plan.host}` prints the token"
         )
         return
-    _say(f"It asks as {found.agent} at {found.url}")
+    _say(f"The hook asks as {found.agent} at {found.url}")
 
 
 def _say(words: str) -> None:

@@ -1,6 +1,6 @@
-"""What `gateway install` writes into each coding agent's settings, changed in one step.
+"""Change a coding agent's settings file. Start at SettingsFile, and at Plan for its content.
 
-A plan is pure: it changes the values of one file, and nothing else.
+A plan only computes the new values of one file.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from gateway.integrations.coding_agents.claude_code import AFTER_CALL, AFTER_TUR
 from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.local_discovery import read_private, state_folder, write_private
 
-# A host's settings file: read strictly, changed in one step, and put back as it was.
+# A settings file: parsed strictly, replaced in one step, and restored by `undo`.
 
 Values = dict[str, Any]
 _MOST_BYTES = 4 * 1024 * 1024
 _INDENT = re.compile(r"\{\r?\n([ \t]+)\"")
-_MARK = "\ufeff"  # editors of Windows begin a file with it
+_MARK = "\ufeff"  # editors of Windows write it at the start of a file
 _STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
 
 
 class SettingsFile:
-    """One file of JSON. What else stands in it stays, in its order."""
+    """One settings file in JSON. Other content stays, in its order."""
 
     def __init__(self, path: Path, *, comments: bool = False) -> None:
-        """Read it; a file that is not there is empty. `comments` says that its host allows them.
-        Raises InvalidRequest for a file that cannot be read as JSON: it stays untouched."""
+        """Read the file; a missing file counts as empty. `comments` says that its program allows
+        comments. Raises InvalidRequest if it is not valid JSON, and leaves it as it is."""
         self.path = path.resolve()
         self.comment: int | None = None
-        """The line of the first comment. Such a file is read, and never written."""
+        """The line of the first comment. A file with comments is never written."""
         raw = self._read()
         if raw is None:
             self.before: str | None = None
@@ -55,19 +55,19 @@ class SettingsFile:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise InvalidRequest(f"{self.path} cannot be read: {error.strerror}") from error
+            raise InvalidRequest(f"cannot read {self.path}: {error.strerror}") from error
 
     def change(self, edit: Callable[[Values], Values]) -> str | None:
-        """Return the text after a change, None where nothing would be left of a file. It keeps its
-        indentation and its ends of lines, and no mark at its start, which some hosts cannot read.
-        Raises InvalidRequest where that would lose a comment."""
+        """Return the text of the file after `edit`. It keeps its indentation and line ends, but no
+        byte order mark, which some programs cannot read. Raises InvalidRequest if that would lose a
+        comment."""
         after = edit(json.loads(json.dumps(self.values)))
         if after == self.values:
             return self.before
         if self.comment is not None:
             raise InvalidRequest(
-                f"{self.path} has a comment in line {self.comment}, which would be lost: "
-                "nothing was written; change the file yourself, or take its comments out"
+                f"{self.path} has a comment in line {self.comment} that would be lost: "
+                "nothing was written; edit the file yourself, or remove its comments"
             )
         found = _INDENT.search(self.before or "")
         text = json.dumps(after, indent=found[1] if found else 2, ensure_ascii=False)
@@ -76,8 +76,8 @@ class SettingsFile:
         return text.replace("\n", "\r\n") if "\r\n" in (self.before or "") else text
 
     def undo(self, edit: Callable[[Values], Values]) -> str | None:
-        """Return the text without a change: that from before, if nobody changed it since; otherwise
-        `edit` takes out what is ours."""
+        """Return the text without the hook, None for no file. That is the saved text if nobody
+        changed the file since; otherwise `edit` removes the hook."""
         kept = read_private(_note(self.path))
         now = self.before or ""
         if kept is None and self.before is None:
@@ -89,7 +89,7 @@ class SettingsFile:
         return None if after is not None and not json.loads(after) and self.values else after
 
     def diff(self, after: str | None) -> str:
-        """Return the change as people read it."""
+        """Return the change as a unified diff."""
         lines = difflib.unified_diff(
             (self.before or "").splitlines(),
             (after or "").splitlines(),
@@ -100,9 +100,9 @@ class SettingsFile:
         return "\n".join(lines)
 
     def write(self, after: str | None, *, untouched: bool = False) -> None:
-        """Replace the file in one step. What was there is kept for `undo` where it was `untouched`
-        by us, and where it was written by us alone. Raises InvalidRequest when it was changed
-        meanwhile."""
+        """Replace the file in one step; None removes it. Saves the former text for `undo` if that
+        had no hook (`untouched`). Keeps the saved text if the gateway wrote the file last. Raises
+        InvalidRequest if the file was changed meanwhile."""
         if self._read() != (None if self.before is None else self.before.encode()):
             raise InvalidRequest(f"{self.path} was changed meanwhile: nothing was written")
         note = Path(_note(self.path))
@@ -121,7 +121,7 @@ class SettingsFile:
         write_private(note, json.dumps(told))
 
     def forget(self) -> None:
-        """Keep nothing more of what was there before: it is there again."""
+        """Delete the saved former text, after it was restored."""
         Path(_note(self.path)).unlink(missing_ok=True)
 
     def _replace(self, after: str) -> None:
@@ -147,7 +147,7 @@ def _parse(path: Path, raw: bytes, *, comments: bool) -> tuple[str, Values, int 
     def unique(pairs: list[tuple[str, Any]]) -> Values:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise ValueError("a name stands twice in one object")
+            raise ValueError("an object has the same name twice")
         return found
 
     if len(raw) > _MOST_BYTES:
@@ -162,12 +162,12 @@ def _parse(path: Path, raw: bytes, *, comments: bool) -> tuple[str, Values, int 
         why = f"{path} is not valid JSON, so nothing was written: {error}"
         raise InvalidRequest(why) from error
     if not isinstance(values, dict):
-        raise InvalidRequest(f"{path} holds no JSON object: nothing was written")
+        raise InvalidRequest(f"{path} does not contain a JSON object: nothing was written")
     return text, values, comment
 
 
 def _blank_comments(text: str) -> tuple[str, int | None]:
-    """Return a text with spaces for its comments, and the line of the first one."""
+    """Replace comments in a text with spaces; return it with the line of the first comment."""
     starts: list[int] = []
 
     def blank(found: re.Match[str]) -> str:
@@ -186,14 +186,14 @@ def _note(path: Path) -> str:
 
 
 MARGIN = 60
-"""Seconds by which the host's limit is longer than ours."""
+"""Seconds by which the coding agent's limit is longer than the hook's."""
 
 HOOK_PATH, TOKEN_NAME = "/v1/hooks/claude-code", "GATEWAY_TOKEN"
 ENFORCE, RELAY = "enforce", "relay"
 _OURS = r"(?:^|[\s/'\"])(?:gateway|gateway\.cli|gateway\.integrations)['\"]? hook {host}(?:\s|$)"
 OR_BLOCK = "|| { [ $? = 2 ] || echo the approval hook failed >&2; exit 2; }"
-"""What follows a hook in its line. A no of the hook (2) has words of its own, which the model
-reads; any other end has none, and without words Gemini CLI runs the tool."""
+"""The end of a hook's command line. A denial (exit code 2) prints a text, which the model reads.
+Any other failure prints none, and without a text Gemini CLI would run the tool."""
 _ANY_CHANGE = "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|WebFetch|mcp__.*"
 _COPILOT_DENIES = '{"permissionDecision":"deny","permissionDecisionReason":"gateway hook failed"}'
 _OPENCODE_ASKS = ("bash", "edit", "webfetch", "external_directory")
@@ -201,8 +201,8 @@ _OPENCODE_ASKS = ("bash", "edit", "webfetch", "external_directory")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallWish:
-    """What is to be installed: how `gateway` is started, how long people have, and which tools
-    are asked about (`matcher`; the host's changing ones by default)."""
+    """The options of an installation. `program` starts `gateway`, and people have `wait` seconds.
+    `matcher` names the tools that require approval, by default those that change things."""
 
     program: str
     profile: str = ENFORCE
@@ -212,13 +212,13 @@ class InstallWish:
     defer: bool = False
     native_always: bool = False
     url: str | None = None
-    """The gateway that the host calls itself, where it is to start no process."""
+    """The gateway that the coding agent calls over HTTP, None to start a process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One hook of ours as it stands in a host's settings: `timeout` is the host's, in seconds.
-    `command` is an address where the host calls the gateway itself."""
+    """One hook of the gateway in the settings. `timeout` is that of the coding agent, in seconds.
+    `command` is a URL for a hook over HTTP. `blocks` says that a failing hook blocks the tool."""
 
     event: str
     command: str
@@ -228,19 +228,19 @@ class Entry:
 
 
 class Plan:
-    """One host: where its settings are, and what stands in them."""
+    """The installation for one coding agent: the paths and the content of its settings."""
 
     host = ""
     profiles: tuple[str, ...] = (ENFORCE,)
     folders: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    moved_by: str | None = None  # the variable that names the user's folder
+    moved_by: str | None = None  # variable with the user's folder
     tested = ""
-    comments = False  # whether the host allows them in its settings
+    comments = False  # whether the settings may have comments
     matcher = "*"
-    after = ""  # what a person has to do then
+    after = ""  # next step for the person
 
     def path(self, scope: str, home: Path, project: Path, known: Mapping[str, str]) -> Path:
-        """Return the file of a scope. Raises InvalidRequest where the host has none."""
+        """Return the settings file of a scope. Raises InvalidRequest if there is no such scope."""
         parts = self.folders.get(scope)
         if scope == "user" and parts and self.moved_by and known.get(self.moved_by):
             return Path(known[self.moved_by], parts[-1])
@@ -250,40 +250,40 @@ class Plan:
         return (home if scope == "user" else project).joinpath(*parts)
 
     def add(self, values: Values, wish: InstallWish) -> Values:
-        """Return the settings with our hooks, once."""
+        """Return the settings with the hooks of the gateway, each once."""
         raise NotImplementedError
 
     def remove(self, values: Values) -> Values:
-        """Return the settings without our hooks, and without what that leaves empty."""
+        """Return the settings without the hooks, and without objects that become empty."""
         raise NotImplementedError
 
     def entries(self, values: Values) -> Iterator[Entry]:
-        """Yield our hooks."""
+        """Yield the hooks of the gateway."""
         raise NotImplementedError
 
     def doubts(self, values: Values) -> Iterator[str]:
-        """Yield what in these settings keeps a hook from being asked."""
+        """Yield problems in these settings that keep a hook from being called."""
         yield from ()
 
     def is_ours(self, command: Any) -> bool:
-        """Whether a command is a hook that we wrote."""
+        """Return whether a command is a hook of the gateway."""
         return isinstance(command, str) and bool(
             re.search(_OURS.format(host=re.escape(self.host)), command)
         )
 
     def command(self, wish: InstallWish, *more: str) -> str:
-        """Return the command of a hook."""
+        """Return the command line of a hook."""
         agent = ("--agent", wish.agent) if wish.agent else ()
         return f"{wish.program} hook {shlex.join((self.host, *agent, *more))}"
 
     def gate(self, wish: InstallWish) -> str:
-        """Return the command of a hook that blocks whatever goes wrong, also before it starts."""
+        """Return the command line of a hook that blocks on every failure, also before it starts."""
         defer = ("--defer",) if wish.defer else ()
         return f"{self.command(wish, '--timeout', str(wish.wait), *defer)} {OR_BLOCK}"
 
 
 class Grouped(Plan):
-    """Hosts with `hooks.EVENT[].{matcher, hooks[]}`."""
+    """Base of the coding agents with settings of the form `hooks.EVENT[].{matcher, hooks[]}`."""
 
     gate_event = PRE
     per_second = 1
@@ -305,24 +305,24 @@ class Grouped(Plan):
             yield event, wish.matcher or "*" if event in AFTER_CALL else "", closing
 
     def start(self, wish: InstallWish, command: str, wait: int | None) -> Values:
-        """Return what the host is to start, or to call; `wait` is how long people have."""
+        """Return the entry that starts a hook. `wait` are the seconds that people have."""
         return {"type": "command", "command": command}
 
     closing: tuple[str, ...] = ()
 
     def add(self, values: Values, wish: InstallWish) -> Values:
-        """Return the settings with our hooks, once."""
+        """Return the settings with the hooks of the gateway, each once."""
         values = self.remove(values)
         hooks = _object(values, "hooks")
         for event, matcher, hook in self.make_hooks(wish):
             groups = hooks.setdefault(event, [])
             if not isinstance(groups, list):
-                raise InvalidRequest(f"hooks.{event} is no list: nothing was written")
+                raise InvalidRequest(f"hooks.{event} is not a list: nothing was written")
             groups.append({**({"matcher": matcher} if matcher else {}), "hooks": [hook]})
         return values
 
     def remove(self, values: Values) -> Values:
-        """Return the settings without our hooks, and without what that leaves empty."""
+        """Return the settings without the hooks, and without objects that become empty."""
         hooks = values.get("hooks")
         if not isinstance(hooks, dict):
             return values
@@ -337,7 +337,7 @@ class Grouped(Plan):
         return values
 
     def _without(self, group: Any) -> Any:
-        """Return a group without our hooks, None where they were all."""
+        """Return a group without hooks of the gateway, None if it had no others."""
         if not isinstance(group, dict) or not isinstance(group.get("hooks"), list):
             return group
         left = [one for one in group["hooks"] if not self._is_our_hook(one)]
@@ -351,11 +351,11 @@ class Grouped(Plan):
         )
 
     def is_our_address(self, url: Any) -> bool:
-        """Whether an address is a hook that we wrote."""
+        """Return whether a URL is an HTTP hook of the gateway."""
         return False
 
     def entries(self, values: Values) -> Iterator[Entry]:
-        """Yield our hooks."""
+        """Yield the hooks of the gateway."""
         hooks = values.get("hooks")
         for event, groups in hooks.items() if isinstance(hooks, dict) else ():
             for group in groups if isinstance(groups, list) else ():
@@ -372,12 +372,12 @@ class Grouped(Plan):
                         )
 
     def blocks(self, hook: Values) -> bool:
-        """Whether a failure of the hook itself blocks the tool."""
+        """Return whether a failure of the hook itself blocks the tool."""
         return bool(hook["command"].endswith(OR_BLOCK))
 
 
 class ClaudeCodePlan(Grouped):
-    """Claude Code."""
+    """The installation for Claude Code."""
 
     host = "claude-code"
     profiles = (ENFORCE, RELAY)
@@ -392,22 +392,23 @@ class ClaudeCodePlan(Grouped):
     closing = (*AFTER_CALL, *AFTER_TURN)
 
     def doubts(self, values: Values) -> Iterator[str]:
-        """Yield what keeps a hook from being asked."""
+        """Yield problems in these settings that keep a hook from being called."""
         if values.get("disableAllHooks") is True:
-            yield "`disableAllHooks` is on: no hook is asked"
+            yield "`disableAllHooks` is on: Claude Code calls no hook"
         permissions = values.get("permissions")
         mode = permissions.get("defaultMode") if isinstance(permissions, dict) else None
         relayed = any(one.event == REQUEST for one in self.entries(values))
         if relayed and mode in ("bypassPermissions", "dontAsk"):
-            yield f"permissions.defaultMode is {mode}: Claude Code asks nobody, so relay neither"
+            yield f"permissions.defaultMode is {mode}: Claude Code never asks, so relay never does"
 
     def blocks(self, hook: Values) -> bool:
-        """Whether a failure of the hook itself blocks the tool."""
+        """Return whether a failure of the hook itself blocks the tool."""
         safe = hook.get("type") == "http" or super().blocks(hook)
         return safe and hook.get("onFailure") == "block"
 
     def start(self, wish: InstallWish, command: str, wait: int | None) -> Values:
-        """Return what Claude Code is to start, or to call with the token of its environment."""
+        """Return the entry that starts a hook, or one that calls the gateway with the token in the
+        environment of Claude Code."""
         if wish.url is None:
             return super().start(wish, command, wait)
         native = "&native_always=true" if wish.native_always else ""
@@ -419,12 +420,12 @@ class ClaudeCodePlan(Grouped):
         }
 
     def is_our_address(self, url: Any) -> bool:
-        """Whether an address is a hook that we wrote."""
+        """Return whether a URL is an HTTP hook of the gateway."""
         return isinstance(url, str) and url.partition("?")[0].endswith(HOOK_PATH)
 
 
 class CodexPlan(Grouped):
-    """Codex."""
+    """The installation for Codex."""
 
     host = "codex"
     profiles = (ENFORCE, RELAY)
@@ -439,14 +440,14 @@ class CodexPlan(Grouped):
     after = "Codex skips a hook that you have not trusted: start codex, type /hooks, and trust it."
 
     def add(self, values: Values, wish: InstallWish) -> Values:
-        """Return the settings with our hooks. Raises InvalidRequest for what Codex would not read:
-        it runs every tool then."""
+        """Return the settings with the hooks. Raises InvalidRequest for settings that Codex would
+        reject, since it would then run every tool."""
         for doubt in self.doubts(values):
             raise InvalidRequest(f"{doubt}: nothing was written")
         return super().add(values, wish)
 
     def doubts(self, values: Values) -> Iterator[str]:
-        """Yield what Codex does not read, and with it no hook of the file."""
+        """Yield members that make Codex reject the whole file, with its hooks."""
         for name in sorted(set(values) - set(self.members)):
             known = " and ".join(self.members)
             yield f"Codex rejects a hooks.json with the member {name!r} (it knows {known})"
@@ -459,7 +460,7 @@ class CodexPlan(Grouped):
 
 
 class GeminiPlan(Grouped):
-    """Gemini CLI."""
+    """The installation for Gemini CLI."""
 
     host = "gemini"
     folders: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -474,7 +475,7 @@ class GeminiPlan(Grouped):
 
 
 class CursorPlan(Plan):
-    """Cursor: `hooks.EVENT[]` of flat entries."""
+    """The installation for Cursor: flat entries in `hooks.EVENT[]`."""
 
     host = "cursor"
     folders: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -485,17 +486,17 @@ class CursorPlan(Plan):
     matcher = "Shell|Write|Edit|Delete|MCP.*"
 
     def add(self, values: Values, wish: InstallWish) -> Values:
-        """Return the settings with our hook, once."""
+        """Return the settings with the hook of the gateway, once."""
         values = self.remove(values)
         values.setdefault("version", 1)
         listed = _object(values, "hooks").setdefault(self.event, [])
         if not isinstance(listed, list):
-            raise InvalidRequest(f"hooks.{self.event} is no list: nothing was written")
+            raise InvalidRequest(f"hooks.{self.event} is not a list: nothing was written")
         listed.append(self.hook(wish))
         return values
 
     def hook(self, wish: InstallWish) -> Values:
-        """Return the entry."""
+        """Return the entry of the hook."""
         return {
             "command": self.gate(wish),
             "matcher": wish.matcher or self.matcher,
@@ -504,7 +505,7 @@ class CursorPlan(Plan):
         }
 
     def remove(self, values: Values) -> Values:
-        """Return the settings without our hook, and without what that leaves empty."""
+        """Return the settings without the hook, and without objects that become empty."""
         hooks = values.get("hooks")
         listed = hooks.get(self.event) if isinstance(hooks, dict) else None
         if not isinstance(hooks, dict) or not isinstance(listed, list):
@@ -523,7 +524,7 @@ class CursorPlan(Plan):
     limit = "timeout"
 
     def entries(self, values: Values) -> Iterator[Entry]:
-        """Yield our hook."""
+        """Yield the hook of the gateway."""
         hooks = values.get("hooks")
         listed = hooks.get(self.event) if isinstance(hooks, dict) else None
         for hook in listed if isinstance(listed, list) else ():
@@ -538,12 +539,12 @@ class CursorPlan(Plan):
                 )
 
     def blocks(self, hook: Values) -> bool:
-        """Whether a failure of the hook itself blocks the tool."""
+        """Return whether a failure of the hook itself blocks the tool."""
         return hook.get("failClosed") is True and str(hook[self.word]).endswith(OR_BLOCK)
 
 
 class CopilotPlan(CursorPlan):
-    """Copilot CLI: a file of its own in the project."""
+    """The installation for Copilot CLI: a separate file in the project."""
 
     host = "copilot"
     folders: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -553,18 +554,19 @@ class CopilotPlan(CursorPlan):
     limit = "timeoutSec"
 
     def hook(self, wish: InstallWish) -> Values:
-        """Return the entry. It has no matcher: every tool is asked about."""
+        """Return the entry of the hook. It has no matcher, so every tool requires approval."""
         asked = self.command(wish, "--timeout", str(wish.wait))
         denies = f"{asked} || echo {shlex.quote(_COPILOT_DENIES)}"
         return {"type": "command", "bash": denies, "timeoutSec": wish.wait + MARGIN}
 
     def blocks(self, hook: Values) -> bool:
-        """Whether a failure of the hook itself blocks the tool."""
+        """Return whether a failure of the hook itself blocks the tool."""
         return str(hook[self.word]).endswith(shlex.quote(_COPILOT_DENIES))
 
 
 class OpenCodePlan(Plan):
-    """OpenCode: it has no such hook. It is told to ask, and `gateway bridge opencode` answers."""
+    """The installation for OpenCode, which has no hook. Its settings make it ask, and
+    `gateway bridge opencode` answers."""
 
     host = "opencode"
     folders: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -575,29 +577,29 @@ class OpenCodePlan(Plan):
     after = "Start `opencode serve`, and beside it `gateway bridge opencode --url URL`."
 
     def add(self, values: Values, wish: InstallWish) -> Values:
-        """Return the settings in which OpenCode asks before it acts."""
+        """Return settings that make OpenCode ask before it acts."""
         held = values.get("permission", {})
         if not isinstance(held, dict):
             raise InvalidRequest(f"permission is {held!r} for all tools: nothing was written")
         return {**values, "permission": {**held, **dict.fromkeys(_OPENCODE_ASKS, "ask")}}
 
     def remove(self, values: Values) -> Values:
-        """Raises InvalidRequest: nobody knows any more which of them was there before."""
+        """Raise InvalidRequest, because the former permissions are unknown."""
         raise InvalidRequest(
-            "the file was changed since: take what you do not want out of `permission` yourself"
+            "the file was changed since: remove unwanted entries from `permission` yourself"
         )
 
     def entries(self, values: Values) -> Iterator[Entry]:
-        """Yield nothing: no command stands there."""
+        """Yield nothing: the settings contain no command."""
         yield from ()
 
     def doubts(self, values: Values) -> Iterator[str]:
-        """Yield which tools run unasked."""
+        """Yield the tools that run without asking."""
         held = values.get("permission")
         for name in _OPENCODE_ASKS:
             said = held.get(name) if isinstance(held, dict) else held
             if said != "ask":
-                yield f"permission.{name} is {said!r}: OpenCode asks nobody about it"
+                yield f"permission.{name} is {said!r}: OpenCode does not ask before it"
 
 
 PLANS: Mapping[str, Plan] = {
@@ -611,7 +613,7 @@ PLANS: Mapping[str, Plan] = {
 def _object(values: Values, name: str) -> Values:
     found = values.setdefault(name, {})
     if not isinstance(found, dict):
-        raise InvalidRequest(f"{name} is no object: nothing was written")
+        raise InvalidRequest(f"{name} is not an object: nothing was written")
     return found
 
 
@@ -623,15 +625,17 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-# Asks Codex itself whether it trusts a hook: it skips every other one, and runs the tool.
+# Asks Codex whether it trusts a hook. It skips untrusted hooks, and runs the tool.
 
 _SECONDS = 20.0
 _MOST_LINES = 1000
 
 
 def read_trust(program: str, folder: str) -> tuple[dict[str, str], list[str]]:
-    """Return what Codex says of each hook's command for a folder: trusted, untrusted, modified, or
-    disabled; and why it does not read a file of hooks. Raises OSError where it does not say."""
+    """Return the state of each hook command in a folder, and Codex's warnings about its hook files.
+
+    A state is trusted, untrusted, modified or disabled. Raises OSError if Codex does not answer.
+    """
     process = subprocess.Popen(
         [program, "app-server"],
         stdin=subprocess.PIPE,
@@ -643,7 +647,7 @@ def read_trust(program: str, folder: str) -> tuple[dict[str, str], list[str]]:
         start_new_session=True,
     )
 
-    def end() -> None:  # `codex` is a script that starts the program, which would go on alone
+    def end() -> None:  # `codex` is a script: the program that it starts would go on
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
@@ -670,7 +674,7 @@ def read_trust(program: str, folder: str) -> tuple[dict[str, str], list[str]]:
 def _call(
     process: subprocess.Popen[str], number: int, method: str, params: dict[str, Any]
 ) -> dict[str, Any]:
-    """Call a method and return its result; what else comes meanwhile is passed over."""
+    """Call a method, and return its result. Other messages are skipped."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(json.dumps({"id": number, "method": method, "params": params}) + "\n")

@@ -1,7 +1,7 @@
-"""`gateway hook picoclaw`: a process hook of PicoClaw, by JSON-RPC 2.0 over its pipes.
+"""`gateway hook picoclaw`: a process hook of PicoClaw, with JSON-RPC 2.0 over its pipes.
 
-Begin at `PicoClawHook.take`, which gets each line. `PendingCalls` sees to it that a call is asked
-about once, though `before_tool` and `approve_tool` both ask and neither names the call.
+Start at `PicoClawHook.take`, which gets each line. PicoClaw calls `before_tool` and `approve_tool`
+for one tool call, and neither has its id. `PendingCalls` lets people decide it only once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gateway.wire.canonical_json import canonical, parse, sha256_hex
 from gateway.wire.codec import JsonObject
 from gateway.wire.roles import Role
 
-# The calls that PicoClaw asks about: as it writes them, and which of two questions are one.
+# Tool calls in PicoClaw's format, and the pairing of two questions about one call.
 
 _KINDS = {
     "exec": Kind.COMMAND,
@@ -37,7 +37,7 @@ _KINDS = {
 }
 _READ_ONLY = frozenset({"read_file", "list_dir"})
 _LINES = dict.fromkeys(("offset", "length", "start_line", "max_lines"), Role.PART)
-# Those of the tools that the gateway's own table of known tools has no row for.
+# Roles for tools that the gateway's own table of known tools does not have.
 _ROLES: dict[str, dict[str, Role]] = {
     "read_file": {"path": Role.READ, **_LINES},
     "list_dir": {"path": Role.FOLDER},
@@ -48,12 +48,12 @@ _ROLES: dict[str, dict[str, Role]] = {
 
 
 class BadParams(ValueError):
-    """The parameters of a method cannot be read."""
+    """The parameters of a method are invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class PicoClawCall:
-    """One call of a tool, as PicoClaw describes it."""
+    """One tool call, as PicoClaw describes it."""
 
     tool: str
     arguments: JsonObject
@@ -66,7 +66,7 @@ class PicoClawCall:
 
     @classmethod
     def read(cls, params: JsonObject) -> PicoClawCall:
-        """Read the parameters of a method about a tool, of any version. Raises BadParams."""
+        """Return the call in the parameters of a method, of any version. Raises BadParams."""
         meta = _object(params, "meta")
         inbound = {**params, **_object(_object(params, "context"), "inbound")}
         tool = read_text(params, "tool")
@@ -92,18 +92,18 @@ class PicoClawCall:
 
     @property
     def key(self) -> str:
-        """What `before_tool` and `approve_tool` of one call have in common."""
+        """A hash that `before_tool` and `approve_tool` of one call share."""
         return self.key_of(self.arguments)
 
     def key_of(self, arguments: JsonObject) -> str:
-        """Return the key that this call has with other arguments."""
+        """Return the key of this call with other arguments."""
         place = [self.agent, self.session, self.turn, self.iteration]
         return sha256_hex(canonical([*place, self.tool, arguments]))
 
     def make_request(
         self, client: AsyncClient, where: Context, allowed: Sequence[Action], *, timeout: float
     ) -> ApprovalRequest:
-        """Return the request that is made of this call."""
+        """Return the request for this call."""
         turns = [name for name in (self.parent_turn, self.turn) if name]
         return client.request(
             self.tool,
@@ -121,7 +121,7 @@ class PicoClawCall:
 
 
 class PicoClawQuestion:
-    """What was asked about a call; its answer lets at most one call run."""
+    """A request about a call, while it is pending and after. It lets at most one call run."""
 
     Asked: TypeAlias = tuple[ApprovalRequest | None, Outcome]
 
@@ -130,25 +130,25 @@ class PicoClawQuestion:
         self.task = task
 
     async def outcome(self) -> Outcome:
-        """Wait for the answer. Whoever gives up waiting withdraws the question."""
+        """Wait, and return the outcome. Cancelling the wait cancels the request."""
         try:
             await asyncio.wait({self.task})
         except asyncio.CancelledError:
             self.task.cancel()
             raise
         if self.task.cancelled():
-            return Outcome(kind=OutcomeKind.CANCELLED, message="the question was withdrawn")
+            return Outcome(kind=OutcomeKind.CANCELLED, message="the request was cancelled")
         return self.task.result()[1]
 
     @property
     def request(self) -> ApprovalRequest | None:
-        """The request, once it is answered."""
+        """The request after its decision, None before."""
         ended = self.task.done() and not self.task.cancelled() and not self.task.exception()
         return self.task.result()[0] if ended else None
 
     @property
     def runs(self) -> str | None:
-        """The key of the call that may run."""
+        """The key of the call that may run, None if nothing may."""
         if self.request is None:
             return None
         outcome = self.task.result()[1]
@@ -156,12 +156,12 @@ class PicoClawQuestion:
         return self.call.key_of(outcome.arguments or {}) if approved else None
 
     def may_run(self, call: PicoClawCall) -> bool:
-        """Whether this call was approved."""
+        """Return whether this call was approved."""
         return self.runs == call.key
 
 
 class PendingCalls:
-    """The questions of `before_tool` that no `approve_tool` has taken yet."""
+    """The requests of `before_tool` that no `approve_tool` has claimed yet."""
 
     def __init__(self, skip: Callable[[ApprovalRequest], None]) -> None:
         self._skip = skip
@@ -174,7 +174,8 @@ class PendingCalls:
         asking: Coroutine[Any, Any, PicoClawQuestion.Asked],
         lifetime: float,
     ) -> PicoClawQuestion:
-        """Ask about a call. Its answer is kept for `approve_tool` until its time is over."""
+        """Start a request about a call. Keep its decision for `approve_tool` for `lifetime`
+        seconds."""
         task = asyncio.create_task(asking)
         question = PicoClawQuestion(call, task)
         self._open.append(question)
@@ -190,8 +191,8 @@ class PendingCalls:
         return question
 
     def claim(self, call: PicoClawCall) -> PicoClawQuestion | None:
-        """Return the question about a call, for one `approve_tool` only: one that approved it, else
-        one that waits, else one with another end."""
+        """Return the request about a call, for one `approve_tool` only. An approved one comes
+        first, then a pending one, then any other."""
         key = call.key
         mine = [one for one in self._open if key == one.runs]
         mine += [one for one in self._open if key == one.call.key and not one.task.done()]
@@ -202,12 +203,12 @@ class PendingCalls:
         return None
 
     def forget(self, question: PicoClawQuestion) -> None:
-        """Keep a question for no `approve_tool`."""
+        """Drop a request, so that no `approve_tool` gets it."""
         if question in self._open:
             self._open.remove(question)
 
     async def close(self) -> None:
-        """Withdraw what still waits, and report what was approved and never run."""
+        """Cancel pending requests, and report the approvals that were not used."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -229,7 +230,7 @@ def normal_kind(event: JsonObject) -> str:
 
 
 def read_text(values: JsonObject, name: str) -> str:
-    """Return a text by any spelling of its name; empty where it is missing. Raises BadParams."""
+    """Return a text member by any spelling of its name, "" if it is missing. Raises BadParams."""
     found = _member(values, name)
     if found is None:
         return ""
@@ -248,7 +249,7 @@ def _object(values: JsonObject, name: str) -> JsonObject:
 
 
 def _member(values: JsonObject, name: str) -> Any:
-    """Return a member by its name, whatever case and underscores it is written with."""
+    """Return a member by its name, ignoring case and underscores."""
     wanted = _plain(name)
     return next((value for key, value in values.items() if _plain(key) == wanted), None)
 
@@ -260,10 +261,10 @@ def _plain(name: str) -> str:
 log = logging.getLogger("gateway.integrations")
 
 TIMEOUT = 50.0
-"""Seconds that people have, less than the 60 after which PicoClaw denies by itself."""
+"""Seconds that people have. PicoClaw itself denies a call after 60."""
 
 PROTOCOL_VERSION = 1
-_LONGEST_ANSWER = LONGEST_LINE - 1024  # at a longer one PicoClaw stops reading for good
+_LONGEST_ANSWER = LONGEST_LINE - 1024  # PicoClaw stops reading for good at a longer line
 _MOST_CALLS = 1000
 _MOST_RUNNING = 1000
 _NOT_JSON, _NO_REQUEST, _NO_METHOD, _BAD_PARAMS, _FAILED = -32700, -32600, -32601, -32602, -32000
@@ -278,7 +279,7 @@ Connect = Callable[[], Awaitable[AsyncClient]]
 
 
 class RpcError(Exception):
-    """A message that is answered with an error."""
+    """The error in the reply to a message."""
 
     def __init__(self, code: int, words: str) -> None:
         super().__init__(words)
@@ -286,7 +287,7 @@ class RpcError(Exception):
 
 
 class PicoClawHook:
-    """The hook of one PicoClaw. `connect` returns the client, `write` writes a line to the host."""
+    """The hook of one PicoClaw process. `connect` returns the client, `write` sends it a line."""
 
     def __init__(
         self,
@@ -309,7 +310,7 @@ class PicoClawHook:
         self._reports: set[asyncio.Task[None]] = set()
 
     def take(self, line: bytes) -> None:
-        """Take one line of the host, and answer it as soon as its answer is known."""
+        """Handle one line from PicoClaw. The reply is written when it is known."""
         try:
             message = parse(line, max_bytes=LONGEST_LINE)
         except InvalidRequest as error:
@@ -330,16 +331,16 @@ class PicoClawHook:
             self._calls[number] = task
         except RpcError as error:
             self._fail(number, error.code, str(error))
-        except BadParams as error:  # of a notification, which has no answer
-            log.warning("a notification is passed over: %s", error)
+        except BadParams as error:  # only a notification, which gets no reply
+            log.warning("skipped a notification: %s", error)
 
     def refuse(self, line: bytes, why: str) -> None:
-        """Answer a line that cannot be read, with the id at its start where that can be."""
+        """Reply with an error to an invalid line, with the id at its start if it is readable."""
         found = _ID.match(line)
         self._fail(int(found[1]) if found else None, _NOT_JSON, why)
 
     async def close(self) -> None:
-        """Withdraw what still waits, and send what is to be reported."""
+        """Cancel pending requests, and send the last reports."""
         calls = list(self._calls.values())
         for task in calls:
             task.cancel()
@@ -348,14 +349,14 @@ class PicoClawHook:
         await asyncio.gather(*self._reports, return_exceptions=True)
 
     async def _answer(self, number: Id, method: str, params: JsonObject) -> None:
-        """Answer one request, whatever happens."""
+        """Reply to one request, with an error if anything fails."""
         try:
             result = await self._result(method, params)
         except RpcError as error:
             self._fail(number, error.code, str(error))
         except BadParams as error:
             self._fail(number, _BAD_PARAMS, str(error))
-        except Exception as error:  # it must be answered, and says nothing that approves
+        except Exception as error:  # PicoClaw needs a reply, and this one approves nothing
             self._fail(number, _FAILED, f"{type(error).__name__}: {error}")
             raise
         else:
@@ -376,22 +377,22 @@ class PicoClawHook:
             "hook.after_tool": self._after_tool,
         }.get(method)
         if answer is None:
-            raise RpcError(_NO_METHOD, f"no method {method[:100]}")
+            raise RpcError(_NO_METHOD, f"unknown method {method[:100]}")
         if not self._greeted:
-            raise RpcError(_NO_REQUEST, "say hook.hello first")
+            raise RpcError(_NO_REQUEST, "call hook.hello first")
         return await answer(params)
 
     def _greet(self, params: JsonObject) -> JsonObject:
-        """Shake hands, unless this hook could not guard anything."""
+        """Reply to the greeting. Raises RpcError if the hook could not block a call."""
         self._greeted = False
         if params.get("version") != PROTOCOL_VERSION:
-            raise RpcError(_BAD_PARAMS, f"this hook speaks version {PROTOCOL_VERSION}")
+            raise RpcError(_BAD_PARAMS, f"this hook supports only version {PROTOCOL_VERSION}")
         modes = params.get("modes")
         if not isinstance(modes, list) or "approve" not in modes:
             raise RpcError(
                 _BAD_PARAMS,
-                'add "approve_tool" to the hook\'s "intercept": the other methods let a call run '
-                "when their time is over",
+                'add "approve_tool" to the hook\'s "intercept": after a timeout of the other '
+                "methods a call runs",
             )
         self._greeted = True
         return {"ok": True, "name": "approval-gateway"}
@@ -400,7 +401,7 @@ class PicoClawHook:
         return {"action": "continue"}
 
     async def _before_tool(self, params: JsonObject) -> JsonObject:
-        """Ask, with everything that a person may do."""
+        """Ask about a call, with all actions, and return the reply."""
         call = PicoClawCall.read(params)
         question = self._questions.open(call, self._ask(call, _EVERY_ACTION), self._timeout)
         outcome = await question.outcome()
@@ -410,7 +411,7 @@ class PicoClawHook:
             changed = {**params, "tool": call.tool, "arguments": outcome.arguments}
             return {"action": "modify", "call": changed}
         if outcome.kind is OutcomeKind.RESPONDED:
-            self._questions.forget(question)  # PicoClaw asks nobody else about it
+            self._questions.forget(question)  # PicoClaw does not call `approve_tool` then
             said = outcome.result
             text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
             told = {"for_llm": text, "for_user": "", "silent": False, "is_error": False}
@@ -419,7 +420,7 @@ class PicoClawHook:
         return {"action": action, "reason": outcome.message}
 
     async def _approve_tool(self, params: JsonObject) -> JsonObject:
-        """Approve what `before_tool` was answered about this very call, otherwise ask."""
+        """Return the decision of `before_tool` on this call. Without a decision, ask now."""
         call = PicoClawCall.read(params)
         question = self._questions.claim(call)
         if question is None:
@@ -433,7 +434,7 @@ class PicoClawHook:
         return {"approved": True}
 
     async def _after_tool(self, params: JsonObject) -> JsonObject:
-        """Report what became of it."""
+        """Report how an approved call ended."""
         call = PicoClawCall.read(params)
         result = params.get("result")
         told = result if isinstance(result, dict) else {}
@@ -448,8 +449,7 @@ class PicoClawHook:
         return {"action": "continue"}
 
     def _note(self, method: str, params: JsonObject) -> None:
-        """Report a tool that was skipped, where an event tells which call that was. Other
-        notifications have no answer, and nothing is asked for them."""
+        """Report a skipped call, if the event identifies it. Ignore other notifications."""
         if method not in _EVENTS or normal_kind(params) != "tool.exec.skipped":
             return
         payload = params.get("Payload", params.get("payload"))
@@ -463,7 +463,7 @@ class PicoClawHook:
             self._report(found[0][2], Execution.SKIPPED, None)
 
     async def _ask(self, call: PicoClawCall, allowed: Sequence[Action]) -> PicoClawQuestion.Asked:
-        """Ask about a call; an outcome in any case but a mistake of ours."""
+        """Ask about a call, and return its request and outcome. A GatewayError is an outcome."""
         until = asyncio.get_running_loop().time() + self._timeout
         try:
             async with asyncio.timeout_at(until):
@@ -478,7 +478,7 @@ class PicoClawHook:
         return None, Outcome(kind=OutcomeKind.UNREACHABLE, message=words)
 
     def _skip(self, request: ApprovalRequest) -> None:
-        """Report an approval that the host did not make use of."""
+        """Report an approval that PicoClaw did not use."""
         self._report(request, Execution.SKIPPED, None)
 
     def _report(self, request: ApprovalRequest, execution: Execution, nanoseconds: Any) -> None:
@@ -494,7 +494,7 @@ class PicoClawHook:
         task.add_done_callback(self._reports.discard)
 
     def _fail(self, number: Id | None, code: int, words: str) -> None:
-        """Answer with an error; a call of this id that is not answered yet is withdrawn."""
+        """Reply with an error. Cancel a running call with this id."""
         task = self._calls.pop(number, None) if number is not None else None
         if task is not None and task is not asyncio.current_task():
             task.cancel()
@@ -511,33 +511,33 @@ class PicoClawHook:
 def _read_id(message: Any) -> Id | None:
     """Return the id of a message, None for a notification. Raises RpcError."""
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-        raise RpcError(_NO_REQUEST, "that is no JSON-RPC 2.0 request")
+        raise RpcError(_NO_REQUEST, "the message is not a JSON-RPC 2.0 request")
     number = message.get("id", 0)
     if type(number) not in (int, str):
-        raise RpcError(_NO_REQUEST, "an id is a number or a text")
+        raise RpcError(_NO_REQUEST, "the id must be a number or a text")
     return number or None
 
 
 def _read_call(message: JsonObject) -> tuple[str, JsonObject]:
-    """Return method and parameters. Raises RpcError."""
+    """Return the method and parameters of a message. Raises RpcError."""
     method, params = message.get("method"), message.get("params", {})
     if not isinstance(method, str) or not isinstance(params, dict):
-        raise RpcError(_NO_REQUEST, "a request has a method, and an object as its params")
+        raise RpcError(_NO_REQUEST, "the request needs a method, and an object as its params")
     return method, params
 
 
 def _why_not(outcome: Outcome) -> str:
-    """Say why a call does not run, where nothing but a yes lets it."""
+    """Return the reason why a call does not run, for a reply that is only yes or no."""
     if outcome.kind is OutcomeKind.EDITED:
         wanted = json.dumps(outcome.arguments, ensure_ascii=False)
-        return f"{outcome.message}; the changed call did not arrive: call it with {wanted}"
+        return f"{outcome.message}; the edit was not applied: call it again with {wanted}"
     if outcome.kind is OutcomeKind.RESPONDED:
         return f"{outcome.message}; the result is {json.dumps(outcome.result, ensure_ascii=False)}"
     return outcome.message
 
 
 async def serve(agent: str | None, timeout: float, workspace: str | None) -> int:
-    """Be the hook on standard input and output until the host is gone; return the exit code."""
+    """Run the hook on standard input and output until PicoClaw ends; return the exit code."""
     clients: list[AsyncClient] = []
     connecting = asyncio.Lock()
 
@@ -568,18 +568,18 @@ async def serve(agent: str | None, timeout: float, workspace: str | None) -> int
 
 
 def options(words: Sequence[str]) -> argparse.Namespace:
-    """Read the command line of `gateway hook picoclaw`; a wrong one ends the program."""
+    """Parse the command line of `gateway hook picoclaw`. Exits with a usage error."""
     parser = argparse.ArgumentParser(
         prog="gateway hook",
-        description="Guard PicoClaw's tools: it starts this as a process hook, see "
+        description="Gate PicoClaw's tools. PicoClaw starts this as a process hook, see "
         "docs/integrations/picoclaw.md.",
     )
     add = parser.add_argument
-    add("host", choices=["picoclaw"], help="whose hook this is")
+    add("host", choices=["picoclaw"], help="coding agent that starts the hook")
     add("--agent", help="ask as this agent (default: GATEWAY_AGENT, else local)")
-    said = "seconds that people have: less than PicoClaw's approval_timeout_ms (default: 50)"
+    said = "seconds for a decision, less than PicoClaw's approval_timeout_ms (default: 50)"
     add("--timeout", type=float, default=TIMEOUT, help=said)
-    add("--workspace", metavar="DIR", help="the folder in which PicoClaw's tools run")
+    add("--workspace", metavar="DIR", help="folder in which PicoClaw's tools run")
     found = parser.parse_args(words[1:])
     if not found.timeout > 0:
         parser.error("--timeout takes seconds, more than 0")
@@ -592,5 +592,5 @@ def main(words: Sequence[str]) -> int:
     try:
         return asyncio.run(serve(given.agent, given.timeout, given.workspace))
     except (OSError, ValueError) as error:
-        sys.stderr.write(f"gateway hook: a host starts this, and is at its pipes: {error}\n")
+        sys.stderr.write(f"gateway hook: PicoClaw must start this, with pipes: {error}\n")
         return 2

@@ -1,4 +1,4 @@
-"""The pipe to a host that starts us as its child: lines in, lines out, and whether it is gone."""
+"""Exchange lines with a program that started this one as its child. Start at `HostPipe.opened`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 LONGEST_LINE = 1_048_576
-_KEPT_BYTES = 256  # of a line that is too long
+_KEPT_BYTES = 256  # of the start of a line that is too long
 
 
 class TooLong(ValueError):
-    """A line had more bytes than the pipe takes, and was passed over. `start` is how it began."""
+    """A line had too many bytes, and was skipped. `start` are its first bytes."""
 
     def __init__(self, start: bytes, longest: int) -> None:
         super().__init__(f"the line is longer than {longest} bytes")
@@ -22,7 +22,7 @@ class TooLong(ValueError):
 
 
 class HostPipe(asyncio.BaseProtocol):
-    """The pipe, inside `opened`."""
+    """The pipes to the parent program. Use it inside `opened`."""
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
         self._longest = longest
@@ -35,8 +35,8 @@ class HostPipe(asyncio.BaseProtocol):
     @classmethod
     @asynccontextmanager
     async def opened(cls, longest: int = LONGEST_LINE) -> AsyncIterator[HostPipe]:
-        """Take over standard input and output, with lines of so many bytes at most. What prints by
-        mistake goes to standard error, and a signal to stop counts as the host's going."""
+        """Take over standard input and output, with lines of at most `longest` bytes. A stray
+        `print` goes to standard error. A stop signal counts as the end of the parent program."""
         pipe, loop = cls(longest), asyncio.get_running_loop()
         out = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -52,24 +52,24 @@ class HostPipe(asyncio.BaseProtocol):
             reading.close()
 
     def pause_writing(self) -> None:
-        """Read no more while the host does not read."""
+        """Stop reading while the parent program does not read."""
         self._may_write.clear()
 
     def resume_writing(self) -> None:
-        """Go on reading."""
+        """Continue to read."""
         self._may_write.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End when the host has closed the pipe by which it is answered."""
+        """End when the parent program has closed its end of the output pipe."""
         self._gone.set()
 
     def write(self, line: bytes) -> None:
-        """Write one line; what nobody reads any more is dropped."""
+        """Write one line. Drops it if the pipe is closed."""
         if not self._out.is_closing():
             self._out.write(line + b"\n")
 
     async def next_line(self) -> bytes | None:
-        """Return the next line, None when the host is gone. Raises TooLong."""
+        """Return the next line, None after the parent program has ended. Raises TooLong."""
         reading = asyncio.ensure_future(self._read())
         gone = asyncio.ensure_future(self._gone.wait())
         try:

@@ -1,1 +1,1 @@
-"""Agent frameworks: a middleware or callback of each asks people before a tool runs."""
+"""Adapters for agent frameworks: a middleware or callback asks people before a tool runs."""

@@ -1,4 +1,4 @@
-"""AG2: a middleware of a tool, or of all tools of an agent, asks people before each call."""
+"""AG2: gate each call of a tool, or of all tools of an agent, with the middleware `ask_people`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gateway.integrations.frameworks.calls import (
 
 
 def ask_people(*, client: Client | None = None, **details: Any) -> Any:
-    """Return the middleware: for `@tool(middleware=[…])`. `details` are keywords of
-    `client.request`. The calls of one turn to all tools that have it are one batch. A person's
-    abort ends the turn with `HumanInputFailedError`."""
+    """Return the middleware for `@tool(middleware=[…])`. `details` are keywords of
+    `client.request`. All gated calls of one turn form one batch. If a person aborts, or the
+    gateway rejects the request, the turn ends with `HumanInputFailedError`."""
     gate = TurnGate(FrameworkGate("ag2", client, details))
 
     async def ask(call_next: Any, event: Any, context: Any) -> Any:
@@ -34,7 +34,7 @@ def ask_people(*, client: Client | None = None, **details: Any) -> Any:
         try:
             turn = await _find_turn(event, context)
             outcome = await gate.ask(call, turn, str(context.stream.id))
-        except GatewayError as error:  # any other exception is told to the model, which goes on
+        except GatewayError as error:  # AG2 passes other exceptions to the model, which goes on
             raise HumanInputFailedError(error) from error
         if not outcome.runs:
             return ToolResultEvent.from_call(event, result=tell(event.name, outcome))
@@ -47,7 +47,7 @@ def ask_people(*, client: Client | None = None, **details: Any) -> Any:
 
 
 async def _find_turn(event: Any, context: Any) -> Turn:
-    """Return the turn of a call, from what its stream remembers."""
+    """Return the turn of a call, from the history of its stream."""
     from ag2.events import ToolCallsEvent  # noqa: PLC0415 (the vendor)
 
     for one in reversed(tuple(await context.stream.history.get_events())):

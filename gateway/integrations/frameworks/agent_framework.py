@@ -1,4 +1,4 @@
-"""Microsoft's agent-framework: a function middleware asks people before each call of a tool."""
+"""Microsoft's agent-framework: gate tool calls. Start at `ask_people` or `FunctionApprovals`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from gateway.integrations.frameworks.calls import (
 
 
 def ask_people(*, client: Client | None = None, **details: Any) -> Any:
-    """Return the middleware: for `Agent(middleware=[…])`. `details` are keywords of
-    `client.request`. The calls of one turn are one batch. A person's abort raises
-    `MiddlewareFailure` out of the run."""
+    """Return the middleware for `Agent(middleware=[…])`. `details` are keywords of
+    `client.request`. The calls of one turn form one batch. If a person aborts, or the gateway
+    rejects the request, the run ends with `MiddlewareFailure`."""
     from agent_framework import function_middleware  # noqa: PLC0415 (the vendor)
 
     gate = TurnGate(FrameworkGate("agent-framework-core", client, details))
@@ -38,7 +38,7 @@ def ask_people(*, client: Client | None = None, **details: Any) -> Any:
         session = getattr(context.session, "session_id", None)
         try:
             outcome = await gate.ask(call, _find_turn(context), session)
-        except GatewayError as error:  # any other exception is told to the model, which goes on
+        except GatewayError as error:  # other exceptions reach only the model, which goes on
             raise MiddlewareFailure(str(error)) from error
         if not outcome.runs:
             context.result = tell(name, outcome)
@@ -50,36 +50,35 @@ def ask_people(*, client: Client | None = None, **details: Any) -> Any:
 
 
 def _find_turn(context: Any) -> Turn:
-    """Return the turn of a call: each run has a list of tools of its own, and starts the calls of a
-    turn at once."""
+    """Return the turn of a call. Each run has its own list of tools, and starts the calls of a turn
+    at once."""
     return ALONE if context.tools is None else Turn(id(context.tools), AT_ONCE)
 
 
-# Microsoft's agent-framework: people answer the approvals that a run pauses for (tools with
-# `approval_mode="always_require"`), here or elsewhere.
+# Runs that pause for approvals (tools with `approval_mode="always_require"`).
 #
-# The framework's own refusal has fixed words. So each answer that it gets says "approved", and a
-# middleware of that very run lets pass what people approved, or tells the model why not. Arguments
-# that change after that are asked about anew, so none can be edited.
+# The framework rejects a call with fixed words. So it always gets the answer "approved". Then a
+# middleware of the same run lets approved calls run, and tells the model why others do not. Changed
+# arguments would need a new approval, so nobody can edit them.
 
 _Answers = dict[str, tuple[FrameworkCall, Outcome]]
-"""What people were asked about and how that ended, by the framework's own id of the call."""
+"""The calls that people decided, with their outcomes, by the framework's id of the call."""
 
 
 class FunctionApprovals:
-    """Has people answer the approvals that runs of agents pause for. `details` are keywords of
-    `client.request`.
+    """Let people decide the approvals that runs pause for, in this process or another. `details`
+    are keywords of `client.request`.
 
-    A person's abort raises Aborted; every other refusal is told to the model.
+    If a person aborts, the run raises Aborted. Other refusals are passed to the model.
     """
 
     def __init__(self, *, client: Client | None = None, **details: Any) -> None:
         self._gate = FrameworkGate("agent-framework-core", client, details)
 
     async def begin(self, agent: Any, given: Any, **run: Any) -> Any:
-        """Run an agent until it has its response, or PausedRun until people must answer.
+        """Run an agent until it needs people. Return its response, or a PausedRun for `resume`.
 
-        `run` are keywords of `agent.run`; without a `session` it gets one of its own.
+        `run` are keywords of `agent.run`. Without a `session` the run gets a new one.
         """
         session = run.pop("session", None) or agent.create_session()
         return await self._run(agent, given, session, {}, 0.0, run)
@@ -87,14 +86,14 @@ class FunctionApprovals:
     async def resume(
         self, agent: Any, paused: PausedRun, *, timeout: float = 0.0, **run: Any
     ) -> Any:
-        """Go on in any process, and return what `begin` returns: the same one where somebody has
-        not answered within `timeout` seconds. Raises Aborted where a person stops the run."""
+        """Continue a run in any process, and return as `begin` does. Returns a PausedRun if a
+        decision is missing after `timeout` seconds. Raises Aborted if a person aborts the run."""
         from agent_framework import AgentSession, Content  # noqa: PLC0415 (the vendor)
 
         session = AgentSession.from_dict(paused.state["session"])
         waiting = [Content.from_dict(one) for one in paused.state["requests"]]
         if not waiting:
-            raise GatewayError("this run does not wait for anybody")
+            raise GatewayError("this run has no pending approvals")
         return await self._settle(agent, session, waiting, timeout, run)
 
     async def _run(
@@ -102,8 +101,8 @@ class FunctionApprovals:
     ) -> Any:
         from agent_framework import Agent  # noqa: PLC0415 (the vendor)
 
-        if not isinstance(agent, Agent):  # another one may leave out the middleware of a run
-            raise GatewayError(f"{type(agent).__name__} is no Agent of agent-framework")
+        if not isinstance(agent, Agent):  # another class may ignore the middleware of a run
+            raise GatewayError(f"{type(agent).__name__} is not an Agent of agent-framework")
         middleware = [*(run.get("middleware") or ()), _let_pass(answers)]
         response = await agent.run(given, session=session, **{**run, "middleware": middleware})
         if not (waiting := response.user_input_requests):
@@ -129,8 +128,8 @@ class FunctionApprovals:
 
 
 def _let_pass(answers: _Answers) -> Any:
-    """Return a middleware that lets each call pass once that was asked about and approved, and
-    those of tools that need no approval."""
+    """Return a middleware that lets each approved call run once. Tools that need no approval always
+    run."""
     from agent_framework import MiddlewareFailure, function_middleware  # noqa: PLC0415 (the vendor)
 
     @function_middleware  # type: ignore[untyped-decorator]  # the framework's
@@ -150,10 +149,10 @@ def _let_pass(answers: _Answers) -> Any:
 
 
 def _read(content: Any) -> FrameworkCall:
-    """Return the call that an approval is about, asked for or given."""
+    """Return the call of an approval request or response. Raises GatewayError for another kind."""
     call = getattr(content, "function_call", None)
-    if call is None or call.hosted:  # what a provider would run is not known here
-        raise GatewayError(f"the run waits for a {content.type} of its own: answer it yourself")
+    if call is None or call.hosted:  # nobody here knows what a provider would run
+        raise GatewayError(f"people cannot decide a {content.type} of this run: answer it yourself")
     return FrameworkCall(
         tool=call.name,
         arguments=call.parse_arguments() or {},

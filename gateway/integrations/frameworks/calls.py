@@ -1,8 +1,8 @@
-"""What frameworks share: calls become requests, endings become words, a turn's calls are one batch.
+"""Shared code of the framework adapters: turn tool calls into requests. Start at FrameworkGate.
 
-Calls that a model wants at once are one batch. A refusal is a sentence for the model, never an
-exception; only an abort is one. What waits in one process and goes on in another is found again by
-its call: so what runs is what people were asked about, whatever was kept elsewhere, and once.
+The calls of one turn form one batch. A refusal becomes a sentence for the model; only an abort
+raises an exception. A paused run finds its requests again by the ids of its calls. So only an
+approved call runs, and only once, even if a saved state says otherwise.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gateway.wire.canonical_json import is_unique
 from gateway.wire.codec import JsonObject
 
 UNEDITED = tuple(one for one in ALLOWED if one is not Action.EDIT)
-"""What people may answer where a framework cannot run a call with other arguments."""
+"""The actions for frameworks that cannot run a call with other arguments."""
 _LONGEST_PAUSE = 1.0
 _NAME_CHARS = 12
 _SAID = ("call_id", "kind", "allowed", "schema")
@@ -42,8 +42,8 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameworkCall:
-    """A call that a framework is about to make. `call_id` is the framework's own; a call without
-    one that looks unique is never taken for an earlier one, unless its run was paused."""
+    """A call that a framework is about to make. `call_id` is the framework's id. If the id does not
+    look unique, it is ignored and the call gets a new request, except in a paused run."""
 
     tool: str
     arguments: Any
@@ -56,25 +56,25 @@ class FrameworkCall:
 
 @dataclass(frozen=True, slots=True)
 class PausedRun:
-    """A run that waits for people: what it waits for, what its framework needs to go on, and the
-    session that its requests are of."""
+    """A run that waits for people: its pending `request_ids`, the `state` that the framework needs
+    to continue, and the `session` of the requests."""
 
     request_ids: list[str]
     state: Any
     session: str | None = None
 
     def to_json(self) -> str:
-        """Return it as text, to be kept."""
+        """Return this run as JSON text, to save it."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> PausedRun:
-        """Return what `to_json` gave, in any process."""
+        """Return the run that `to_json` saved, in any process."""
         return cls(**json.loads(text))
 
 
 class FrameworkGate:
-    """Asks for the calls of one framework. `details` are keywords of `client.request`."""
+    """Ask for approvals of one framework's calls. `details` are keywords of `client.request`."""
 
     def __init__(self, package: str, client: Client | None, details: dict[str, Any]) -> None:
         try:
@@ -83,13 +83,13 @@ class FrameworkGate:
             named = package
         self._origin, self._client, self._details = Origin(framework=named), client, details
         self._host = package.removesuffix("-core").removesuffix("-slim")
-        self._session = new_session()  # of calls whose framework knows no session
+        self._session = new_session()  # for calls of frameworks without sessions
 
     async def ask(
         self, calls: Sequence[FrameworkCall], session: str | None = None
     ) -> list[Outcome]:
-        """Ask for calls as one batch, and wait. Raises Aborted where a person stops the run, and
-        GatewayError for what is no outcome, such as a credential that is unknown."""
+        """Submit calls as one batch, wait, and return their outcomes in order. Raises Aborted if a
+        person aborts, and GatewayError if there is no outcome, such as for an unknown token."""
         try:
             client = self._client or current_client(self._host)
         except Unreachable as error:
@@ -101,7 +101,7 @@ class FrameworkGate:
     def ask_blocking(
         self, calls: Sequence[FrameworkCall], session: str | None = None
     ) -> list[Outcome]:
-        """Ask as `ask` does, and block this thread."""
+        """Do the same as `ask`, and block this thread."""
         try:
             client = self._client or current_client(self._host)
         except Unreachable as error:
@@ -118,15 +118,15 @@ class FrameworkGate:
         *,
         timeout: float = 0.0,
     ) -> list[Outcome] | PausedRun:
-        """Submit calls as one batch, in any process and as often as you like, and return how they
-        ended once all have; PausedRun with `state` where some have not within `timeout` seconds, or
-        the gateway does not answer. No approval is taken then.
+        """Submit calls as one batch, and return their outcomes once all are decided.
 
-        Raises as `ask` does. Each approval is handed out once: later its call is told as used.
+        Call this in any process, as often as you like. If a decision is missing after `timeout`
+        seconds, or the gateway does not answer, return a PausedRun with `state` and claim nothing.
+        Raises as `ask` does. Each approval can be claimed once: a later call gets `already_used`.
         """
         try:
             client = self._client or current_client(self._host)
-        except Unreachable:  # nobody was asked: whoever resumes asks
+        except Unreachable:  # nobody was asked yet: the resuming process submits the calls
             return PausedRun([], state, session)
         requests = self._requests(client, calls, session, paused=True)
         asked = _sendable(requests)
@@ -142,23 +142,23 @@ class FrameworkGate:
         *,
         paused: bool = False,
     ) -> list[ApprovalRequest | Outcome]:
-        """Return the request of each call; the outcome of one that cannot be shown to anybody.
+        """Return the request of each call, or an outcome if the call cannot be shown to people.
 
-        A `paused` run finds its requests again by the ids of its calls, in any process. Another one
-        has no need to, so an id that a later call may have too counts as none.
+        A `paused` run finds its requests again by the ids of its calls, in any process. Other runs
+        ignore an id that a later call could repeat.
         """
-        own = None if paused else self._session  # another process would not find that again
+        own = None if paused else self._session  # another process would not find it again
         name = session_name(session) if session else session_of_run(own or DEFAULT_SESSION)
         known = calls if paused else [_forget_number(call) for call in calls]
         group = known[0].call_id if len(known) > 1 else None
         details = {"session": name, "origin": self._origin, **self._details}
-        if paused:  # in an empty place: whichever process goes on runs it
+        if paused:  # without a place, since any process may continue the run
             details = {"context": Context(), **details}
-        if group is not None:  # the same in each process
+        if group is not None:  # the same group in each process
             details["group"] = session_name(group)
         named = Counter(call.call_id for call in calls if call.call_id)
         return [
-            _refuse("another call of this turn has the same id")  # frameworks mix up their answers
+            _refuse("another call of this turn has the same id")  # frameworks would mix them up
             if named[said.call_id or ""] > 1
             else _request(client, call, details)
             for said, call in zip(calls, known, strict=True)
@@ -166,19 +166,19 @@ class FrameworkGate:
 
 
 def new_session() -> str:
-    """Return the name of a session that nobody else has."""
+    """Return a new, unique session name."""
     return f"run-{new_id()[:_NAME_CHARS]}"
 
 
 def session_of_run(own: str | None = None) -> str:
-    """Return the session that a run is in: the context's, else `own`, else a new one. A denial or
-    pass of one run is not that of the next."""
+    """Return the session of a run: that of the context, else `own`, else a new one. So a denial or
+    session pass of one run does not apply to the next."""
     known = current_session.get()
     return known if known != DEFAULT_SESSION else own or new_session()
 
 
 def tell(tool: str, outcome: Outcome) -> str:
-    """Return what the model is told of a call that does not run: a person's own result, or why."""
+    """Return the text for the model if a call does not run: a person's result, or the reason."""
     if outcome.kind is OutcomeKind.RESPONDED:
         result = outcome.result
         return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
@@ -186,7 +186,7 @@ def tell(tool: str, outcome: Outcome) -> str:
 
 
 def name_decider(outcome: Outcome) -> str:
-    """Return who or what decided, as far as it is known."""
+    """Return the name of the person, grant or rule that decided, else "gateway"."""
     return outcome.decision.decided_by.name if outcome.decision else "gateway"
 
 
@@ -217,7 +217,7 @@ def _sendable(requests: Sequence[ApprovalRequest | Outcome]) -> list[ApprovalReq
 def _merge(
     requests: Sequence[ApprovalRequest | Outcome], answers: Sequence[Outcome]
 ) -> list[Outcome]:
-    """Return the outcome of each call in order."""
+    """Return the outcome of each call in order, with `answers` for those that were submitted."""
     left = iter(answers)
     return [one if isinstance(one, Outcome) else next(left) for one in requests]
 
@@ -236,8 +236,8 @@ async def _ask_all(client: AsyncClient, requests: list[ApprovalRequest]) -> list
 
 
 async def _await_all(client: AsyncClient, requests: list[ApprovalRequest], timeout: float) -> bool:
-    """Submit what the gateway does not know, and return whether all has ended in time. Where a
-    person stops the run the rest is withdrawn, and Aborted raised."""
+    """Submit requests that the gateway does not know, and return whether all are decided in time.
+    If a person aborts, cancel the rest and raise Aborted."""
     clock, backoff = asyncio.get_running_loop().time, Backoff()
     until = clock() + timeout
     while True:
@@ -267,7 +267,7 @@ async def _find(client: AsyncClient, request: ApprovalRequest) -> State:
 async def _stop_where_aborted(
     client: AsyncClient, requests: list[ApprovalRequest], states: list[State]
 ) -> None:
-    """Withdraw what still waits where a person stops the run, and raise Aborted."""
+    """If a person aborts, cancel the pending requests and raise Aborted."""
     aborts = (one.decision for one in states if one.decision and one.decision.abort)
     if (decision := next(aborts, None)) is None:
         return
@@ -278,52 +278,53 @@ async def _stop_where_aborted(
 
 
 async def _take(client: AsyncClient, requests: list[ApprovalRequest]) -> list[Outcome]:
-    """Take the approvals of requests that have ended, one after the other: of two processes the
-    second finds the first one used."""
+    """Claim the approvals of decided requests, one after the other. If two processes do this, the
+    second finds the first approval used."""
     return [await _take_one(client, one) for one in requests]
 
 
 async def _take_one(client: AsyncClient, request: ApprovalRequest) -> Outcome:
     try:
         return await outcome_of(client.wait(request))
-    except Conflict as error:  # its time is over, or the kill switch is on
+    except Conflict as error:  # after its deadline, or with the kill switch on
         return Outcome(kind=OutcomeKind.CANCELLED, message=str(error))
 
 
-# Brings together the calls of one turn that a framework makes side by side, each by itself.
+# Collects the parallel calls of one turn into one batch.
 #
-# They are asked as one batch, and all wait for all: an abort of one stops those beside it. Which
-# calls come is not known, for some tools are not gated; so what has not come after a moment is
-# asked later, by itself.
+# All calls of a batch wait for each other, and an abort of one stops the others. Some tools are not
+# gated, so the number of calls is not certain. A call that arrives after a moment is submitted
+# separately.
 
 _MOMENT = 0.25
-"""How many seconds the first call of a turn waits for those beside it."""
+"""Seconds that the first call of a turn waits for the others."""
 
 AT_ONCE = 0
-"""How many calls a turn has of which that is not known, but that all of them start at once."""
+"""The size of a turn with an unknown number of calls that all start at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The turn in which a call is made: a name that only its calls share, and how many they are."""
+    """The turn of a call: a unique `name`, and its `size`, the number of calls."""
 
     name: Hashable
     size: int
 
 
 ALONE = Turn(None, 1)
-"""The turn of a call that has none beside it."""
+"""The turn of a single call."""
 
 
 class TurnGate:
-    """Asks for calls that are made side by side on one event loop."""
+    """Ask for approvals of parallel calls on one event loop."""
 
     def __init__(self, gate: FrameworkGate) -> None:
         self._gate = gate
         self._open: dict[Hashable, _Batch] = {}
 
     async def ask(self, call: FrameworkCall, turn: Turn, session: str | None = None) -> Outcome:
-        """Ask for a call together with those of its turn. Raises as `FrameworkGate.ask`."""
+        """Submit a call in one batch with those of its turn, wait, and return its outcome. Raises
+        as `FrameworkGate.ask` does."""
         if turn.size == 1:
             [outcome] = await self._gate.ask([call], session)
             return outcome
@@ -357,7 +358,7 @@ class TurnGate:
 
 
 class ThreadTurnGate:
-    """Asks for calls that are made side by side in threads."""
+    """Ask for approvals of parallel calls in threads."""
 
     def __init__(self, gate: FrameworkGate) -> None:
         self._gate = gate
@@ -365,7 +366,7 @@ class ThreadTurnGate:
         self._open: dict[Hashable, _ThreadBatch] = {}
 
     def ask(self, call: FrameworkCall, turn: Turn) -> Outcome:
-        """Ask as `TurnGate.ask` does, and block this thread."""
+        """Do the same as `TurnGate.ask`, and block this thread."""
         if turn.size == 1:
             [outcome] = self._gate.ask_blocking([call])
             return outcome
@@ -385,13 +386,13 @@ class ThreadTurnGate:
             del self._open[turn.name]
         try:
             batch.outcomes.set_result(self._gate.ask_blocking(batch.calls))
-        except BaseException as error:  # the threads beside this one end as it does
+        except BaseException as error:  # the other threads raise the same error
             batch.outcomes.set_exception(error)
 
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """Calls that are asked together; who waits for them is counted."""
+    """A batch of calls on an event loop. `waiting` counts the tasks that wait for it."""
 
     calls: list[FrameworkCall] = field(default_factory=list)
     full: asyncio.Event = field(default_factory=asyncio.Event)
@@ -399,7 +400,7 @@ class _Batch:
     waiting: int = 0
 
     async def wait_for_outcomes(self) -> list[Outcome]:
-        """Wait for all; when nobody waits any longer the requests are withdrawn."""
+        """Wait for all outcomes. If no task waits any longer, cancel the requests."""
         self.waiting += 1
         try:
             return await asyncio.shield(self.asking)
@@ -411,7 +412,7 @@ class _Batch:
 
 @dataclass(slots=True, eq=False)
 class _ThreadBatch:
-    """Calls of threads that are asked together by the first of them."""
+    """A batch of calls in threads. The thread of the first call submits it."""
 
     calls: list[FrameworkCall] = field(default_factory=list)
     full: threading.Event = field(default_factory=threading.Event)

@@ -1,8 +1,8 @@
-"""The Claude Agent SDK asks people: `can_use_tool` for its options, and the answer of a tool that
-Claude Code asks with `--permission-prompt-tool`.
+"""Claude Agent SDK: answer its permission questions with people's decisions. Start at
+`can_use_tool`; a tool for `--permission-prompt-tool` calls `answer_permission_prompt`.
 
-Both are asked where Claude Code would ask a person, so not about what its rules or modes let
-through. For a gate there is the hook, `gateway install claude-code`.
+Claude Code asks only if it would ask a person, and not if its own rules or modes allow the call.
+To gate those calls too, use the hook of `gateway install claude-code`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ _DIALECT = ClaudeCode()
 async def answer_permission_prompt(
     client: AsyncClient, asked: JsonObject, *, session: str | None = None, cwd: str | None = None
 ) -> JsonObject:
-    """Ask people about `{tool_name, input, tool_use_id}`, and return what Claude Code takes from a
-    permission tool as JSON: `behavior` allow with `updatedInput`, or deny with `message`.
+    """Ask people about the call `{tool_name, input, tool_use_id}` in `asked`, and return the JSON
+    that Claude Code expects of a permission tool.
 
-    Whatever goes wrong is a denial with its reason.
+    That is `behavior` allow with `updatedInput`, or deny with `message`. An error is returned as a
+    denial with its reason.
     """
     given = asked.get("input")
     try:
@@ -46,7 +47,7 @@ async def answer_permission_prompt(
             call_id=str(asked.get("tool_use_id") or "") or None,
         )
         if not isinstance(given, dict):
-            raise InvalidRequest("the tool has no input that can be shown")
+            raise InvalidRequest("the input of the tool is not a JSON object")
         call.kind = _DIALECT.kinds.get(call.tool, "tool")
         _DIALECT.offer(call)
         outcome = await client.outcome(_make_request(client, call))
@@ -61,7 +62,8 @@ def can_use_tool(
     [str, dict[str, Any], ToolPermissionContext],
     Awaitable[PermissionResultAllow | PermissionResultDeny],
 ]:
-    """Return what goes into `ClaudeAgentOptions(can_use_tool=…)`."""
+    """Return the callback for `ClaudeAgentOptions(can_use_tool=…)`. It asks through `client`, in
+    the given session and working folder."""
 
     async def ask(
         tool: str, given: dict[str, Any], context: ToolPermissionContext

@@ -1,8 +1,8 @@
-"""CrewAI: a hook asks people before each tool call of every crew in this process.
+"""CrewAI: gate each tool call of every crew in this process. Start at `ask_people`.
 
-CrewAI runs the tool when a hook raises, so nothing here does; and it ends no run for what a hook of
-a tool says, so an abort stops the crew at its next question to the model. The calls of a turn that
-it makes side by side, each in a thread, are one batch.
+CrewAI runs the tool if a hook raises, so the hooks here never raise. A tool hook cannot end a run,
+so an abort stops the crew at its next call of the model. The parallel calls of a turn, each in a
+thread, form one batch.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from gateway.integrations.frameworks.calls import (
 
 
 def ask_people(*, client: Client | None = None, **details: Any) -> Callable[[], None]:
-    """Register the hooks; return what takes them out again. `details` are keywords of
-    `client.request`. Register it last: a hook after it may change what was approved."""
+    """Register the hooks, and return a function that removes them. `details` are keywords of
+    `client.request`. Call this last, because a later hook may change an approved call."""
     from crewai.hooks import (  # noqa: PLC0415 (the vendor)
         register_after_tool_call_hook,
         register_before_llm_call_hook,
@@ -48,8 +48,8 @@ def ask_people(*, client: Client | None = None, **details: Any) -> Callable[[], 
 
 
 class _Hooks:
-    """The hooks of one gate, what they must tell of the calls that they blocked, and which runs
-    were stopped: by the id of an object that is kept beside it, for threads call the hooks."""
+    """The hooks of one gate. `_told` has the texts about blocked calls, `_stopped` the aborted
+    runs. Their keys are ids of objects, which the values keep alive."""
 
     def __init__(self, gate: FrameworkGate) -> None:
         self._gate = ThreadTurnGate(gate)
@@ -57,7 +57,7 @@ class _Hooks:
         self._stopped: dict[int, tuple[Any, str]] = {}
 
     def before_tool(self, context: Any) -> bool | None:
-        """Return False for a call that must not run, whatever happens."""
+        """Return False for a call that must not run, None for one that may. Never raises."""
         words: str | None = "the call was not run: its gate failed"
         try:
             words = self._ask(context)
@@ -69,20 +69,20 @@ class _Hooks:
         return False
 
     def after_tool(self, context: Any) -> str | None:
-        """Return what the model is told of a call that was blocked."""
+        """Return the text for the model about a blocked call, None for other calls."""
         kept = self._told.pop(id(context.tool_input), None)
         return kept[1] if kept else None
 
     def before_model(self, context: Any) -> None:
-        """End the run of a crew, or of an agent without one, that a person stopped."""
+        """End the run of a crew, or of an agent without a crew, that a person aborted."""
         from crewai.hooks.dispatch import HookAborted  # noqa: PLC0415 (the vendor)
 
         if kept := self._stopped.pop(id(context.crew or context.agent), None):
             raise HookAborted(reason=kept[1])
 
     def _ask(self, context: Any) -> str | None:
-        """Return None for a call that may run with its arguments, which are the approved ones then,
-        else why it may not."""
+        """Return None if a call may run, and set its arguments to the approved ones. Otherwise
+        return the reason."""
         call = FrameworkCall(
             tool=context.tool_name,
             arguments=dict(context.tool_input),
@@ -103,7 +103,7 @@ class _Hooks:
 
 
 def _find_turn(context: Any) -> Turn:
-    """Return the turn of a call: the last message of its agent's run in which calls are wanted."""
+    """Return the turn of a call: the last message of the agent's run that contains tool calls."""
     executor = getattr(context.agent, "agent_executor", None)
     for message in reversed(getattr(executor, "messages", ())):
         if calls := message.get("tool_calls"):

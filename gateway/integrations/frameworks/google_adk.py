@@ -1,4 +1,4 @@
-"""Google's Agent Development Kit: a callback asks people before each call of a tool."""
+"""Google's Agent Development Kit: gate tool calls. Start at `ask_people` or ToolConfirmations."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from gateway.models import Action
 
 
 def ask_people(*, client: Client | None = None, **details: Any) -> Any:
-    """Return the callback: for `Agent(before_tool_callback=…)`. `details` are keywords of
-    `client.request`. The calls of one turn are one batch. A person's abort raises Aborted out of
-    the run."""
+    """Return the callback for `Agent(before_tool_callback=…)`. `details` are keywords of
+    `client.request`. The calls of one turn form one batch. If a person aborts, the run raises
+    Aborted."""
     gate = TurnGate(FrameworkGate("google-adk", client, details))
 
     async def ask(tool: Any, args: dict[str, Any], tool_context: Any) -> dict[str, Any] | None:
@@ -41,7 +41,7 @@ def ask_people(*, client: Client | None = None, **details: Any) -> Any:
 
 
 def _find_turn(tool_context: Any) -> Turn:
-    """Return the turn of a call: the event in which the model wanted it."""
+    """Return the turn of a call: the event with the model's tool calls."""
     for event in reversed(tool_context.session.events):
         ids = [one.id for one in event.get_function_calls()]
         if tool_context.function_call_id in ids:
@@ -49,24 +49,23 @@ def _find_turn(tool_context: Any) -> Turn:
     return ALONE
 
 
-# Google's Agent Development Kit: people answer the confirmations that a run pauses for, here or
-# elsewhere.
+# Runs that pause for confirmations.
 #
-# A tool that `gate` has wrapped always pauses, and runs nothing but what was approved, edited or
-# not: also where a kept session says that it was confirmed. Other tools that the kit asks to
-# confirm are answered too, with yes or no alone.
+# A tool that `gate` has wrapped always pauses, and runs only with an approval, even if a saved
+# session says that it was confirmed. People may edit its calls. Confirmations of other tools are
+# answered too, but only with yes or no.
 
 _Waiting = dict[str, FrameworkCall]
-"""The calls that a session waits for, by the id of the confirmation that is to be answered."""
+"""The pending calls of a session, by the id of their confirmation."""
 _CONFIRMATION = "adk_request_confirmation"
 _WORDLESS = (Action.APPROVE, Action.DENY, Action.ABORT)
 
 
 class ToolConfirmations:
-    """Has people answer the confirmations that runs pause for. `details` are keywords of
-    `client.request`.
+    """Let people decide the confirmations that runs pause for, in this process or another.
+    `details` are keywords of `client.request`.
 
-    A person's abort raises Aborted; every other refusal is told to the model.
+    If a person aborts, the run raises Aborted. Other refusals are passed to the model.
     """
 
     def __init__(self, *, client: Client | None = None, **details: Any) -> None:
@@ -75,8 +74,8 @@ class ToolConfirmations:
         self._outcomes: dict[tuple[str, str], Outcome] = {}
 
     def gate(self, tool: Any) -> Any:
-        """Return a function, or a tool of the kit, as a tool that always pauses its run, and runs
-        what this process holds an approval of."""
+        """Return a tool that always pauses its run, and runs only if this process has an approval.
+        `tool` is a function, or a tool of the kit."""
         from google.adk.tools import BaseTool, FunctionTool  # noqa: PLC0415 (the vendor)
         from google.adk.tools.tool_confirmation import ToolConfirmation  # noqa: PLC0415
 
@@ -85,7 +84,7 @@ class ToolConfirmations:
         self._gated.add(inner.name)
 
         async def check_require_confirmation(args: dict[str, Any], tool_context: Any) -> bool:
-            return tool_context.tool_confirmation is None  # once answered, `run_async` tells how
+            return tool_context.tool_confirmation is None  # afterwards `run_async` handles it
 
         async def run_async(*, args: dict[str, Any], tool_context: Any) -> Any:
             key = (tool_context.session.id, tool_context.function_call_id)
@@ -100,8 +99,8 @@ class ToolConfirmations:
         return gated
 
     async def begin(self, runner: Any, given: Any, *, session: Any, **run: Any) -> Any:
-        """Run an agent until it has ended, and return the events; or PausedRun until people must
-        answer. `given` is text, or a Content. `run` are keywords of `runner.run_async`."""
+        """Run an agent until it needs people. Return its events, or a PausedRun for `resume`.
+        `given` is text or a Content, `run` are keywords of `runner.run_async`."""
         from google.genai.types import UserContent  # noqa: PLC0415 (the vendor)
 
         message = UserContent(given) if isinstance(given, str) else given
@@ -111,10 +110,10 @@ class ToolConfirmations:
     async def resume(
         self, runner: Any, paused: PausedRun, *, timeout: float = 0.0, **run: Any
     ) -> Any:
-        """Go on in any process, and return what `begin` returns: the same one where somebody has
-        not answered within `timeout` seconds. Raises Aborted where a person stops the run."""
+        """Continue a run in any process, and return as `begin` does. Returns a PausedRun if a
+        decision is missing after `timeout` seconds. Raises Aborted if a person aborts the run."""
         if not (waiting := await self._find_waiting(runner, paused.state)):
-            raise GatewayError("this run does not wait for anybody")
+            raise GatewayError("this run has no pending confirmations")
         return await self._settle(runner, paused.state, waiting, timeout, run)
 
     async def _run(
@@ -137,14 +136,14 @@ class ToolConfirmations:
         parts = []
         for asked, call, outcome in zip(waiting, calls, outcomes, strict=True):
             self._outcomes[session, str(call.call_id)] = outcome
-            # `confirmed` is for what is not gated, and runs as the model wanted it.
+            # `confirmed` is for tools without a gate, which run with the model's arguments.
             said = {"confirmed": outcome.runs and outcome.arguments == call.arguments}
             answer = FunctionResponse(id=asked, name=_CONFIRMATION, response=said)
             parts.append(Part(function_response=answer))
         return await self._run(runner, place, Content(role="user", parts=parts), timeout, run)
 
     async def _find_waiting(self, runner: Any, place: dict[str, str]) -> _Waiting:
-        """Return the calls that the kit has asked about, and that have no result yet."""
+        """Return the calls with a confirmation request and without a result."""
         session = await runner.session_service.get_session(app_name=runner.app_name, **place)
         waiting: dict[str, tuple[str, FrameworkCall]] = {}
         for event in session.events if session else ():

@@ -1,7 +1,7 @@
-"""LangChain and LangGraph: what interrupts a graph is answered by people, here or elsewhere.
+"""LangChain and LangGraph: let people answer the interrupts of a graph. Start at `Interrupts`.
 
-A graph interrupts itself as always: by `HumanInTheLoopMiddleware` in either mode, or `interrupt`.
-Its checkpointer keeps what it needs to go on, so any process may `resume` its thread.
+The graph interrupts itself with `HumanInTheLoopMiddleware` in either mode, or with `interrupt`.
+Its checkpointer saves the state, so any process can `resume` its thread.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from gateway.integrations.frameworks.calls import FrameworkCall, FrameworkGate, 
 from gateway.models import Action
 from gateway.wire.codec import JsonObject
 
-# The shapes in which LangGraph's interrupts ask, and how each is answered.
+# The formats of LangGraph's interrupts, and the answer to each.
 #
-# Known are both modes of LangChain's `HumanInTheLoopMiddleware`, the older shape of its Agent
-# Inbox, and any other value of a plain `interrupt`, which is answered with True, False or a
-# person's result. LangGraph keeps an answer for good, so what a shape does not allow is never sent.
+# Supported are both modes of LangChain's `HumanInTheLoopMiddleware`, the older format of its Agent
+# Inbox, and any other value of a plain `interrupt`. The answer to that is True, False or a person's
+# result. LangGraph saves an answer for good, so only answers that the format allows are sent.
 
 _DECISIONS = {
     "approve": (Action.APPROVE,),
@@ -38,12 +38,12 @@ _BATCH = {"action_requests", "review_configs"}
 
 
 class CannotBeTold(GatewayError):
-    """There is no answer of this interrupt's shape for how a request ended. Its thread stays where
-    it is."""
+    """The format of this interrupt has no answer for the outcome of the request. Its thread stays
+    interrupted."""
 
 
 def read_calls(interrupt: Any) -> list[FrameworkCall]:
-    """Return the calls that an interrupt asks about, in their order."""
+    """Return the calls in an interrupt, in order."""
     value, name = interrupt.value, interrupt.id
     if _is_batch(value):
         pairs = zip(value["action_requests"], value["review_configs"], strict=True)
@@ -62,7 +62,7 @@ def read_calls(interrupt: Any) -> list[FrameworkCall]:
 
 
 def answer(interrupt: Any, calls: Sequence[FrameworkCall], outcomes: Sequence[Outcome]) -> Any:
-    """Return what an interrupt is resumed with. Raises CannotBeTold."""
+    """Return the value that resumes an interrupt. Raises CannotBeTold."""
     pairs = list(zip(calls, outcomes, strict=True))
     if _is_batch(interrupt.value):
         return {"decisions": [_decide(*pair) for pair in pairs]}
@@ -83,7 +83,7 @@ def _is_call(value: Any) -> bool:
 
 
 def _letters(value: Any) -> list[JsonObject]:
-    """Return the requests of an Agent Inbox, none where it is something else."""
+    """Return the requests in the format of the Agent Inbox, an empty list for another format."""
     found = value if isinstance(value, list) else [value]
     fits = all(isinstance(one, dict) and {"action_request", "config"} <= set(one) for one in found)
     return found if fits else []
@@ -92,7 +92,7 @@ def _letters(value: Any) -> list[JsonObject]:
 def _review(
     asked: JsonObject, decisions: Iterable[str], call_id: str, schema: JsonObject | None = None
 ) -> FrameworkCall:
-    """Return a call of `HumanInTheLoopMiddleware`."""
+    """Return a call in the format of `HumanInTheLoopMiddleware`."""
     return FrameworkCall(
         tool=asked["name"],
         arguments=asked["args"],
@@ -114,12 +114,12 @@ def _letter(asked: JsonObject, call_id: str) -> FrameworkCall:
 
 
 def _allow(found: Iterable[tuple[Action, ...]]) -> tuple[Action, ...]:
-    """Return what may be answered; a person may always stop the run, which is no answer."""
+    """Return the allowed actions. A person may always abort the run, which needs no answer."""
     return tuple(dict.fromkeys([one for many in found for one in many] + [Action.ABORT]))
 
 
 def _read_schema(schema: JsonObject) -> tuple[list[str], JsonObject | None]:
-    """Return which decisions a call allows, and what its edited arguments must fit."""
+    """Return the decisions that a call allows, and the JSON Schema for its edited arguments."""
     named = {f"{one.capitalize()}Decision": one for one in _DECISIONS}
     parts = {**schema.get("$defs", {}), schema.get("title", ""): schema}
     edited = parts.get("EditedAction", {}).get("properties", {}).get("args")
@@ -128,7 +128,7 @@ def _read_schema(schema: JsonObject) -> tuple[list[str], JsonObject | None]:
 
 
 def _decide(call: FrameworkCall, outcome: Outcome) -> JsonObject:
-    """Return a decision of `HumanInTheLoopMiddleware`."""
+    """Return an outcome in the format of `HumanInTheLoopMiddleware`."""
     if outcome.kind is OutcomeKind.APPROVED:
         return {"type": "approve"}
     if outcome.kind is OutcomeKind.EDITED:
@@ -138,12 +138,12 @@ def _decide(call: FrameworkCall, outcome: Outcome) -> JsonObject:
         }
     responded = outcome.kind is OutcomeKind.RESPONDED
     if not responded and Action.DENY not in call.allowed:
-        raise CannotBeTold(f"it does not allow to reject {tell(call.tool, outcome)}")
+        raise CannotBeTold(f"the interrupt does not allow a rejection: {tell(call.tool, outcome)}")
     return {"type": "respond" if responded else "reject", "message": tell(call.tool, outcome)}
 
 
 def _reply(config: JsonObject, call: FrameworkCall, outcome: Outcome) -> JsonObject:
-    """Return an answer of the Agent Inbox."""
+    """Return an outcome in the format of the Agent Inbox."""
     if outcome.kind is OutcomeKind.APPROVED:
         return {"type": "accept", "args": None}
     if outcome.kind is OutcomeKind.EDITED:
@@ -151,22 +151,23 @@ def _reply(config: JsonObject, call: FrameworkCall, outcome: Outcome) -> JsonObj
     if config.get("allow_respond"):
         return {"type": "response", "args": tell(call.tool, outcome)}
     if not config.get("allow_ignore"):
-        raise CannotBeTold(f"it does not allow to ignore {tell(call.tool, outcome)}")
+        raise CannotBeTold(f"the interrupt does not allow a rejection: {tell(call.tool, outcome)}")
     return {"type": "ignore", "args": None}
 
 
 class Interrupts:
-    """Has people answer the interrupts of graphs. `details` are keywords of `client.request`.
+    """Let people answer the interrupts of graphs. `details` are keywords of `client.request`.
 
-    A person's abort raises Aborted, and leaves the thread where it is; every other refusal is told
-    to the graph, in the words of its own shape.
+    If a person aborts, Aborted is raised and the thread stays interrupted. Other refusals are
+    passed to the graph in the format of its interrupt.
     """
 
     def __init__(self, *, client: Client | None = None, **details: Any) -> None:
         self._gate = FrameworkGate("langgraph", client, details)
 
     async def invoke(self, graph: Any, given: Any, config: Any, **run: Any) -> Any:
-        """Run a thread to its end, as `graph.ainvoke` does, and wait for people meanwhile."""
+        """Run a thread to its end as `graph.ainvoke` does, and return its result. Waits for people
+        at each interrupt. Raises Aborted if a person aborts."""
         result = await _check(graph).ainvoke(given, config, **run)
         while interrupts := (await graph.aget_state(config)).interrupts:
             calls = [call for one in interrupts for call in read_calls(one)]
@@ -175,22 +176,22 @@ class Interrupts:
         return result
 
     async def begin(self, graph: Any, given: Any, config: Any, **run: Any) -> Any:
-        """Run a thread until it has its result, or PausedRun until people must answer."""
+        """Run a thread until it needs people. Return its result, or a PausedRun."""
         result = await _check(graph).ainvoke(given, config, **run)
         return await self._go_on(graph, config, result, 0.0, run)
 
     async def resume(self, graph: Any, config: Any, *, timeout: float = 0.0, **run: Any) -> Any:
-        """Go on with a thread in any process, and return what `begin` returns: PausedRun where
-        somebody has not answered within `timeout` seconds, the thread's values where it has ended.
+        """Continue a thread in any process. Return its values if it has ended, or a PausedRun if a
+        decision is missing after `timeout` seconds.
 
-        Raises Aborted where a person stops it, and GatewayError for a thread that was resumed
-        before and died meanwhile: its calls may have run.
+        Raises Aborted if a person aborts. Raises GatewayError if the thread was resumed before and
+        did not end, because its calls may have run.
         """
         state = await _check(graph).aget_state(config)
         if state.next and not state.interrupts:
             raise GatewayError(
-                "this thread was resumed before, and has not ended: its calls may have run, so "
-                "look before you go on with it yourself"
+                "this thread was resumed before and did not end: its calls may have run, so "
+                "check before you continue it yourself"
             )
         return await self._go_on(graph, config, state.values, timeout, run)
 
@@ -208,9 +209,9 @@ class Interrupts:
 
 
 def _check(graph: Any) -> Any:
-    """Return a graph that can be resumed. Raises InvalidRequest."""
+    """Return the graph. Raises InvalidRequest if it cannot be resumed."""
     if not getattr(graph, "checkpointer", None):
-        raise InvalidRequest("a graph without a checkpointer cannot go on once it has asked")
+        raise InvalidRequest("a graph without a checkpointer cannot be resumed: give it one")
     return graph
 
 

@@ -1,8 +1,8 @@
-"""The OpenAI Agents SDK: calls that need approval are answered by people, here or elsewhere.
+"""OpenAI Agents SDK: let people decide the calls that need approval. Start at `RunStates`.
 
-A tool that `gate` has wrapped always asks, and runs nothing but what was approved, edited or not:
-also where a kept RunState says that it was approved. Other tools that the SDK interrupts for
-(`needs_approval`, shells, patches, MCP) are answered too, but cannot be edited.
+A tool that `gate` has wrapped always asks, and runs only with an approval, even if a saved RunState
+says that it was approved. People may edit its calls. Other interruptions of the SDK
+(`needs_approval`, shells, patches, MCP) are answered too, but nobody can edit those calls.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from gateway.wire.codec import JsonObject
 
 
 class RunStates:
-    """Has people answer the interruptions of runs. `details` are keywords of `client.request`. The
-    session is that of the SDK where a run has one, the context's, or the run's own.
+    """Let people decide the interruptions of runs. `details` are keywords of `client.request`.
 
-    A person's abort raises Aborted; every other refusal is told to the model.
+    The session is that of the SDK, else that of the context, else a new one for the run. If a
+    person aborts, the run raises Aborted. Other refusals are passed to the model.
     """
 
     def __init__(self, *, client: Client | None = None, **details: Any) -> None:
@@ -39,8 +39,8 @@ class RunStates:
         self._approved: dict[tuple[str, str], JsonObject] = {}
 
     def gate(self, tool: Any) -> Any:
-        """Return a function tool that always asks, and runs what this process holds an approval
-        of."""
+        """Return a copy of a function tool that always asks, and runs only if this process has an
+        approval."""
         gated = copy.copy(tool)
         gated.needs_approval = True
         self._gated[tool.name] = tool.params_json_schema
@@ -55,8 +55,8 @@ class RunStates:
         return gated
 
     def guardrail(self) -> Any:
-        """Return an input guardrail of a tool: each call asks on its own and waits, within the
-        call. It cannot be edited."""
+        """Return an input guardrail for a tool. Each call is a separate request, and waits within
+        the call. Nobody can edit it."""
         from agents import ToolGuardrailFunctionOutput, ToolInputGuardrail  # noqa: PLC0415
 
         async def guard(data: Any) -> Any:
@@ -70,7 +70,8 @@ class RunStates:
         return ToolInputGuardrail(guardrail_function=guard, name="approval gateway")
 
     async def run(self, agent: Any, given: Any, **run: Any) -> Any:
-        """Run an agent to its end as `Runner.run` does, and wait for people meanwhile."""
+        """Run an agent to its end as `Runner.run` does, and return its result. Waits for people at
+        each interruption. Raises Aborted if a person aborts."""
         from agents import Runner  # noqa: PLC0415 (the vendor)
 
         result, session = await Runner.run(agent, given, **run), _name_session(run)
@@ -81,7 +82,7 @@ class RunStates:
         return result
 
     async def begin(self, agent: Any, given: Any, **run: Any) -> Any:
-        """Run an agent until it has its result, or PausedRun until people must answer."""
+        """Run an agent until it needs people. Return its result, or a PausedRun for `resume`."""
         from agents import Runner  # noqa: PLC0415 (the vendor)
 
         result = await Runner.run(agent, given, **run)
@@ -92,8 +93,8 @@ class RunStates:
     async def resume(
         self, agent: Any, paused: PausedRun, *, timeout: float = 0.0, **run: Any
     ) -> Any:
-        """Go on in any process, and return what `begin` returns: the same one where somebody has
-        not answered within `timeout` seconds. Raises Aborted where a person stops the run."""
+        """Continue a run in any process, and return as `begin` does. Returns a PausedRun if a
+        decision is missing after `timeout` seconds. Raises Aborted if a person aborts the run."""
         from agents import RunState  # noqa: PLC0415 (the vendor)
 
         state = await RunState.from_json(agent, paused.state)
@@ -111,7 +112,7 @@ class RunStates:
             if not result.interruptions:
                 return result
             state = result.to_state()
-        raise GatewayError("this run does not wait for anybody")
+        raise GatewayError("this run has no pending approvals")
 
     def _calls(self, items: Sequence[Any]) -> list[FrameworkCall]:
         known = self._gated
@@ -138,7 +139,7 @@ class RunStates:
 
 
 def _name_session(run: dict[str, Any]) -> str:
-    """Return the session of a run: the one that the SDK keeps its history in, else its own."""
+    """Return the session of a run: that of the SDK's history, else that of the context or run."""
     known = getattr(run.get("session"), "session_id", None) or run.get("conversation_id")
     return known if isinstance(known, str) and known else session_of_run()
 
@@ -146,7 +147,7 @@ def _name_session(run: dict[str, Any]) -> str:
 def _call(
     name: str, arguments: str | None, call_id: str | None, schema: JsonObject | None = None
 ) -> FrameworkCall:
-    """Return a call of the SDK's; only one whose schema is known can be edited."""
+    """Return a call of the SDK. People can edit it only if its `schema` is known."""
     try:
         read = json.loads(arguments or "{}")
     except ValueError:

@@ -1,7 +1,7 @@
-"""Pydantic AI: its deferred tools are approved by people, within the run or in another process.
+"""Pydantic AI: let people decide its deferred tools. Start at `DeferredTools`.
 
-What needs approval is said in Pydantic AI's own way: `requires_approval=True` of a tool,
-`ApprovalRequired` raised by one, or `toolset.approval_required(…)`.
+Mark the tools as usual: with `requires_approval=True`, by raising `ApprovalRequired`, or with
+`toolset.approval_required(…)`.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from gateway.integrations.frameworks.calls import (
 
 
 class DeferredTools:
-    """Has people answer the deferred tools of agents. `details` are keywords of `client.request`,
-    such as `timeout`.
+    """Let people decide the deferred tools of agents, in this process or another. `details` are
+    keywords of `client.request`, such as `timeout`.
 
-    A person's abort raises Aborted out of the run; every other refusal is told to the model.
+    If a person aborts, the run raises Aborted. Other refusals are passed to the model.
     """
 
     def __init__(self, *, client: Client | None = None, **details: Any) -> None:
         self._gate = FrameworkGate("pydantic-ai-slim", client, details)
 
     def inline(self) -> Any:
-        """Return a capability that asks for each batch of calls and waits: for
-        `Agent(capabilities=[…])`."""
+        """Return a capability for `Agent(capabilities=[…])`. It asks for each batch of calls, and
+        waits within the run."""
         from pydantic_ai.capabilities import HandleDeferredToolCalls  # noqa: PLC0415 (the vendor)
 
         return HandleDeferredToolCalls(handler=self._answer)
 
     async def begin(self, agent: Any, prompt: Any, **run: Any) -> Any:
-        """Run an agent until it has its result, or PausedRun until people must answer.
+        """Run an agent until it needs people. Return its result, or a PausedRun for `resume`.
 
-        Its `output_type` has `DeferredToolRequests`. `run` are keywords of `agent.run`.
+        Its `output_type` must include `DeferredToolRequests`. `run` are keywords of `agent.run`.
         """
         return await self._go_on(agent, await agent.run(prompt, **run), 0.0, run)
 
     async def resume(
         self, agent: Any, paused: PausedRun, *, timeout: float = 0.0, **run: Any
     ) -> Any:
-        """Go on in any process, and return what `begin` returns: the same one where somebody has
-        not answered within `timeout` seconds. Raises Aborted where a person stops the run.
+        """Continue a run in any process, and return as `begin` does. Returns a PausedRun if a
+        decision is missing after `timeout` seconds. Raises Aborted if a person aborts the run.
 
-        What runs is what people were asked about, whatever was kept, and once.
+        Only approved calls run, and only once, even if the saved state says otherwise.
         """
         from pydantic_ai import ModelMessagesTypeAdapter  # noqa: PLC0415 (the vendor)
 
@@ -59,7 +59,7 @@ class DeferredTools:
         return await self._settle(agent, messages, requests, timeout, run)
 
     async def _answer(self, context: Any, requests: Any) -> Any:
-        """Answer the calls that need approval; what is to run elsewhere is left to others."""
+        """Answer the calls that need approval. Other handlers answer the external calls."""
         if not requests.approvals:
             return None
         outcomes = await self._gate.ask(_calls(requests), context.conversation_id)
@@ -78,7 +78,7 @@ class DeferredTools:
         from pydantic_ai import ModelMessagesTypeAdapter  # noqa: PLC0415 (the vendor)
 
         if requests.calls:
-            raise GatewayError("a call that is to run elsewhere is no approval: answer it yourself")
+            raise GatewayError("the run has external calls, which nobody can approve: answer them")
         state = {
             "messages": ModelMessagesTypeAdapter.dump_python(messages, mode="json"),
             "metadata": {one.tool_call_id: _why(requests, one) for one in requests.approvals},
@@ -93,7 +93,7 @@ class DeferredTools:
 
 
 def _find_requests(messages: list[Any], metadata: dict[str, Any]) -> Any:
-    """Return the calls that a run was paused for, from what was kept."""
+    """Return the pending calls of a paused run, from its saved messages."""
     from pydantic_ai import DeferredToolRequests, ToolCallPart  # noqa: PLC0415 (the vendor)
 
     parts = [one for message in messages for one in message.parts if isinstance(one, ToolCallPart)]
@@ -102,7 +102,7 @@ def _find_requests(messages: list[Any], metadata: dict[str, Any]) -> Any:
 
 
 def _calls(requests: Any) -> list[FrameworkCall]:
-    """Return what the model calls; what a tool says of its own call is a hint."""
+    """Return the model's calls. A tool's own metadata about a call becomes its hint."""
     return [
         FrameworkCall(
             tool=one.tool_name,
@@ -115,12 +115,12 @@ def _calls(requests: Any) -> list[FrameworkCall]:
 
 
 def _why(requests: Any, part: Any) -> dict[str, Any]:
-    """Return what a tool says of its own call."""
+    """Return the metadata that a tool gave for its call."""
     return dict(requests.metadata.get(part.tool_call_id) or {})
 
 
 def _results(requests: Any, outcomes: Sequence[Outcome]) -> Any:
-    """Return Pydantic AI's answer to a batch: with who decided, and the request of each call."""
+    """Return the results of a batch for Pydantic AI, with the decider and request id of each."""
     from pydantic_ai import ToolApproved, ToolDenied  # noqa: PLC0415 (the vendor)
 
     pairs = [

@@ -1,7 +1,7 @@
-"""smolagents: people are asked before each tool call, and before each piece of code.
+"""smolagents: gate each tool call and each piece of code of an agent. Start at `ask_people`.
 
-It has no point of its own for that, so an agent's `execute_tool_call`, or the executor of a
-CodeAgent, is wrapped.
+smolagents has no hook for that. So this module wraps an agent's `execute_tool_call`, or the
+executor of a CodeAgent.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _CODE = "python_interpreter"
 
 
 def ask_people(agent: Any, *, client: Client | None = None, **details: Any) -> Any:
-    """Have people asked for an agent, and for those that it manages; return it. `details` are
-    keywords of `client.request`. A call of a managed agent itself is not asked about."""
+    """Gate an agent and the agents that it manages, and return it. `details` are keywords of
+    `client.request`. Calling a managed agent needs no approval; the calls that it makes do."""
     return _wrap(agent, FrameworkGate("smolagents", client, details))
 
 
@@ -42,14 +42,14 @@ def _wrap(agent: Any, gate: FrameworkGate) -> Any:
 
 
 class _AskingCalls:
-    """A ToolCallingAgent's `execute_tool_call`, which asks first."""
+    """Replace the `execute_tool_call` of a ToolCallingAgent, and ask first."""
 
     def __init__(self, agent: Any, gate: FrameworkGate) -> None:
         self._agent, self._gate, self._run = agent, ThreadTurnGate(gate), agent.execute_tool_call
         self._turn = ALONE
 
     def note_turn(self, process: Any) -> Any:
-        """Return the agent's `process_tool_calls`, which says first how many of them ask."""
+        """Wrap the agent's `process_tool_calls`, to count the gated calls of each turn."""
 
         def process_noted(message: Any, step: Any) -> Any:
             names = [one.function.name for one in message.tool_calls or ()]
@@ -59,10 +59,10 @@ class _AskingCalls:
         return process_noted
 
     def __call__(self, tool_name: str, arguments: Any) -> Any:
-        """Run a call as it was approved, or return why it did not run. Raises Aborted."""
+        """Run an approved call, or return the reason why it did not run. Raises Aborted."""
         if not self._asks(tool_name):
             return self._run(tool_name, arguments)
-        shown = self._put_variables(arguments)  # so that people see what runs
+        shown = self._put_variables(arguments)  # so that people see the real values
         named = isinstance(shown, dict)
         call = FrameworkCall(tool=tool_name, arguments=shown if named else {"input": shown})
         outcome = self._gate.ask(call, self._turn)
@@ -81,7 +81,7 @@ class _AskingCalls:
 
 
 class _AskingExecutor:
-    """A CodeAgent's executor, which asks before it runs a piece of code."""
+    """Replace the executor of a CodeAgent, and ask before running a piece of code."""
 
     def __init__(self, agent: Any, gate: FrameworkGate) -> None:
         self._agent, self._gate, self._executor = agent, gate, agent.python_executor
@@ -90,7 +90,7 @@ class _AskingExecutor:
         return getattr(self._executor, name)
 
     def __call__(self, code_action: str) -> Any:
-        """Run code as it was approved, or return why it did not run; stop the agent on an abort."""
+        """Run approved code, or return the reason why it did not run. An abort stops the agent."""
         from smolagents.local_python_executor import CodeOutput  # noqa: PLC0415 (the vendor)
 
         if self._only_answers(code_action):
@@ -99,7 +99,7 @@ class _AskingExecutor:
         try:
             [outcome] = self._gate.ask_blocking([call])
         except Aborted as stopped:
-            self._agent.interrupt()  # an exception would be told to the model, which goes on
+            self._agent.interrupt()  # an exception would only reach the model, which goes on
             return CodeOutput(output=None, logs=f"not run: {stopped}", is_final_answer=False)
         code = (outcome.arguments or {}).get("code")
         if outcome.runs and isinstance(code, str):
@@ -107,8 +107,8 @@ class _AskingExecutor:
         return CodeOutput(output=None, logs=tell(_CODE, outcome), is_final_answer=False)
 
     def _only_answers(self, code: str) -> bool:
-        """Whether code does nothing but give a text or a number as the final answer, by a name that
-        no earlier code has taken."""
+        """Return whether code only returns constants as the final answer, and no earlier code has
+        redefined `final_answer`."""
         known = getattr(self._executor, "state", None)
         if not isinstance(known, dict) or _HARMLESS in known:
             return False

@@ -1,9 +1,9 @@
-"""udspy asks people: what raises ConfirmationRequired is answered by the gateway, and goes on.
+"""udspy: answer a ConfirmationRequired through the gateway, and continue. Start at `forward`.
 
-udspy has no way to resume an agent since 0.1.3. `forward` runs an agent's loop to its end: a call
-that needs an answer runs with the arguments that were approved, and what came of it is what the
-model is told, without having it repeat the call. `call` does the same for one function. `begin`
-and `resume` do not wait: what lies between them may be kept, and go on in another process.
+Since 0.1.3 udspy cannot resume an agent. So `forward` runs the agent's loop to its end. A call runs
+with the approved arguments, and the model gets its result without repeating the call. `call` does
+the same for one function. `begin` and `resume` do not wait. The value between them can be saved
+and used in another process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ORIGIN = Origin(framework="udspy")
 
 
 class Refused(ConfirmationRejected):  # type: ignore[misc]  # its types are the host's
-    """A call that was not approved: udspy's own exception, with how the request ended."""
+    """A call was not approved: udspy's own exception, with the `outcome` of the request."""
 
     def __init__(self, outcome: Outcome, required: ConfirmationRequired) -> None:
         super().__init__(
@@ -43,9 +43,9 @@ class Refused(ConfirmationRejected):  # type: ignore[misc]  # its types are the 
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """An agent that waits for a person: the request's id, its inputs, and what it did so far.
+    """An agent that waits for a person: the request's id, its inputs, and its steps so far.
 
-    Its fields are plain JSON if the inputs are. What was asked is kept by the gateway alone.
+    Its fields are plain JSON if the inputs are. Only the gateway stores the request itself.
     """
 
     request_id: str
@@ -54,9 +54,9 @@ class Suspended:
 
 
 async def forward(agent: Any, *, client: Client | None = None, **inputs: Any) -> Any:
-    """Run a ReAct agent on these inputs, as its `aforward` does, and have people answer it.
+    """Run a ReAct agent on `inputs` as its `aforward` does, and let people decide its calls.
 
-    A denial is an observation, in the person's words. Raises Refused where a person aborts.
+    A denial becomes an observation for the model. Raises Refused if a person aborts.
     """
     asking, trajectory, answered = client or current_client("udspy"), None, set[str]()
     name = session_of_run()
@@ -75,13 +75,13 @@ async def forward(agent: Any, *, client: Client | None = None, **inputs: Any) ->
     finally:
         for confirmation_id in answered:
             clear_confirmation(confirmation_id)
-    raise GatewayError("the agent asks for ever: its calls are never the same twice")
+    raise GatewayError("stopped the agent: it asked too often without making progress")
 
 
 async def begin(agent: Any, *, client: Client | None = None, **inputs: Any) -> Any:
-    """Run a ReAct agent until it has its prediction, or Suspended until somebody must answer.
+    """Run a ReAct agent until it needs people. Return its prediction, or a Suspended for `resume`.
 
-    Raises GatewayError where a tool asks from within: that wait cannot leave this process.
+    Raises GatewayError if a tool asks while it runs, because that wait cannot leave this process.
     """
     return await _advance(agent, client or current_client("udspy"), inputs, None, session_of_run())
 
@@ -89,15 +89,15 @@ async def begin(agent: Any, *, client: Client | None = None, **inputs: Any) -> A
 async def resume(
     agent: Any, suspended: Suspended, *, client: Client | None = None, timeout: float = 0.0
 ) -> Any:
-    """Go on in any process once people have answered; return what `begin` returns.
+    """Continue an agent in any process, and return as `begin` does.
 
-    What runs is what the gateway has of the request, never what was kept elsewhere, and once. Who
-    has no answer within `timeout` seconds gets the same Suspended back. Raises as `begin` does,
-    and Refused where a person aborts.
+    The call runs once, with the arguments that the gateway stores. If there is no decision within
+    `timeout` seconds, returns the same Suspended. Raises as `begin` does, and Refused if a person
+    aborts.
     """
     asking = client or current_client("udspy")
     state = await asking.run_on_loop(asking.inner.fetch(suspended.request_id))
-    assert state.record is not None  # as `fetch` promises
+    assert state.record is not None  # `fetch` checks that
     request = state.record.request
     waiting = asking.inner.wait_id(request.id, timeout=timeout)
     outcome = await asking.run_on_loop(outcome_of(waiting))
@@ -119,10 +119,10 @@ async def resume(
 async def call(
     function: Callable[..., Any], /, *args: Any, client: Client | None = None, **kwargs: Any
 ) -> Any:
-    """Call a function or coroutine function that may raise ConfirmationRequired, once approved.
+    """Call a function or coroutine function that may raise ConfirmationRequired, and ask people.
 
-    With an edit the approved arguments run; a person's result is returned in place of a run. Raises
-    Refused without an approval. Whatever becomes of it, no answer stays behind in this context.
+    After an edit it runs with the edited arguments. If a person gives a result, that is returned
+    and nothing runs. Raises Refused without an approval. No confirmation stays in this context.
     """
     ask = partial(confirm, client=client or current_client("udspy"))
     return await _call_once_approved(partial(function, *args, **kwargs), ask)
@@ -131,18 +131,18 @@ async def call(
 def call_blocking(
     function: Callable[..., Any], /, *args: Any, client: Client | None = None, **kwargs: Any
 ) -> Any:
-    """Call a plain function as `call` does, and block this thread meanwhile."""
+    """Call a plain function as `call` does, and block this thread."""
     return asyncio.run(call(function, *args, client=client, **kwargs))
 
 
 async def confirm(
     required: ConfirmationRequired, *, client: Client | None = None, session: str | None = None
 ) -> Outcome:
-    """Ask a person what udspy wants confirmed, and give udspy the answer in this context.
+    """Ask a person for a confirmation, pass the decision to udspy, and return the outcome.
 
-    A call becomes approved, edited, rejected, or with words for another plan `feedback`; a question
-    is answered. What is no answer rejects it. Without a `session` it is the context's, or one of
-    this process.
+    In udspy a call becomes approved, edited, rejected, or `feedback` if the person asks for another
+    plan. A question gets its answer. Without a decision it is rejected. `session` is by default
+    that of the context, else one of this process.
     """
     asking = client or current_client("udspy")
     request = _make_request(required, asking, session or session_of_run(_PROCESS))
@@ -157,12 +157,12 @@ async def _advance(
     trajectory: list[dict[str, Any]] | None,
     session: str,
 ) -> Any:
-    """Run an agent to its prediction, or submit what it asks, and return Suspended."""
+    """Run an agent to its prediction, or submit its request and return a Suspended."""
     try:
         return await agent.aexecute(**inputs, _trajectory=trajectory)
     except ConfirmationRequired as required:
         if _comes_from_within(agent, required):
-            raise GatewayError("a tool asks from within, which is answered by `forward`") from None
+            raise GatewayError("a tool asks while it runs: use `forward` for this agent") from None
         request = _make_request(required, client, session)
         await client.run_on_loop(client.inner.submit(request))
         client.inner.say_where(request)
@@ -172,18 +172,18 @@ async def _advance(
 async def _call_once_approved(
     run: Callable[[], Any], ask: Callable[[ConfirmationRequired], Awaitable[Outcome]]
 ) -> Any:
-    """Call a function again with each answer until it runs; see `call`."""
+    """Call a function again with each decision until it runs. See `call`."""
     given: dict[str, dict[str, Any] | None] = {}
     try:
         for _ in range(_MOST_ROUNDS):
-            for confirmation_id, data in given.items():  # a tool takes its own before it runs
+            for confirmation_id, data in given.items():  # each run uses up its answer
                 respond_to_confirmation(confirmation_id, data=data)
             try:
                 result = run()
                 return await result if asyncio.iscoroutine(result) else result
             except ConfirmationRequired as required:
                 if required.confirmation_id in given:
-                    raise GatewayError("it asks again for what was approved") from None
+                    raise GatewayError("the function asks again about an approved call") from None
                 outcome = await ask(required)
                 given[required.confirmation_id] = _data(outcome)
                 if outcome.kind is OutcomeKind.RESPONDED:
@@ -193,12 +193,12 @@ async def _call_once_approved(
     finally:
         for confirmation_id in given:
             clear_confirmation(confirmation_id)
-    raise GatewayError("it asks for ever")
+    raise GatewayError("stopped the function: it asked too often")
 
 
 def _tell_udspy(required: ConfirmationRequired, outcome: Outcome) -> Outcome:
-    """Give udspy the answer in this context, and return what it amounts to there."""
-    if outcome.kind is OutcomeKind.EDITED and not outcome.arguments:  # to udspy that is no edit
+    """Pass a decision to udspy in this context, and return the resulting outcome."""
+    if outcome.kind is OutcomeKind.EDITED and not outcome.arguments:  # udspy would ignore this
         message = "an edit that leaves no arguments cannot be run by udspy"
         outcome = Outcome(kind=OutcomeKind.DENIED, message=message)
     respond_to_confirmation(
@@ -232,7 +232,7 @@ def _make_request(required: ConfirmationRequired, client: Client, session: str) 
 
 
 def _data(outcome: Outcome) -> dict[str, Any] | None:
-    """Return what udspy keeps beside an approval: edited arguments, or the answers."""
+    """Return the data that udspy stores with an approval: edited arguments, or the answers."""
     if outcome.kind is OutcomeKind.EDITED:
         return outcome.arguments
     return outcome.result if outcome.kind is OutcomeKind.ANSWERED else None
@@ -248,7 +248,7 @@ def _status(outcome: Outcome) -> Any:
 
 
 def _comes_from_within(agent: Any, required: ConfirmationRequired) -> bool:
-    """Whether not the agent's call but something inside its tool asks."""
+    """Return whether the running tool asks, and not the agent before the call."""
     if required.tool_call is None:
         return False
     tool = agent.tools.get(required.tool_call.name)
@@ -260,7 +260,7 @@ async def _observe(
     required: ConfirmationRequired,
     ask: Callable[[ConfirmationRequired], Awaitable[Outcome]],
 ) -> dict[str, Any]:
-    """Return the step of an agent's call or question, once it was answered."""
+    """Return the step of an agent's call or question after its decision."""
     if required.tool_call is None:
         outcome = await ask(required)
         clear_confirmation(required.confirmation_id)
@@ -275,13 +275,13 @@ async def _observe(
         observation = _tell_refusal(refusal.outcome, required)
     except GatewayError:
         raise
-    except Exception as error:  # of the tool: the model is told, as udspy does
+    except Exception as error:  # an error of the tool, which the model gets as in udspy
         observation = f"{name} failed: {type(error).__name__}: {error}"
     return _step(name, arguments, observation)
 
 
 def _tell_refusal(outcome: Outcome, required: ConfirmationRequired) -> str:
-    """Return what the model is told. Raises Refused where a person aborts."""
+    """Return the text for the model. Raises Refused if a person aborts."""
     if outcome.abort:
         raise Refused(outcome, required)
     return outcome.message

@@ -1,1 +1,1 @@
-"""The Model Context Protocol: a proxy before any server, and a server of our own."""
+"""The Model Context Protocol: a proxy that gates any server, and the gateway's own server."""

@@ -1,6 +1,6 @@
-"""A call of an MCP server's tool: the request that is made of it, and what its client is told.
+"""Turn MCP tool calls into requests, and outcomes into results. Start at `CallGate.ask`.
 
-Plain JSON in and out; `CallGate` asks, whichever way the message came.
+The module uses plain JSON, independent of the MCP transport.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from gateway.wire.codec import JsonObject
 log = logging.getLogger("gateway.integrations")
 
 PROGRESS_SECONDS = 10.0
-"""Between two notes to a client that it is still waited; many give up after 60 without one."""
+"""Seconds between progress notes to a client. Many clients give up after 60 without one."""
 
 GOODBYE_SECONDS = 5.0
-"""For which a process that ends still tells the gateway what it has to."""
+"""Seconds that an ending process has for its last messages to the gateway."""
 
 ALLOWED = (Action.APPROVE, Action.EDIT, Action.DENY, Action.RESPOND, Action.ABORT)
 
 LONGEST_CLIENT = 100
-"""Characters that are kept of a client's name."""
+"""The longest client name that is kept, in characters."""
 
 _LONGEST_CLAIM = 600
 _LONGEST_SCHEMA = 65_536
@@ -48,7 +48,7 @@ Tell = Callable[[int, str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """What a server says of one of its tools. Nothing of it is proven."""
+    """A server's own description of one of its tools. Nothing in it is verified."""
 
     name: str
     schema: JsonObject | None
@@ -57,7 +57,7 @@ class Tool:
 
     @classmethod
     def read(cls, told: Any) -> Tool | None:
-        """Read an entry of a listing; None for what names no tool."""
+        """Return the tool in an entry of a listing, None if it has no name."""
         if not isinstance(told, dict) or not isinstance(told.get("name"), str):
             return None
         schema = told.get("inputSchema")
@@ -86,8 +86,8 @@ def _words(told: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpCall:
-    """One `tools/call`. `tell` is called with 1, 2, 3… while people think, and with the line of
-    the number that whoever approves may be asked for; it reaches a client that `takes_notes`."""
+    """One `tools/call`. During the wait, `tell` is called with 1, 2, 3… and a line with the
+    verification code, if there is one. It reaches only a client that `takes_notes`."""
 
     params: JsonObject
     tool: Tool | None
@@ -96,25 +96,25 @@ class McpCall:
 
     @property
     def arguments(self) -> JsonObject:
-        """The arguments, none where the message has none."""
+        """The arguments of the call, empty if the message has no arguments."""
         found = self.params.get("arguments")
         return dict(found) if isinstance(found, dict) else {}
 
     @property
     def beside(self) -> JsonObject | None:
-        """What the server gets beside name and arguments, but for the protocol's own `_meta`."""
+        """The other members that the server gets, without the protocol's `_meta`."""
         found = {name: value for name, value in self.params.items() if name not in _SHOWN_BY_ITSELF}
         return found or None
 
     @property
     def takes_notes(self) -> bool:
-        """Whether the client wants notes of progress."""
+        """Whether the client wants progress notes."""
         meta = self.params.get("_meta")
         return isinstance(meta, dict) and "progressToken" in meta
 
     @property
     def call_id(self) -> str | None:
-        """The client's own id of the call, where it says one."""
+        """The client's id of the call, None if it sends none with it."""
         meta = self.params.get("_meta")
         said = [meta.get(name) for name in _CALL_IDS] if isinstance(meta, dict) else []
         return next((one for one in said if isinstance(one, str)), None)
@@ -122,16 +122,16 @@ class McpCall:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """How a call was answered. `report` says what became of an approved one."""
+    """The outcome of a call. Call `report` with the result of an approved one."""
 
     outcome: Outcome
     report: Callable[..., None]
 
 
 class CallGate:
-    """Asks about the calls of one session with one server.
+    """Ask for approvals of the calls of one session with one server.
 
-    `connect` returns the client, and may raise each time it is called.
+    `connect` returns the client, and may raise GatewayError at each call.
     """
 
     def __init__(
@@ -154,8 +154,8 @@ class CallGate:
         self._reports: set[asyncio.Task[None]] = set()
 
     async def ask(self, call: McpCall) -> Answered:
-        """Ask about a call, and wait. Whoever gives up waiting withdraws it: an approval that comes
-        later is reported as unused."""
+        """Ask for an approval of a call, wait, and return the outcome. Cancelling the wait cancels
+        the request. A later approval is then reported as unused."""
         if self._is_stopped():
             return Answered(self._after_the_stop(), self._reporter(None))
         lines: list[Callable[[], str]] = []
@@ -178,7 +178,7 @@ class CallGate:
         return Answered(outcome, self._reporter(request))
 
     async def close(self) -> None:
-        """Withdraw what still waits, and send what is to be reported."""
+        """Cancel pending requests, and send the last reports."""
         for asking in self._asking:
             asking.cancel()
         await end(self._asking)
@@ -190,7 +190,7 @@ class CallGate:
         told = 0
         while True:
             done, _ = await asyncio.wait({asking}, timeout=self._progress_seconds)
-            if asking.cancelled():  # by a stop, as nobody here gave it up
+            if asking.cancelled():  # by an abort of another call
                 return None, self._after_the_stop()
             if done:
                 return asking.result()
@@ -198,7 +198,8 @@ class CallGate:
             await tell(told, "".join(line() for line in lines))
 
     async def _ask(self, call: McpCall, lines: list[Callable[[], str]]) -> _Asked:
-        """Ask about a call, and put into `lines` what tells its number once it has one."""
+        """Ask about a call, and return its request and outcome. Add to `lines` a function that
+        returns the line with its verification code."""
         try:
             client = await self._connect()
             request = self._make_request(client, call)
@@ -206,8 +207,8 @@ class CallGate:
             return request, await client.outcome(request)
         except GatewayError as error:
             words = f"nobody could be asked: {error}"
-        except Exception as error:  # whatever it is, nothing runs
-            log.exception("a call could not be asked about")
+        except Exception as error:  # after any error nothing runs
+            log.exception("cannot ask about a call")
             words = f"nobody could be asked: {type(error).__name__}"
         return None, Outcome(kind=OutcomeKind.UNREACHABLE, message=words)
 
@@ -257,7 +258,7 @@ class CallGate:
         await client.report(request, execution, **how)
 
     def _skip(self, asking: asyncio.Task[_Asked]) -> None:
-        """Report an approval that nobody waited for any more."""
+        """Report an approval that came after the wait as skipped."""
         if not asking.cancelled() and asking.exception() is None:
             request, outcome = asking.result()
             if outcome.runs:
@@ -268,7 +269,7 @@ _Asked = tuple[ApprovalRequest | None, Outcome]
 
 
 async def end(tasks: set[asyncio.Task[Any]]) -> None:
-    """Wait for tasks for a moment, then end them: a gateway may not answer for long."""
+    """Wait a few seconds for tasks, then cancel them, since a gateway may not answer."""
     if tasks:
         _, late = await asyncio.wait(tasks, timeout=GOODBYE_SECONDS)
         for task in late:
@@ -277,7 +278,7 @@ async def end(tasks: set[asyncio.Task[Any]]) -> None:
 
 
 def result_of(outcome: Outcome) -> JsonObject:
-    """Return what the client is told of a call that does not run."""
+    """Return the MCP result for a call that does not run."""
     if outcome.kind is OutcomeKind.RESPONDED:
         said = outcome.result
         text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
@@ -286,5 +287,5 @@ def result_of(outcome: Outcome) -> JsonObject:
 
 
 def refusal(words: str) -> JsonObject:
-    """Return a tool's result that says why nothing ran."""
+    """Return an MCP error result that says why nothing ran."""
     return {"content": [{"type": "text", "text": words}], "isError": True}

@@ -1,4 +1,4 @@
-"""The command `gateway mcp`: which of its parts runs, and with what."""
+"""The command `gateway mcp`: parse its options, and run `proxy` or `server`. Start at `main`."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _NOT_INSTALLED = (
 
 @asynccontextmanager
 async def connecting(agent: str | None) -> AsyncIterator[Connect]:
-    """Yield what returns the gateway's client. It is made when it is first needed, and looked for
-    anew each time until it was found."""
+    """Yield a function that returns the client of the gateway. The first call makes it. A failed
+    call is repeated by the next one."""
     clients: list[AsyncClient] = []
     making = asyncio.Lock()
 
@@ -51,7 +51,7 @@ async def connecting(agent: str | None) -> AsyncIterator[Connect]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run `gateway mcp`; return its exit code."""
+    """Run `gateway mcp`; return the exit code."""
     given = options(words)
     try:
         if not is_installed("mcp"):
@@ -102,7 +102,7 @@ async def _serve(given: argparse.Namespace) -> int:
 
 
 def _first(errors: BaseExceptionGroup[OSError]) -> OSError:
-    """Return the first error of a group, whatever groups it lies in."""
+    """Return the first error of a group, also from nested groups."""
     inner: BaseException = errors
     while isinstance(inner, BaseExceptionGroup):
         inner = inner.exceptions[0]
@@ -111,42 +111,42 @@ def _first(errors: BaseExceptionGroup[OSError]) -> OSError:
 
 
 def _token(variable: str | None) -> str | None:
-    """Return the token that an environment variable holds. Raises Misconfigured."""
+    """Return the token in an environment variable. Raises Misconfigured if it is not set."""
     if variable is None:
         return None
     token = os.environ.get(variable)
     if not token:
-        raise Misconfigured(f"--token-env: the environment has no {variable}")
+        raise Misconfigured(f"--token-env: the environment variable {variable} is not set")
     return token
 
 
 def options(words: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; a wrong one ends the program."""
+    """Parse the command line. Exits with a usage error."""
     parser = argparse.ArgumentParser(
         prog="gateway mcp", description="Approvals for MCP clients, see docs/integrations/mcp.md."
     )
     parts = parser.add_subparsers(dest="part", required=True)
     proxy = parts.add_parser(
         "proxy",
-        help="stand before an MCP server, and ask before its tools run",
-        description="Stand before an MCP server: everything passes, and its tools run once they "
-        "are approved. An MCP client starts this in the server's place.",
+        help="gate the tools of an MCP server",
+        description="Relay an MCP server, and gate its tools: a call runs only after approval. "
+        "An MCP client starts this instead of the server.",
     )
     add = proxy.add_argument
-    add("command", nargs="*", metavar="COMMAND", help="the server's command, after --")
-    add("--url", help="the server's address instead of a command (streamable HTTP)")
-    add("--token-env", metavar="VAR", help="the variable with the token that the address wants")
-    add("--name", help="the server's name in rules and on cards: mcp__NAME__TOOL")
+    add("command", nargs="*", metavar="COMMAND", help="command of the server, after --")
+    add("--url", help="URL of the server instead of a command (streamable HTTP)")
+    add("--token-env", metavar="VAR", help="environment variable with the token for the URL")
+    add("--name", help="name of the server in rules and on cards: mcp__NAME__TOOL")
     add("--listen", metavar="HOST:PORT", help="serve over HTTP instead of pipes, at /mcp")
     asking = parts.add_parser(
         "server",
-        help="be an MCP server by which a model asks people",
-        description="Be an MCP server with the tools request_approval, check_approval and "
+        help="run an MCP server with tools to ask people",
+        description="Run an MCP server with the tools request_approval, check_approval and "
         "ask_human, which a model may call or not, and with Claude Code's permission prompt.",
     )
     for part in (proxy, asking):
         part.add_argument("--agent", help="ask as this agent (default: GATEWAY_AGENT, else local)")
-        said = "seconds that people have (default: the route's)"
+        said = "seconds for a decision (default: the route's)"
         part.add_argument("--timeout", type=float, help=said)
     given = parser.parse_args(words)
     if given.timeout is not None and not given.timeout > 0:
@@ -162,6 +162,6 @@ def options(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _name_of(command: Sequence[str], url: str | None) -> str:
-    """Return a name for a server, from nothing but what was typed."""
+    """Return a name for a server, made from its command or URL."""
     typed = (urlsplit(url).hostname or "") if url else Path(command[0]).stem
     return _NO_NAME_CHARACTERS.sub("-", typed).strip("-")[:64] or "server"

@@ -1,7 +1,8 @@
-"""Serves the clients of `gateway mcp proxy` over streamable HTTP, at `/mcp`.
+"""Serve the clients of `gateway mcp proxy` over streamable HTTP at `/mcp`. Start at `listen`.
 
-A client of the handshake era has a session of its own, with a server of its own. Messages since
-2026-07-28 name no session: they share one server, and one session with people.
+A client of an older protocol version, with a handshake, gets a separate session and server.
+Messages since version 2026-07-28 have no session. They share one server, and one session for
+requests.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ Context = ServerRequestContext[Any, Any]
 
 
 class Subscribers:
-    """The streams of the clients that listen for changes, which is all that the shared server may
-    tell by itself."""
+    """The streams of clients that listen for changes. The shared server sends only such
+    notifications without a request."""
 
     def __init__(self) -> None:
         self._open: dict[str, Context] = {}
@@ -60,7 +61,7 @@ class Subscribers:
 
     @asynccontextmanager
     async def opened(self, context: Context) -> AsyncIterator[str]:
-        """Yield the name that the server knows a client's stream by."""
+        """Add a client's stream, and yield its name for the server."""
         self._opened += 1
         name = f"gateway-listen-{self._opened}"
         self._open[name] = context
@@ -72,11 +73,11 @@ class Subscribers:
     async def send_raw_request(
         self, method: str, params: Params, opts: CallOptions | None = None
     ) -> JsonObject:
-        """Refuse: a server of this era asks nobody."""
-        raise MCPError(mcp_types.METHOD_NOT_FOUND, f"no client is asked {method} over this")
+        """Raise MCPError, since servers of this version send no requests to clients."""
+        raise MCPError(mcp_types.METHOD_NOT_FOUND, f"clients take no request {method} here")
 
     async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
-        """Pass a change on to the stream that it names."""
+        """Pass a notification to the stream that it names."""
         given = dict(params or {})
         meta = given.get("_meta")
         name = meta.get(SUBSCRIPTION_ID_META_KEY) if isinstance(meta, dict) else None
@@ -90,7 +91,7 @@ class Subscribers:
 
 
 def rename(values: JsonObject, context: Context) -> JsonObject:
-    """Return a message or result under the id that its client knows the stream by."""
+    """Return a message or result with the client's id of the stream."""
     meta = values.get("_meta")
     if not isinstance(meta, dict) or SUBSCRIPTION_ID_META_KEY not in meta:
         return values
@@ -99,7 +100,7 @@ def rename(values: JsonObject, context: Context) -> JsonObject:
 
 
 class ProxyServer:
-    """The application at one address, inside `running`."""
+    """The ASGI application at one address. Use it inside `running`."""
 
     def __init__(
         self,
@@ -129,13 +130,13 @@ class ProxyServer:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ProxyServer]:
-        """Serve until the block is left; then every session ends."""
+        """Serve inside the block. At its end every session ends."""
         async with self._manager.run(), anyio.create_task_group() as self._tasks:
             yield self
             self._tasks.cancel_scope.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one call of HTTP."""
+        """Serve one HTTP request."""
         await self._application(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -185,7 +186,7 @@ class ProxyServer:
 
         await self._tasks.start(self._hold_session, transport)
         await transport.handle_request(scope, receive, watch)
-        if not statuses or statuses[-1] >= 400:  # noqa: PLR2004 (an error): it never began
+        if not statuses or statuses[-1] >= 400:  # noqa: PLR2004 (an error): it did not start
             await transport.terminate()
 
     async def _hold_session(
@@ -201,15 +202,15 @@ class ProxyServer:
                 task_status.started()
                 with transport.idle_scope or anyio.CancelScope():
                     await serve(streams, self._open, self._make_gate())
-        except Exception:  # one session is no reason to end the others
-            log.exception("a session has ended")
+        except Exception:  # the other sessions go on
+            log.exception("a session has failed")
         finally:
             del self._sessions[name]
             with anyio.CancelScope(shield=True):
                 await transport.terminate()
 
     async def _relay(self, ctx: Context, call_next: CallNext) -> JsonObject | None:
-        """Answer one message of the newer era; a notification of it says nothing to a server."""
+        """Answer one message of the newer protocol version. Notifications are ignored."""
         if ctx.request_id is None:
             return None
         relay = await self._share()
@@ -220,7 +221,7 @@ class ProxyServer:
             return rename(await relay.request(method, ctx.params, name, tell), ctx)
 
     async def _share(self) -> Relay:
-        """Return the relay of all that name no session, to a server that is there."""
+        """Return the relay for messages without a session. Start its server if it has ended."""
         async with self._opening:
             if self._shared is None or self._shared[1].is_set():
                 self._shared = await self._tasks.start(self._hold_shared)
@@ -236,14 +237,14 @@ class ProxyServer:
                 task_status.started((relay, gone))
                 began = True
                 await gone.wait()
-        except Exception:  # the next message opens another one
+        except Exception:  # the next message starts another server
             if not began:
                 raise
-            log.exception("the shared server has ended")
+            log.exception("the shared server has failed")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine alone."""
+    """Return whether only this machine can reach an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -251,20 +252,24 @@ def is_loopback(host: str) -> bool:
 
 
 class _Server(uvicorn.Server):
-    """Is stopped by us: by itself it raises the signal again, before what waits is withdrawn."""
+    """A server that `stop` ends. Uvicorn's own signal handling would raise the signal again before
+    pending requests are cancelled."""
 
     def stop(self) -> None:
-        """End as soon as the calls have."""
+        """End when the running calls have ended."""
         self.should_exit = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals alone."""
+        """Do not handle signals."""
         yield
 
 
 async def listen(front: Callable[[bool], ProxyServer], place: str, token: str | None) -> None:
-    """Serve at HOST:PORT until a signal. Raises Misconfigured, and OSError."""
+    """Serve at `place` (HOST:PORT) until a signal. Raises Misconfigured or OSError.
+
+    `front` makes the application; its argument says whether only this machine can reach it.
+    """
     host, _, port = place.rpartition(":")
     host = host.strip("[]")
     if not host or not port.isdigit():
@@ -272,8 +277,8 @@ async def listen(front: Callable[[bool], ProxyServer], place: str, token: str | 
     loopback = is_loopback(host)
     if not loopback and token is None:
         raise Misconfigured(
-            f"--listen {place}: others reach this address, so set GATEWAY_MCP_TOKEN, and give it "
-            "to the clients as their bearer token"
+            f"--listen {place}: other machines can reach this address, so set GATEWAY_MCP_TOKEN, "
+            "and give it to the clients as their bearer token"
         )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, int(port)), family=family) as listening:

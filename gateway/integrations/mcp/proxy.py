@@ -1,7 +1,7 @@
-"""`gateway mcp proxy`: opens the server that it stands before, serves one client, and relays.
+"""`gateway mcp proxy`: relay between one client and one server, and gate tool calls. See `serve`.
 
-Everything passes as it came, message by message, in both directions and in every version of the
-protocol, but for `tools/call`, which is held, the listing of tools, and what was cancelled.
+Messages pass unchanged in both directions and in every protocol version. The exceptions are
+`tools/call`, which waits for approval, the listing of tools, and cancelled messages.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from gateway.models import Execution
 from gateway.wire.codec import JsonObject
 
 _OWN_SETTINGS = "GATEWAY_"
-# The dispatcher applies them to what they are about, whose id or token they name.
+# The dispatcher itself handles these notifications.
 _HANDLED = ("notifications/cancelled", "notifications/progress")
 _LISTING_SECONDS = 10.0
 _LONGEST_NOISE = 200
@@ -78,7 +78,7 @@ class Server:
                 kept = {
                     name: value
                     for name, value in os.environ.items()
-                    if not name.startswith(_OWN_SETTINGS)  # it could ask in the agent's name
+                    if not name.startswith(_OWN_SETTINGS)  # it could use the agent's token
                 }
                 own = StdioServerParameters(
                     command=self.command[0], args=list(self.command[1:]), env=kept, cwd=Path.cwd()
@@ -93,12 +93,12 @@ class Server:
 
 
 def _shorten(record: logging.LogRecord) -> bool:
-    """Have the SDK say in one line what a server writes beside its messages: many greet there."""
+    """Shorten the SDK's log about invalid messages to one line. Many servers print a greeting."""
     error = record.exc_info[1] if record.exc_info else None
-    read: Any = getattr(error, "errors", None)  # of the SDK's own validation
+    read: Any = getattr(error, "errors", None)  # a validation error of the SDK
     if isinstance(error, ValueError) and read is not None:
         shown = repr(read()[0]["input"])[:_LONGEST_NOISE]
-        record.msg, record.args = f"passed over, for it is no message of MCP: {shown}", ()
+        record.msg, record.args = f"skipped a line that is not an MCP message: {shown}", ()
         record.exc_info = None
     return True
 
@@ -107,9 +107,9 @@ def _shorten(record: logging.LogRecord) -> bool:
 async def link(
     open_server: Open, peer: Callable[[], Outbound], gate: CallGate
 ) -> AsyncIterator[tuple[Relay, anyio.Event]]:
-    """Yield a relay to a server that was opened for it, and what is set when the server is gone.
+    """Open a server. Yield a relay to it, and an event that is set when the server has ended.
 
-    What the server says by itself goes to `peer`.
+    Requests and notifications of the server go to `peer`.
     """
     gone = anyio.Event()
     async with open_server() as streams, anyio.create_task_group() as tasks:
@@ -145,12 +145,12 @@ async def link(
 
 
 async def serve(streams: Streams, open_server: Open, gate: CallGate) -> bool:
-    """Serve one client until it is gone; return whether the server went first. Raises OSError."""
+    """Serve one client until it ends; return whether the server ended first. Raises OSError."""
     up: JSONRPCDispatcher[Any] = JSONRPCDispatcher(*streams)
     waiting: dict[object, Outbound] = {}
 
     def peer() -> Outbound:
-        """Return the newest request that waits: over HTTP, it has a stream of its own."""
+        """Return the newest open request, since over HTTP each has a separate stream."""
         return next(reversed(waiting.values()), up)
 
     async with link(open_server, peer, gate) as (relay, gone):
@@ -183,7 +183,7 @@ async def serve(streams: Streams, open_server: Open, gate: CallGate) -> bool:
 
 
 class Relay:
-    """One client's connection, joined with a server's."""
+    """Relay the messages of one client to one server, and gate its tool calls."""
 
     def __init__(self, gate: CallGate, server: Outbound) -> None:
         self._gate = gate
@@ -200,8 +200,8 @@ class Relay:
         request_id: RequestId | None,
         tell: ProgressFnT,
     ) -> JsonObject:
-        """Answer a client's request. `request_id` is the server's name of it, unless it is None;
-        `tell` sends the client a note of progress about it. Raises MCPError."""
+        """Answer a client's request. `request_id` is the id to use at the server, or None. `tell`
+        sends the client a progress note. Raises MCPError."""
         given = dict(params or {})
         if method == "tools/call":
             return await self._call_tool(given, request_id, tell)
@@ -213,13 +213,13 @@ class Relay:
         return self._learn(given, result) if method == "tools/list" else result
 
     async def notify(self, method: str, params: Params) -> None:
-        """Pass a client's notification on. A cancellation has ended its request already, which has
-        told the server where the server knew of it; a call that wants no answer is not passed."""
+        """Pass on a client's notification. Skip a cancellation, because cancelling the request has
+        already informed the server. Drop a tool call without an id."""
         if method not in ("notifications/cancelled", "tools/call"):
             await self._server.notify(method, params, self._options(method, dict(params or {})))
 
     def note(self, method: str) -> None:
-        """Note a notification of the server before it is passed on."""
+        """Note a notification of the server: a changed list empties the known tools."""
         if method == "notifications/tools/list_changed":
             self._tools.clear()
 
@@ -231,9 +231,9 @@ class Relay:
     ) -> JsonObject:
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or not isinstance(arguments, dict | None):
-            raise MCPError(INVALID_PARAMS, "a call has a name, and an object as its arguments")
+            raise MCPError(INVALID_PARAMS, "tools/call needs a name, and an object as arguments")
 
-        async def wait(told: int, number: str) -> None:  # less than what the server begins with
+        async def wait(told: int, number: str) -> None:  # below the first progress of the server
             words = f"waiting for approval; {number}" if number else "waiting for approval"
             await tell(told / 1_000_000, None, words)
 
@@ -261,7 +261,7 @@ class Relay:
         return result
 
     async def _find(self, name: str, meta: JsonObject) -> Tool | None:
-        """Return what the server says of a tool; it is asked where its client has not."""
+        """Return the server's description of a tool. List its tools if the client did not."""
         if name in self._tools:
             return self._tools[name]
         kept = {key: value for key, value in meta.items() if key != "progressToken"}
@@ -276,11 +276,11 @@ class Relay:
                         break
                     params = {**params, "cursor": page["nextCursor"]}
         except (MCPError, TimeoutError):
-            return None  # a call of it is asked about all the same, and says what is wrong
+            return None  # people are asked nevertheless, and the call itself shows the error
         return self._tools.get(name)
 
     def _learn(self, params: JsonObject, result: JsonObject) -> JsonObject:
-        """Return a listing as the client gets it, and keep what it says of the tools."""
+        """Save the tools in a listing, and return the listing for the client."""
         told = result.get("tools")
         if not isinstance(told, list):
             return result
@@ -289,7 +289,7 @@ class Relay:
         for tool in map(Tool.read, told):
             if tool is not None and len(self._tools) < _MOST_TOOLS:
                 self._tools[tool.name] = tool
-        # A person's text in a result's place would not fit it, and clients check.
+        # Clients check results, and a text by a person would not fit the schema.
         shown = [_without(tool, "outputSchema") for tool in told]
         return {**result, "tools": shown}
 
@@ -310,7 +310,7 @@ class Relay:
         return await self._server.send_raw_request(method, params, opts)
 
     def _options(self, method: str, params: JsonObject) -> CallOptions:
-        """Return the headers that the protocol wants where it is spoken over HTTP."""
+        """Return the headers that the protocol requires over HTTP."""
         version = _version_of(params)
         if version is None:
             return (
@@ -333,20 +333,20 @@ def _meta_of(params: JsonObject) -> JsonObject:
 
 
 def _version_of(params: JsonObject) -> str | None:
-    """Return the version that a message names itself, as those since 2026-07-28 do."""
+    """Return the protocol version in a message. Only versions since 2026-07-28 send it."""
     version = _meta_of(params).get(PROTOCOL_VERSION_META_KEY)
     return version if isinstance(version, str) else None
 
 
 def _client_of(told: Any) -> str:
-    """Return a client's name and version as it says them."""
+    """Return the name and version that a client claims, "" without them."""
     if not isinstance(told, dict):
         return ""
     return " ".join(one for one in (told.get("name"), told.get("version")) if isinstance(one, str))
 
 
 def _execution_of(result: JsonObject) -> Execution:
-    if result.get("resultType") == "input_required":  # its client calls again, and is asked again
+    if result.get("resultType") == "input_required":  # the client calls again, with a new request
         return Execution.STARTED
     return Execution.FAILED if result.get("isError") is True else Execution.SUCCEEDED
 
@@ -357,7 +357,7 @@ def _without(tool: Any, name: str) -> Any:
     return {key: value for key, value in tool.items() if key != name}
 
 
-# The pipes of a host that started `gateway mcp`, as streams of the protocol's messages.
+# Standard input and output as streams of MCP messages.
 
 LONGEST_MESSAGE = 16 * 1024 * 1024
 
@@ -367,7 +367,7 @@ Write = MemoryObjectSendStream[SessionMessage]
 
 @asynccontextmanager
 async def own_pipes() -> AsyncIterator[tuple[Read, Write]]:
-    """Yield the streams of messages from and to the host."""
+    """Yield the streams of messages from and to the program that started this one."""
     to_us, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write, to_host = anyio.create_memory_object_stream[SessionMessage](0)
     async with HostPipe.opened(longest=LONGEST_MESSAGE) as pipe, anyio.create_task_group() as tasks:
@@ -380,7 +380,7 @@ async def own_pipes() -> AsyncIterator[tuple[Read, Write]]:
 
 
 async def _take(pipe: HostPipe, to_us: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-    """Read messages until the host is gone, or nobody reads them any more."""
+    """Read messages until the input or the receiving stream is closed."""
     async with to_us:
         while True:
             try:
@@ -393,7 +393,7 @@ async def _take(pipe: HostPipe, to_us: MemoryObjectSendStream[SessionMessage | E
             except TooLong as error:
                 _refuse(pipe, str(error))
             except ValueError:
-                _refuse(pipe, "that is no message of JSON-RPC 2.0")
+                _refuse(pipe, "the line is not a JSON-RPC 2.0 message")
             except anyio.BrokenResourceError:
                 return
 
@@ -405,7 +405,7 @@ async def _give(pipe: HostPipe, to_host: MemoryObjectReceiveStream[SessionMessag
 
 
 def _refuse(pipe: HostPipe, why: str) -> None:
-    """Tell the host of a line that is passed over, such as a batch, whose ids nobody read."""
+    """Reply with an error to a skipped line. It has no id, since a batch has several."""
     error = mcp_types.ErrorData(code=mcp_types.PARSE_ERROR, message=why)
     told = mcp_types.JSONRPCError(jsonrpc="2.0", id=None, error=error)
     pipe.write(told.model_dump_json(by_alias=True, exclude_unset=True).encode())

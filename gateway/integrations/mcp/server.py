@@ -1,7 +1,7 @@
-"""`gateway mcp server`: tools by which a model asks people, and Claude Code's permission prompt.
+"""`gateway mcp server`: tools to ask people, and Claude Code's permission prompt. See AskTools.
 
-Asking is up to the model: it may not call these tools, and nothing stops what it does without. The
-permission prompt is a gate, as far as Claude Code asks it.
+A model is free to call the tools. If it does not, nothing stops its actions. The permission prompt
+is a gate, for the calls that Claude Code asks about.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from gateway.wire.codec import JsonObject, build
 FRAMEWORK = "mcp-server"
 ASKING, QUESTION = "mcp__gateway__request_approval", "mcp__gateway__ask_human"
 MOST_SECONDS = 300.0
-"""For which one call waits at most: after that `check_approval` goes on."""
+"""The longest wait of one call in seconds. After that, `check_approval` continues."""
 
 _WAIT = 50.0
 _DETAILS = {
@@ -54,7 +54,7 @@ Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS, description="how long to
 
 
 class AskTools:
-    """The tools of one process, which asks as one agent."""
+    """The tools of one process. All requests are those of one agent."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class AskTools:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def server(self) -> MCPServer:
-        """Return the server that has them."""
+        """Return an MCP server with the tools."""
         server = MCPServer(
             "approval-gateway",
             instructions="Ask a person before anything that cannot be undone, or when you are not "
@@ -82,8 +82,8 @@ class AskTools:
         return server
 
     async def serve(self, streams: tuple[Any, Any]) -> None:
-        """Serve one client until it is gone, then withdraw what it gave up."""
-        server = self.server()._lowlevel_server  # its own `run` takes the pipes' threads
+        """Serve one client until it ends, then cancel the requests that it gave up."""
+        server = self.server()._lowlevel_server  # the server's own `run` would take the pipes
         try:
             await server.run(*streams, server.create_initialization_options())
         finally:
@@ -100,9 +100,9 @@ class AskTools:
     ) -> dict[str, Any]:
         """Ask a person to approve an action before you take it, and wait for the answer.
 
-        Only `status` approved or edited allows it, once, exactly as `action` and `details` of the
-        answer say. With `status` pending call check_approval with the `id`. This is a question, not
-        a lock: nothing but you keeps you from acting without it.
+        Act only if `status` is approved or edited: once, and exactly as `action` and `details` of
+        the answer say. If `status` is pending, call check_approval with the `id`. Nothing but you
+        prevents the action without an approval.
         """
         given = {"action": action, "details": details}
         allowed = (Action.APPROVE, Action.EDIT, Action.DENY, Action.RESPOND, Action.ABORT)
@@ -119,7 +119,7 @@ class AskTools:
     ) -> dict[str, Any]:
         """Ask a person a question, and wait for the answer.
 
-        With `status` pending call check_approval with the `id`.
+        If `status` is pending, call check_approval with the `id`.
         """
         choices = tuple(Option(value=one) for one in options)
         kind = FieldKind.CHOICE if choices else FieldKind.TEXT
@@ -132,17 +132,17 @@ class AskTools:
     async def check_approval(
         self, context: Context, id: str, wait_seconds: Seconds = 0.0
     ) -> dict[str, Any]:
-        """Return the answer to what you asked before with request_approval or ask_human.
+        """Return the answer to an earlier call of request_approval or ask_human.
 
-        An approval is handed out once: `status` already_used means that you had it, and must not
+        You get an approval only once. If `status` is already_used, you had it before and must not
         act on it again.
         """
         try:
             client = await self._connect()
             record = (await client.fetch(id)).record
             if record is None or record.request.origin.framework != FRAMEWORK:
-                # Another part of this agent waits for it, and this would take its approval away.
-                raise NotFound("no such request")
+                # Another part of this agent waits for it, and this would claim its approval.
+                raise NotFound(f"no request {id!r} of these tools")
             waiting = outcome_of(client.wait_id(id, timeout=wait_seconds))
             return _tell(id, await self._wait(context, waiting))
         except GatewayError as error:
@@ -177,7 +177,7 @@ class AskTools:
                 allowed=[Action(one) for one in asked.allowed],
                 timeout=self._timeout,
             )
-            request = replace(request, shows_number=False)  # nobody reads along under `-p`
+            request = replace(request, shows_number=False)  # nobody sees the output under `-p`
             outcome = await self._wait(context, client.outcome(request))
             told = _behavior(asked, outcome)
         except GatewayError as error:
@@ -187,7 +187,8 @@ class AskTools:
     async def _ask(
         self, context: Context, tool: str, arguments: JsonObject, seconds: float, **details: Any
     ) -> JsonObject:
-        """Submit a request and wait a while. Whoever gives up within that withdraws it."""
+        """Submit a request, wait up to `seconds`, and return the result for the model. Cancelling
+        this call cancels the request."""
         try:
             client = await self._connect()
             request = client.request(
@@ -207,11 +208,11 @@ class AskTools:
             pending = await client.submit(request)
             return await self._wait(context, outcome_of(client.wait(pending, timeout=seconds)))
         except asyncio.CancelledError:
-            self._keep(client.cancel(request, reason=Reason.ABANDONED))  # nobody has its id
+            self._keep(client.cancel(request, reason=Reason.ABANDONED))  # nobody else knows its id
             raise
 
     async def _wait(self, context: Context, waiting: Coroutine[Any, Any, Outcome]) -> Outcome:
-        """Wait, and tell the client so. Whoever gives up ends the waiting."""
+        """Wait for an outcome, and send progress notes. Cancelling this call ends the wait."""
         task = self._keep(waiting)
         told = 0
         try:
@@ -230,14 +231,14 @@ class AskTools:
 
 
 def _origin(context: Context, framework: str) -> Origin:
-    """Return where a call comes from, with the client's own name as it says it."""
+    """Return the origin of a call, with the name that the client claims."""
     told = context.session.client_params
     client = f"{told.client_info.name} {told.client_info.version}" if told else ""
     return Origin(framework=framework, channel=client[:LONGEST_CLIENT] or None)
 
 
 def _tell(request_id: str, outcome: Outcome) -> JsonObject:
-    """Return an outcome in the words that the model reads."""
+    """Return an outcome as the result that the model reads."""
     told: JsonObject = {
         "status": str(outcome.kind), "id": request_id, "message": outcome.message,
     }  # fmt: skip
@@ -251,7 +252,7 @@ def _tell(request_id: str, outcome: Outcome) -> JsonObject:
 
 
 def _behavior(asked: HookCall, outcome: Outcome) -> JsonObject:
-    """Return an outcome in Claude Code's words."""
+    """Return an outcome as a decision in Claude Code's format."""
     answered = outcome.kind is OutcomeKind.ANSWERED
     if not answered and not (outcome.runs and outcome.arguments is not None):
         return _refuse(outcome.message, interrupt=outcome.kind is OutcomeKind.ABORTED)
