@@ -118,7 +118,7 @@ async def test_a_full_redis_makes_no_recorded_answer_an_error(
     ("setting", "value", "why"),
     [
         ("replicaof", "127.0.0.1 1", "this Redis is a read-only replica"),
-        ("min-replicas-to-write", "1", "Redis has too few replicas that follow it"),
+        ("min-replicas-to-write", "1", "too few replicas are connected to Redis"),
     ],
 )
 async def test_where_nothing_is_recorded_it_is_not_ready_and_says_why(
