@@ -105,7 +105,7 @@ class DataFolder:
         if lock is None:
             raise EngineBusy(
                 f"another gateway (process {read_text(path) or 'unknown'}) runs on {self.path}: "
-                "see `gateway status`, or stop it with `gateway down`. A second gateway needs "
+                "see `gateway status`, or end it with `gateway down`. A second gateway needs "
                 "another data folder (GATEWAY_DATA_DIR), or a Redis that both share (REDIS_URL)"
             )
         try:

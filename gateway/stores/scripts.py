@@ -54,7 +54,7 @@ class NoRoom(NotRecorded, OutOfMemoryError):
 
 SWITCH_LOST = (
     "Redis lost the state of the kill switch, so nothing is approved; "
-    "run `gateway resume` if agents may continue, or `gateway stop-all`"
+    "run `gateway stop-all`, or `gateway resume` if agents may continue"
 )
 
 

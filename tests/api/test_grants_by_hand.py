@@ -123,7 +123,7 @@ async def test_a_match_that_is_no_offer_is_refused_with_the_reason(
 @pytest.mark.parametrize(
     ("example", "chosen", "why"),
     [
-        (GIT, {"offer": "0" * 16}, "none of the example's offers"),
+        (GIT, {"offer": "0" * 16}, "unknown offer"),
         (GIT, {}, "name one offer"),
         (GIT, {"offer": "x", "match": {"shape": "tool", "tool": "shell"}}, "name one offer"),
         ({}, {"offer": "x"}, "an example is"),

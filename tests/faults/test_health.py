@@ -110,7 +110,7 @@ async def test_a_full_redis_makes_no_recorded_answer_an_error(
     assert (answer.status, told["status"]) == (200, "denied")
     assert bool(told.get("warning")) == (remember is not None)
     if remember:
-        assert "your answer was recorded" in told["warning"]
+        assert "your decision was recorded" in told["warning"]
         assert "Redis is full" in told["warning"]
 
 
