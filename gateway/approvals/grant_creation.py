@@ -311,7 +311,7 @@ def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identi
     if not routes or None in entries or not alone:
         raise Unauthorized(
             "only an admin, or a person who may approve all of this agent's requests alone, may "
-            "give a pass or remember looking below a folder"
+            "give its session a pass; the same applies to looking below a folder"
         )
     return GrantVoter(person=names[0], via=via)
 

@@ -27,7 +27,7 @@ def list_grants(ruling: Ruling, after: StoredRequest, click: Click, now: int) ->
         return ()
     if after.risk.level is RiskLevel.HIGH:
         raise InvalidRequest(
-            "a high-risk plan cannot be approved: strike the lines that raise the risk"
+            "a plan of high risk cannot be approved: strike the lines that raise the risk"
         )
     made = tuple(_grants(ruling, after, click, now))
     return made if after.final else ()

@@ -129,7 +129,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError("an object has a duplicate key")
+            raise ValueError("an object has a key twice")
         found[key] = value
     return found
 

@@ -395,7 +395,7 @@ def test_high_risk_is_approved_only_with_a_confirmation(up: Shell, tmp_path: Pat
     assert "--yes" in told
     assert f"`gateway show {request_id}`" in told
     refused = up.run("approve", request_id, "--yes", "--remember", code=2)
-    assert "asked about each time" in refused
+    assert "require approval each time" in refused
     assert asking.poll() is None
     up.run("approve", request_id, "--yes")
     asking.communicate(timeout=30)
