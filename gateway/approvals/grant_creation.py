@@ -351,7 +351,8 @@ def _readable(record: StoredRequest, click: Click, offer_id: str, effect: Effect
     offer = _choose(record, offer_id, effect)
     if not click.revealed and hides_offer(record, offer, effect):
         raise InvalidRequest(
-            "a mask hides what this would cover: reveal it in the inbox, and remember it there"
+            "a mask hides what this would cover: remember it in the inbox only, once it is "
+            "revealed there"
         )
     return offer
 

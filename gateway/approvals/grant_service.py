@@ -123,7 +123,8 @@ class GrantService:
         stored = isinstance(example, str)
         if stored and hides_offer(record, offer, wish.effect):
             raise InvalidRequest(
-                "a mask hides what this would cover: reveal it in the inbox, and remember it there"
+                "a mask hides what this would cover: remember it in the inbox only, once it is "
+                "revealed there"
             )
         name, now = policy.name_of(identity), self._writer.now()
         named = sha256_hex(f"by hand {name} {nonce}".encode())[:_ID_LENGTH]

@@ -209,7 +209,9 @@ class RedisLogins:
         if not self._wrong.count(address):
             raise Busy("too many login links were wrong; try again in a minute")
         await self.note_refusal("link", address, "used, expired, or unknown")
-        raise Unauthorized("this link or code is wrong, expired or already used: get a new one")
+        raise Unauthorized(
+            "this link or code is wrong, expired, or was used already: get a new one"
+        )
 
     async def note_refusal(self, way: str, origin: str, why: str) -> None:
         """Audit a rejected sign-in, limited so that nobody can fill the audit log. `origin` is its

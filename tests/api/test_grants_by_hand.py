@@ -82,7 +82,7 @@ async def test_a_request_is_an_example_waiting_or_ended(admin: Replica) -> None:
     await admin.core.approvals.erase(request.id, by="ann")
     erased = await admin.core.grants.get(grant["id"])
     assert (erased.erased, erased.words) == (True, "")
-    assert "name another one" in await refused(admin, body(example, offer=wide["id"]))
+    assert "choose another one" in await refused(admin, body(example, offer=wide["id"]))
 
 
 async def test_nobody_words_a_grant(admin: Replica) -> None:
