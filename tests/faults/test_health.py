@@ -152,7 +152,7 @@ async def test_where_the_kill_switch_was_lost_it_is_not_ready(site: Site) -> Non
     status, said = await site.ready()
     assert (status, said["status"]) == (503, "not ready")
     assert said["problems"][0].endswith(
-        "run `gateway stop-all`, or `gateway resume` where agents may go on"
+        "run `gateway stop-all`, or `gateway resume` if agents may continue"
     )
     with pytest.raises(NotRecorded, match="kill switch"):
         await site.world.submit()
