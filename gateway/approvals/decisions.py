@@ -315,8 +315,8 @@ class ClickJudge:
             known = await draw(lambda: self._proofs.hides(record), *weight_of(record))
         if known:
             raise InvalidRequest(
-                "approve this in the inbox only: a masked part could change what runs, so reveal "
-                'it there first ("gateway login NAME" prints a link to the inbox)'
+                "approve this in the inbox only, after you reveal it there: a masked part could "
+                'change what runs ("gateway login NAME" prints a link)'
             )
 
 

@@ -310,8 +310,8 @@ def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identi
     )
     if not routes or None in entries or not alone:
         raise Unauthorized(
-            "only an admin, or a person who may approve all of this agent's requests alone, may "
-            "give its session a pass; the same applies to looking below a folder"
+            "only an admin, or someone who may approve all of its requests alone, may give its "
+            "session a pass or allow looking below a folder"
         )
     return GrantVoter(person=names[0], via=via)
 
