@@ -1,5 +1,5 @@
-"""The Agent Approval Protocol over HTTP, so that its clients ask this gateway unchanged.
+"""The Agent Approval Protocol over HTTP, so that its clients can use this gateway unchanged.
 
-A request of the protocol is one of ours, asked by the agent whose token it carries; only what ours
-does not keep, its own spelling, is noted beside it. Begin with `requests`; `routes` is the door.
+A protocol request is a normal request of the agent whose token it carries. Only the original
+wording is stored in addition. Start with `requests` (operations) or `routes` (HTTP paths).
 """

@@ -1,4 +1,4 @@
-"""Instances of the Agent Approval Protocol: values, their store in Redis, and what is told."""
+"""Instances of the Agent Approval Protocol: their data, Redis stores and notices."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.codec import JsonObject, Wire, build, plain
 
 WINDOW_MS = 7 * 24 * 3600 * 1000
-"""How long after a decision it is told of."""
+"""How long after a decision its notice is sent."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class UnsafeAddress(GatewayError):
-    """The gateway does not call this address."""
+    """The gateway must not call this address."""
 
 
 class ReceiverUnverified(GatewayError):
-    """A receiver did not prove that it expects to hear of an instance."""
+    """A receiver did not prove that it expects this instance."""
 
 
 class TooManyRegistrations(GatewayError):
-    """More receivers are registered than the gateway verifies in a minute."""
+    """Too many receivers are being registered; the gateway limits verifications."""
 
     status = 429
 
@@ -44,8 +44,8 @@ class TooManyRegistrations(GatewayError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverAddress(Wire):
-    """Where an instance hears of decisions. `secret` signs; `since` is the last event that the
-    receiver hears nothing of, and it stays when another receiver takes its place."""
+    """Receiver of an instance's decisions. `secret` signs. Only events after `since` are sent; a
+    replacement receiver keeps it."""
 
     url: str
     registration_id: str
@@ -55,9 +55,9 @@ class ReceiverAddress(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance(Wire):
-    """One instance, as it is kept. `agent` is the agent that it is here, `made_by` the admin whose
-    token made it; `submitted` is the digest of what was asked for. `updates` has, by the digest of
-    its key, what an update submitted, what it was answered, and when."""
+    """A stored instance. `agent` is its agent, `made_by` the admin who created it, `submitted` the
+    digest of the creating call. `updates` maps the digest of each update's key to its submission,
+    response and time."""
 
     id: str
     name: str
@@ -71,7 +71,7 @@ class Instance(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolNotice(Wire):
-    """What an instance is told of the end of a request: the same words at every attempt."""
+    """Notice to an instance that a request ended. Every attempt sends the same body."""
 
     id: str
     event: str
@@ -83,12 +83,12 @@ class ProtocolNotice(Wire):
 
     @property
     def deadline(self) -> int:
-        """Until when it is sent, in ms since the epoch."""
+        """When sending ends, in ms since the epoch."""
         return self.decided_at + WINDOW_MS
 
 
 def hears_of(instance: Instance | None, event: str) -> ReceiverAddress | None:
-    """Return the receiver that is told of an event, None where nobody is."""
+    """Return the receiver of an event, or None."""
     if instance is None or instance.deleted or instance.receiver is None:
         return None
     receiver = instance.receiver
@@ -96,7 +96,7 @@ def hears_of(instance: Instance | None, event: str) -> ReceiverAddress | None:
 
 
 def notice_of(instance_id: str, request_id: str, event: str, decided_at: int) -> ProtocolNotice:
-    """Return the notice of an end: made twice, it is the same."""
+    """Build the notice of an ending. The result is always the same."""
     made = sha256_hex(canonical(["notice", instance_id, request_id]))[:32]
     notice_id = str(UUID(made, version=5))
     body = {
@@ -116,20 +116,19 @@ def notice_of(instance_id: str, request_id: str, event: str, decided_at: int) ->
 
 
 def format_time(ms: int) -> str:
-    """Return a moment in UTC as the protocol writes it."""
+    """Return a time in UTC in the protocol's format."""
     moment = _EPOCH + timedelta(milliseconds=ms)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
 
 
-# What the instances of the Agent Approval Protocol are still to be told, and how far the events
-# were looked through for that.
+# Notices that are still to be sent, and the position in the events.
 
 _KEPT_SECONDS = 9 * 24 * 3600
-"""Longer than a notice is sent: what was told already stays known."""
+"""Longer than a notice is sent, so that none is sent twice."""
 
 
 async def last_event(store: RedisStore) -> str:
-    """Return the id of the last event there is, also where all are archived."""
+    """Return the ID of the last event, even if all are archived."""
     rows = await store.redis.xrevrange(store.keys.events, count=1)
     return rows[0][0] if rows else (await store.audit.mark()).last
 
@@ -145,12 +144,12 @@ class RedisNotices:
         self._take = Script("take_claim", store.at)
 
     async def wanted(self) -> bool:
-        """Tell whether an instance ever had a receiver."""
+        """Return whether any instance ever had a receiver."""
         return bool(await self._redis.exists(self._index))
 
     async def load_cursor(self) -> str:
-        """Return the last event that was looked at; where none was, the one behind which the first
-        receiver hears of any."""
+        """Return the ID of the last processed event, or the start position if none was
+        processed."""
         found: str | None = await self._redis.get(self._place)
         if found is not None:
             return found
@@ -160,26 +159,26 @@ class RedisNotices:
         return min([end, *(one.since for one in heard if one is not None)], key=place_of)
 
     async def save_cursor(self, event_id: str) -> None:
-        """Remember that all up to this event were looked at."""
+        """Save that all events up to this one were processed."""
         await self._redis.set(self._place, event_id)
 
     async def instance_of(self, agent: str) -> Instance | None:
-        """Return the instance that an agent is, None where it never had a receiver."""
+        """Return the instance of an agent, or None if it never had a receiver."""
         found = await self._redis.hget(self._index, agent)
         return None if found is None else await self.instance(found)
 
     async def instance(self, instance_id: str) -> Instance | None:
-        """Return what is kept of an instance."""
+        """Return a stored instance, or None."""
         row = await self._redis.hget(self._rows, instance_id)
         return None if row is None else build(Instance, json.loads(row))
 
     async def is_ours(self, request_id: str) -> bool:
-        """Tell whether a request was asked in the protocol's way."""
+        """Return whether a request was submitted through the protocol."""
         key = self._keys.of("aap", "request", request_id)
         return bool(await self._redis.hexists(key, "submission"))
 
     async def add(self, notice: ProtocolNotice, due: int) -> None:
-        """Keep a notice, and when it is to be sent; one that was kept before stays as it was."""
+        """Save a notice and when to send it. An existing notice is not changed."""
         key = self._keys.of("aap", "notice", notice.id)
         await self._redis.set(key, dumps(plain(notice)), nx=True, ex=_KEPT_SECONDS)
         kept = await self.load(notice.id)
@@ -187,32 +186,32 @@ class RedisNotices:
             await self._redis.zadd(self._due, {notice.id: due}, nx=True)
 
     async def load(self, notice_id: str) -> ProtocolNotice | None:
-        """Return a notice."""
+        """Return a notice, or None."""
         row = await self._redis.get(self._keys.of("aap", "notice", notice_id))
         return None if row is None else build(ProtocolNotice, json.loads(row))
 
     async def find_due(self, now: int, limit: int) -> list[str]:
-        """Return the notices that are due, the longest due first."""
+        """Return the IDs of due notices, longest overdue first."""
         return list(
             await self._redis.zrange(self._due, "-inf", now, byscore=True, offset=0, num=limit)
         )
 
     async def put_off(self, notice: ProtocolNotice, due: int) -> None:
-        """Keep what became of an attempt, and when the next one is due."""
+        """Save the result of an attempt, and when the next one is due."""
         await self._save(notice)
         await self._redis.zadd(self._due, {notice.id: due}, xx=True)
 
     async def end(self, notice: ProtocolNotice) -> None:
-        """Keep that a notice is sent no more."""
+        """Save that a notice is no longer sent."""
         await self._save(notice)
         await self._redis.zrem(self._due, notice.id)
 
     async def forget(self, notice_id: str) -> None:
-        """Send no notice of which nothing is kept."""
+        """Remove a notice without stored data from the queue."""
         await self._redis.zrem(self._due, notice_id)
 
     async def claim(self, notice_id: str, ms: int) -> bool:
-        """Be the one that sends a notice, for so many ms; False while another is."""
+        """Become the only sender of a notice, for `ms`. Return False if another replica is."""
         keys = [self._keys.of("aap", "sending", notice_id), self._keys.meta]
         return bool(await self._take.run(self._redis, keys, [self._sender, ms]))
 
@@ -221,26 +220,26 @@ class RedisNotices:
         await self._redis.set(key, dumps(plain(notice)), xx=True, ex=_KEPT_SECONDS)
 
 
-# What the Agent Approval Protocol needs kept beside requests and agents.
+# Data of the protocol in addition to requests and agents.
 
 _UNHELD_SECONDS = 3600
 _HELD_SECONDS = 40 * 24 * 3600
-"""Longer than the longest life of a request and the week that the protocol asks for after it."""
+"""Longer than the longest life of a request plus the week that the protocol demands."""
 _VERIFYING_MS = 30_000
-"""Longer than a receiver may take to answer."""
+"""Longer than a receiver may take to respond."""
 _MS_A_REGISTRATION, _MOST_REGISTRATIONS = 2_000, 30
 """Thirty receivers at once, and thirty a minute, for an admin and for a host."""
 
 
 class RedisProtocolNotes:
-    """Notes beside the requests of one namespace; each is written once."""
+    """Notes about the requests of one namespace. Each is written once."""
 
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys, self._together = store.redis, store.keys, store.together
 
     async def keep(self, request_id: str, name: str, value: str) -> str:
-        """Note something once, for an hour unless it is held; return what is noted, which may be of
-        an earlier call."""
+        """Save a note once. It expires after an hour unless `hold` is called. Return the stored
+        note, which may be from an earlier call."""
         key = self._keys.of("aap", "request", request_id)
         _, _, kept = await self._together(
             ("HSETNX", key, name, value),
@@ -250,11 +249,11 @@ class RedisProtocolNotes:
         return str(kept)
 
     async def hold(self, request_id: str) -> None:
-        """Hold what is noted of a request for as long as anybody may ask about it."""
+        """Keep the notes of a request for as long as anybody may ask for it."""
         await self._redis.expire(self._keys.of("aap", "request", request_id), _HELD_SECONDS)
 
     async def load(self, request_id: str) -> dict[str, str]:
-        """Return all that is noted, nothing for a request of another way in."""
+        """Return all notes, or nothing if the request did not come through the protocol."""
         noted: dict[str, str] = await self._redis.hgetall(
             self._keys.of("aap", "request", request_id)
         )
@@ -262,7 +261,7 @@ class RedisProtocolNotes:
 
 
 class RedisInstances:
-    """The protocol's instances of one namespace. `secret` is what their tokens are derived from."""
+    """The instances of one namespace. Their tokens are derived from `secret`."""
 
     def __init__(self, store: RedisStore, credentials: RedisCredentials, secret: bytes) -> None:
         self._store, self._redis, self._keys = store, store.redis, store.keys
@@ -272,15 +271,15 @@ class RedisInstances:
         self._secret = secret
 
     async def load(self, instance_id: str) -> JsonObject | None:
-        """Return what is kept of an instance, also of one that was deleted."""
+        """Return a stored instance, even a deleted one, or None."""
         row = await self._redis.hget(self._key, instance_id)
         found: JsonObject | None = json.loads(row) if row else None
         return found
 
     async def save(self, instance_id: str, row: JsonObject, before: JsonObject | None) -> bool:
-        """Keep an instance if what is kept of it is `before`; return whether it was."""
+        """Save an instance if the stored one equals `before`. Return whether it was saved."""
         if row.get("receiver"):
-            # First: an index that leads nowhere does nothing.
+            # First, because an index entry without an instance does no harm.
             await self._redis.hset(self._index, row["agent"], instance_id)
         text = dumps(row)
         if before is None:
@@ -292,26 +291,27 @@ class RedisInstances:
         return bool(await self._swap.run(self._redis, [self._key, self._key], arguments))
 
     async def last_event(self) -> str:
-        """Return the id of the last event there is."""
+        """Return the ID of the last event."""
         return await last_event(self._store)
 
     async def claim(self, instance_id: str) -> bool:
-        """Be the one that verifies a receiver of an instance; False while another is."""
+        """Become the only verifier of an instance's receiver. Return False if another call is."""
         key = self._keys.of("aap", "verifying", instance_id)
         return bool(await self._redis.set(key, "1", nx=True, px=_VERIFYING_MS))
 
     async def release(self, instance_id: str) -> None:
-        """Let others verify a receiver of an instance."""
+        """Let other calls verify a receiver of an instance."""
         await self._redis.delete(self._keys.of("aap", "verifying", instance_id))
 
     async def spend(self, account: str) -> float:
-        """Spend one registration of an account or a host; return the seconds to wait first."""
+        """Take one registration from the budget of an admin or a host. Return the seconds to wait
+        first."""
         key = self._keys.of("aap", "registrations", account)
         wait = await self._rate.run(self._redis, [key], [_MS_A_REGISTRATION, _MOST_REGISTRATIONS])
         return int(wait) / 1000
 
     async def add_agent(self, instance_id: str, agent: str) -> str:
-        """Make the agent of an instance unless it is there; return its token. Raises Conflict when
+        """Create the agent of an instance unless it exists; return its token. Raises Conflict if
         another agent has the name."""
         token = self._token_of(instance_id)
         try:
@@ -323,14 +323,14 @@ class RedisInstances:
         return token
 
     async def remove_agent(self, agent: str) -> None:
-        """Revoke the agent of an instance, if it is there."""
+        """Revoke the agent of an instance if it exists."""
         try:
             await self._credentials.revoke_agent(agent)
         except NotFound:
             return
 
     def _token_of(self, instance_id: str) -> str:
-        """Return the token of an instance, the same each time and on every replica."""
+        """Return the token of an instance; it is the same on every replica."""
         made = hmac.digest(self._secret, instance_id.encode(), "sha256")
         named = hmac.digest(self._secret, b"key id " + instance_id.encode(), "sha256")
         return f"agw_{named.hex()[:8]}_{base64.urlsafe_b64encode(made).decode().rstrip('=')}"

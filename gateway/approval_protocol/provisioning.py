@@ -1,8 +1,8 @@
-"""Provisioning: an admin's token makes an instance, with its credential and receiver.
+"""Provisioning: an admin's token creates an instance, with its credential and receiver.
 
-The credential is derived from the instance's id, so a repeated call returns it again and nothing
-keeps it. Deleting an instance revokes the agent, and leaves a mark so that no call restores it.
-Whatever changes an instance is written over what was read, or not at all.
+Start with `Provisioning`. The credential is derived from the instance's ID: a repeated call returns
+it again, and it is not stored. Deleting an instance revokes the agent and leaves a mark, so that no
+call restores it. A change is written only if the instance is unchanged since it was read.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from gateway.errors import InvalidRequest, NotFound, Unauthorized
 from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.codec import JsonObject, Wire, build, plain
 
-# The receiver that an instance is to hear of decisions at: what is submitted, and what is told.
+# The receiver of an instance's decisions: submitted and returned forms.
 
 CheckAddress = Callable[[str], None]
-"""Raises UnsafeAddress for one that is not called."""
+"""Raises UnsafeAddress if the address must not be called."""
 VerifyReceiver = Callable[[ReceiverAddress, str], Awaitable[None]]
-"""Proves that a receiver expects an instance. Raises UnsafeAddress, ReceiverUnverified."""
+"""Verifies that a receiver expects an instance. Raises UnsafeAddress, ReceiverUnverified."""
 
 _BAD_REQUEST, _UNPROCESSABLE = 400, 422
 _LONGEST_URL = 2048
@@ -44,24 +44,26 @@ _PREFIX = "whsec_"
 _SECRET_BYTES = 32
 _MEMBERS = {"type", "url", "registration_id", "signing_secret"}
 UNCHANGED: JsonObject = {}
-"""Stands for a delivery that a call leaves out, told apart from any that it sends."""
+"""Marks a delivery that the call leaves out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceUpdate(Wire):
-    """What of an instance is to change; a delivery of null removes its receiver."""
+    """A change of an instance. A delivery of null removes its receiver."""
 
     instance_name: str | None = None
     delivery: JsonObject | None = field(default_factory=lambda: UNCHANGED, repr=False)
 
 
 def receiver_of(delivery: JsonObject, check: CheckAddress) -> ReceiverAddress:
-    """Return the receiver that was submitted. Raises ProtocolRefusal, InvalidRequest."""
+    """Return the submitted receiver. Raises ProtocolRefusal, InvalidRequest."""
     if delivery.get("type") != "webhook":
-        words = "this gateway delivers to a webhook"
+        words = "unsupported delivery type; use webhook"
         raise ProtocolRefusal(_BAD_REQUEST, "unsupported_delivery_type", words)
     if set(delivery) != _MEMBERS or not all(isinstance(one, str) for one in delivery.values()):
-        raise InvalidRequest(f"delivery has the texts {', '.join(sorted(_MEMBERS))}")
+        raise InvalidRequest(
+            f"delivery must have exactly the strings {', '.join(sorted(_MEMBERS))}"
+        )
     try:
         registration = str(UUID(delivery["registration_id"]))
     except ValueError:
@@ -75,7 +77,9 @@ def receiver_of(delivery: JsonObject, check: CheckAddress) -> ReceiverAddress:
     except ValueError:
         made = b""
     if not secret.startswith(_PREFIX) or len(made) != _SECRET_BYTES:
-        raise InvalidRequest(f"signing_secret is {_PREFIX} and base64 of {_SECRET_BYTES} bytes")
+        raise InvalidRequest(
+            f"signing_secret must be {_PREFIX} plus base64 of {_SECRET_BYTES} bytes"
+        )
     url = delivery["url"]
     try:
         if len(url) > _LONGEST_URL:
@@ -89,7 +93,7 @@ def receiver_of(delivery: JsonObject, check: CheckAddress) -> ReceiverAddress:
 async def verify_receiver(
     receiver: ReceiverAddress, instance_id: str, verify: VerifyReceiver
 ) -> None:
-    """Have a receiver prove that it expects the instance. Raises ProtocolRefusal."""
+    """Make a receiver prove that it expects the instance. Raises ProtocolRefusal."""
     try:
         await verify(receiver, instance_id)
     except UnsafeAddress as error:
@@ -99,7 +103,7 @@ async def verify_receiver(
 
 
 def told_of(instance: Instance) -> JsonObject:
-    """Return an instance as its provisioner sees it, without any secret."""
+    """Return an instance without secrets, as its provisioner sees it."""
     told: JsonObject = {"id": str(UUID(instance.id)), "name": instance.name}
     if instance.receiver is not None:
         told["delivery"] = {
@@ -124,7 +128,7 @@ _SOON = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provision(Wire):
-    """What a new instance is called, and where it hears of decisions."""
+    """Name and receiver of a new instance."""
 
     instance_name: str | None = None
     delivery: JsonObject | None = field(default=None, repr=False)
@@ -132,14 +136,14 @@ class Provision(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverRegistration:
-    """How the address of a receiver is checked, and how a receiver is."""
+    """Checks of a receiver's address and of the receiver."""
 
     check: CheckAddress
     verify: VerifyReceiver
 
 
 class Provisioning:
-    """Answers the calls about instances."""
+    """Handles the calls about instances."""
 
     def __init__(
         self,
@@ -150,7 +154,7 @@ class Provisioning:
         is_admin: Callable[[str], Awaitable[bool]],
         dismiss: Callable[[str], Awaitable[object]],
     ) -> None:
-        """`dismiss` cancels what a removed agent waits for."""
+        """`dismiss` cancels the pending requests of a removed agent."""
         self._instances = instances
         self._clock = clock
         self._registration = registration
@@ -158,7 +162,7 @@ class Provisioning:
         self._dismiss = dismiss
 
     async def create(self, call: ApiCall) -> web.Response:
-        """Make an instance, or find the one that was made with the same key."""
+        """Create an instance, or return the one created with the same key."""
         await self._check_admin(call)
         body: Provision = call.body
         key = idempotency_key(call.request)
@@ -181,7 +185,7 @@ class Provisioning:
             raise _conflict("the key was used for another instance")
         token = "" if kept.deleted else await self._instances.add_agent(kept.id, kept.agent)
         now = await self._load(instance_id)
-        if now is None or now.deleted:  # perhaps meanwhile: then its agent must not stay
+        if now is None or now.deleted:  # deleted, perhaps meanwhile: its agent must not remain
             await self._remove(kept)
             raise ProtocolRefusal(_CONFLICT, "instance_deleted", "the instance was deleted")
         told = {"instance": told_of(now), "credential": {"token": token}}
@@ -192,13 +196,13 @@ class Provisioning:
         return reply(told_of(await self._find(call)))
 
     async def update(self, call: ApiCall) -> web.Response:
-        """Change an instance's name or receiver, all of it or nothing; a repeated call is answered
-        as the first, and changes nothing."""
+        """Change an instance's name or receiver: everything or nothing. A repeated call returns the
+        first response and changes nothing."""
         instance = await self._find(call)
         body: InstanceUpdate = call.body
         name = _name(body.instance_name)
         if name is None and body.delivery is UNCHANGED:
-            raise InvalidRequest("say instance_name, delivery or both")
+            raise InvalidRequest("send instance_name, delivery or both")
         key = sha256_hex(idempotency_key(call.request).encode())
         submitted = sha256_hex(
             canonical(["update", name, body.delivery is UNCHANGED, body.delivery])
@@ -209,18 +213,18 @@ class Provisioning:
             return reply(await self._commit(call, body, (key, submitted), None))
         receiver = receiver_of(body.delivery, self._registration.check)
         async with self._registering(instance, receiver):
-            now = await self._find(call)  # another call with this key may have been first
+            now = await self._find(call)  # another call with this key may have been faster
             if (told := _find_told(now, key, submitted)) is not None:
                 return reply(told)
             await verify_receiver(receiver, instance.id, self._registration.verify)
             return reply(await self._commit(call, body, (key, submitted), receiver))
 
     async def delete(self, call: ApiCall) -> web.Response:
-        """Revoke an instance's credential and cancel what it waits for, also when asked again."""
+        """Revoke an instance's credential and cancel its pending requests. Idempotent."""
         instance = await self._find(call, deleted=True)
         while not instance.deleted:
-            # The mark first: nothing that happens meanwhile makes the agent anew, and nobody is
-            # told of what is cancelled.
+            # Mark it first, so that nothing creates the agent again and its receiver is not
+            # notified of the cancellations.
             gone = replace(instance, deleted=True, receiver=None)
             if await self._instances.save(instance.id, plain(gone), plain(instance)):
                 break
@@ -229,7 +233,8 @@ class Provisioning:
         return web.Response(status=_NO_CONTENT)
 
     async def _add(self, wanted: Instance, delivery: JsonObject | None) -> Instance | None:
-        """Keep a new instance, once its receiver is verified. Returns the one that was first."""
+        """Save a new instance after verifying its receiver. Returns an instance that was created
+        first."""
         if delivery is None:
             await self._instances.save(wanted.id, plain(wanted), None)
             return None
@@ -250,7 +255,7 @@ class Provisioning:
         made: tuple[str, str],
         receiver: ReceiverAddress | None,
     ) -> JsonObject:
-        """Write an update over what the instance is by now; return what the call is answered."""
+        """Apply an update to the current instance. Return the response."""
         key, submitted = made
         while True:
             last = await self._instances.last_event()
@@ -281,8 +286,8 @@ class Provisioning:
     async def _registering(
         self, instance: Instance, receiver: ReceiverAddress
     ) -> AsyncIterator[None]:
-        """Be the one that verifies a receiver of the instance, within what an admin and a host may
-        be registered. Raises TooManyRegistrations."""
+        """Verify a receiver exclusively, within the rate limits of an admin and a host. Raises
+        TooManyRegistrations."""
         if not await self._instances.claim(instance.id):
             raise TooManyRegistrations("a receiver of this instance is being verified", _SOON)
         try:
@@ -319,12 +324,12 @@ class Provisioning:
 
 def _name(given: str | None) -> str | None:
     if given is not None and not 0 < len(given) <= _LONGEST_NAME:
-        raise InvalidRequest(f"instance_name has 1 to {_LONGEST_NAME} characters")
+        raise InvalidRequest(f"instance_name must have 1 to {_LONGEST_NAME} characters")
     return given
 
 
 def _find_told(instance: Instance, key: str, submitted: str) -> JsonObject | None:
-    """Return what an update with this key was answered, None when there was none."""
+    """Return the response of the earlier update with this key, or None."""
     row = instance.updates.get(key)
     if row is None:
         return None

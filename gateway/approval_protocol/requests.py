@@ -1,7 +1,8 @@
-"""The protocol's operations on requests, its messages, and how it says no.
+"""Operations of the protocol on requests, its messages and its errors; start with
+`ProtocolRequests`.
 
-The idempotency key makes the id, so a repeated call finds its request by ours: same id, same
-content. An approval is handed out once, to the key that consumes it.
+The idempotency key determines the request ID, so a repeated call finds its request: same ID, same
+content. An approval is given out once, to the key that consumes it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.codec import JsonObject, Wire, plain
 from gateway.wire.schema import SESSION_NAME
 
-# How the protocol says no: its own form of an error, for every error of the gateway.
+# Errors of the protocol: its own form for every error of the gateway.
 
 _KINDS = {
     401: ("authentication", "invalid_credential"),
@@ -50,7 +51,7 @@ _BAD_REQUEST, _SERVER_ERRORS = 400, 500
 
 
 class ProtocolRefusal(GatewayError):
-    """A call that the protocol refuses with a code of its own."""
+    """An error with its own code in the protocol."""
 
     def __init__(self, status: int, reason: str, words: str) -> None:
         super().__init__(words)
@@ -59,7 +60,7 @@ class ProtocolRefusal(GatewayError):
 
 
 def error_of(error: GatewayError, call_id: str) -> web.Response:
-    """Return the protocol's answer for an error; `call_id` names the exchange."""
+    """Return the protocol's response for an error. `call_id` identifies the HTTP exchange."""
     status = _status(error)
     default = _INTERNAL if status >= _SERVER_ERRORS else _INVALID
     kind, code = _KINDS.get(status, default)
@@ -76,14 +77,14 @@ def _status(error: GatewayError) -> int:
         return error.refused_with
     if error.status in _KINDS or error.status >= _SERVER_ERRORS:
         return error.status
-    return _BAD_REQUEST  # the protocol knows one status for all that is malformed
+    return _BAD_REQUEST  # the protocol has one status for all malformed calls
 
 
 def _is_missing(error: GatewayError) -> bool:
     return isinstance(error, NotFound)
 
 
-# What the protocol's clients send, and how a request of ours is told in its terms.
+# Messages from the protocol's clients, and requests in the protocol's form.
 
 LONGEST_WAIT_SECONDS = 30.0
 _LONGEST_NOTE = 2000
@@ -94,7 +95,7 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission(Wire):
-    """A tool call that asks for approval. `context` is what the adapter saw around it."""
+    """A tool call that requires approval. `context` is what the client's adapter knows about it."""
 
     tool: str
     arguments: JsonObject
@@ -113,23 +114,23 @@ class PollQuery(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeReport(Wire):
-    """What became of a call that was allowed."""
+    """The result of an allowed call."""
 
     status: Literal["succeeded", "failed"]
     note: str | None = None
 
     def __post_init__(self) -> None:
         if self.note is not None and not 0 < len(self.note) <= _LONGEST_NOTE:
-            raise InvalidRequest(f"note has 1 to {_LONGEST_NOTE} characters")
+            raise InvalidRequest(f"note must have 1 to {_LONGEST_NOTE} characters")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoBody(Wire):
-    """A call that carries nothing."""
+    """A call without a body."""
 
 
 def idempotency_key(request: web.Request) -> str:
-    """Return the idempotency key of a call. Raises ProtocolRefusal without one."""
+    """Return the idempotency key of a call. Raises ProtocolRefusal if it is missing."""
     given = request.headers.getall("Idempotency-Key", [])
     if len(given) != 1 or not 0 < len(given[0]) <= _LONGEST_KEY:
         words = f"send one Idempotency-Key of at most {_LONGEST_KEY} characters"
@@ -148,7 +149,7 @@ def seconds_of(duration: str) -> float:
 def resource(
     record: StoredRequest, submitted: JsonObject, consumption: JsonObject | None
 ) -> JsonObject:
-    """Return a request as the protocol has it: what was submitted, and how it stands."""
+    """Return a request in the protocol's form: the submission and its current state."""
     told = {
         **submitted,
         "id": str(UUID(record.id)),
@@ -175,7 +176,7 @@ def _decision(record: StoredRequest) -> JsonObject:
 
 
 def _why(record: StoredRequest) -> str:
-    """Return who or what denied, so that no agent takes a rule for a person; "" for other ends."""
+    """Return who or what denied, so that no agent takes a rule for a person; "" otherwise."""
     assert record.decision is not None
     return record.decision.sentence() if record.status is Status.DENIED else ""
 
@@ -184,18 +185,18 @@ FRAMEWORK = "agent-approval-protocol"
 _CONFLICT = 409
 _NO_DIGEST = "0" * 64
 _OWN = frozenset({"call_id", "resume"})
-"""Members of a context that say nothing about the call: the client's own marks."""
+"""Members of a context that do not describe the call: the client's own marks."""
 
 
 class ProtocolRequests:
-    """Answers the calls about requests."""
+    """Handles the calls about requests."""
 
     def __init__(self, notes: RedisProtocolNotes, clock: Clock) -> None:
         self._notes = notes
         self._clock = clock
 
     async def submit(self, call: ApiCall) -> web.Response:
-        """Ask, or find what was asked with the same key."""
+        """Submit a request, or return the one submitted with the same key."""
         submission: Submission = call.body
         request = _request_of(call.caller.name, idempotency_key(call.request), submission)
         told = canonical(plain(submission)).decode()
@@ -203,11 +204,11 @@ class ProtocolRequests:
             raise _refuse("idempotency_conflict", "the key was used for another request")
         origin = call.origin("submit")
         record, new = await call.core.approvals.submit(request, origin, detached=True)
-        await self._notes.hold(request.id)  # what is refused is forgotten by itself
+        await self._notes.hold(request.id)  # notes of a rejected request expire
         return await self._answer(record, status=201 if new else 200)
 
     async def look(self, call: ApiCall) -> web.Response:
-        """Return a request, after waiting for its decision when asked to."""
+        """Return a request, after waiting for its decision if the query says so."""
         record = await self._own(call)
         wait = seconds_of(call.query.wait) if call.query.wait else 0.0
         if wait and not record.final:
@@ -216,7 +217,7 @@ class ProtocolRequests:
         return await self._answer(record)
 
     async def cancel(self, call: ApiCall) -> web.Response:
-        """Withdraw a request that waits; one that was withdrawn before stays so."""
+        """Cancel a pending request. Idempotent."""
         record = await self._own(call)
         record = await call.core.approvals.cancel(
             record.id, call.origin("cancel"), reason=Reason.CANCELLED_BY_AGENT
@@ -226,7 +227,7 @@ class ProtocolRequests:
         return await self._answer(record)
 
     async def consume(self, call: ApiCall) -> web.Response:
-        """Hand the approval out, once: to this key."""
+        """Give out the approval once, to this key."""
         process = sha256_hex(idempotency_key(call.request).encode())
         record = await self._own(call)
         if record.status is not Status.APPROVED:
@@ -237,7 +238,7 @@ class ProtocolRequests:
                     record.id, call.origin("consume", process), once=True
                 )
             except Used:
-                raise _refuse("already_consumed", "the approval was handed out before") from None
+                raise _refuse("already_consumed", "the approval was already consumed") from None
             except Conflict as error:
                 late = self._clock.now_ms() >= record.deadline
                 raise _refuse("approval_expired" if late else "stopped", str(error)) from None
@@ -245,22 +246,22 @@ class ProtocolRequests:
         return await self._answer(record)
 
     async def report(self, call: ApiCall) -> web.Response:
-        """Note what became of the call; another outcome than the one that was noted is refused."""
+        """Save the result of the call. Rejects a result that differs from an earlier one."""
         said: OutcomeReport = call.body
         record = await self._own(call)
         if not record.consumers:
-            raise _refuse("not_consumed", "nobody was handed this approval")
+            raise _refuse("not_consumed", "the approval was not consumed yet")
         now = self._clock.now_ms()
         told = json.dumps({**plain(said), "reported_at": format_time(now)})
         kept = json.loads(await self._notes.keep(record.id, "outcome", told))
         if (kept["status"], kept.get("note")) != (said.status, said.note):
-            raise _refuse("outcome_conflict", "another outcome was reported before")
+            raise _refuse("outcome_conflict", "a different outcome was already reported")
         report = Report(execution=Execution(said.status), detail=said.note or "")
         record = await call.core.approvals.report(record.id, report, call.origin("report"))
         return await self._answer(record)
 
     async def _own(self, call: ApiCall) -> StoredRequest:
-        """Return the request that a call names, if this agent asked it, and in the protocol's way.
+        """Return the request that a call names, if this agent submitted it through the protocol.
         Raises NotFound."""
         try:
             named = UUID(call.request.match_info["id"])
@@ -272,7 +273,7 @@ class ProtocolRequests:
         return record
 
     async def _wait(self, call: ApiCall, request_id: str, seconds: float) -> StoredRequest:
-        """Wait until the request has ended, so many seconds at most; return it as it stands."""
+        """Wait at most `seconds` for the final state. Return the current record."""
         end = time.monotonic() + seconds
         origin = call.origin("sync")
         with long_poll(call), call.services.metrics.waiters.track_inprogress():
@@ -290,8 +291,8 @@ class ProtocolRequests:
         return reply(resource(record, json.loads(notes["submission"]), consumption), status)
 
     async def _consumption(self, record: StoredRequest, notes: dict[str, str]) -> JsonObject:
-        """Return when the approval was handed out, noted now where a crash kept that from being
-        noted then, and what was reported of it."""
+        """Return when the approval was given out, and the reported result. Saves a time that a
+        crash lost."""
         at = notes.get("consumed") or await self._notes.keep(
             record.id, "consumed", format_time(self._clock.now_ms())
         )
@@ -300,7 +301,7 @@ class ProtocolRequests:
 
 
 def _request_of(agent: str, key: str, submission: Submission) -> ApprovalRequest:
-    """Return the request that asks for a tool call. Raises InvalidRequest."""
+    """Return the request for a tool call. Raises InvalidRequest."""
     context = submission.context or {}
     shown = {name: value for name, value in context.items() if name not in _OWN}
     session = str(context.get("session_id", ""))
@@ -320,13 +321,13 @@ def _request_of(agent: str, key: str, submission: Submission) -> ApprovalRequest
 
 
 def _tool_name(submission: Submission) -> str:
-    """Return the name under which people, rules and grants know the tool."""
+    """Return the tool name for people, rules and grants."""
     if submission.server is None:
         return submission.tool
-    # So that the name tells where the server's ends and the tool's begins.
+    # So that the end of the server's name is unambiguous.
     if not submission.server or "__" in submission.server or submission.server.endswith("_"):
         raise InvalidRequest(
-            "server names a server, without two underscores in a row or one at its end"
+            "server must not be empty, contain two underscores in a row, or end in one"
         )
     return f"mcp__{submission.server}__{submission.tool}"
 

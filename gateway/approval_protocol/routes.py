@@ -1,4 +1,4 @@
-"""Where the protocol is served, and to whom: below `/aap`, in its own form of errors."""
+"""HTTP routes of the protocol below `/aap`, with its own form of errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Handle = Callable[[ApiCall], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class ProtocolRoute:
-    """One operation: where, for whose tokens, and what it takes."""
+    """One operation: its path, the kind of token, and its input."""
 
     method: str
     path: str
@@ -70,7 +70,7 @@ def protocol_routes(
 def _refuse_others(
     table: Collection[ProtocolRoute],
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """Return what answers a path or method that the protocol does not have, in its own form."""
+    """Return a handler that rejects unknown paths and methods with the protocol's errors."""
 
     async def refuse(request: web.Request) -> web.StreamResponse:
         rest = f"/{request.match_info['rest']}"

@@ -1,8 +1,8 @@
-"""Tells instances that their requests ended, by signed messages to proven receivers.
+"""Notify instances of ended requests, by signed messages to verified receivers.
 
-The event of an end is what must not be lost, and the stream keeps it: what is told of it is made of
-the event alone, so it is the same whoever makes it, and it is written before the cursor moves on.
-Whoever dies between the two has it made again, and one that was told already stays told.
+Start with `ProtocolNotices`. No ending may be lost, and the event stream stores it. A notice is
+built only from its event, so every replica builds the same one. It is saved before the cursor
+moves. After a crash in between it is built again, but a notice that was sent is not sent again.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ from gateway.ports import Feed
 from gateway.stores.requests import RedisStore
 from gateway.wire.canonical_json import canonical
 
-# Posts signed messages to the receivers of the Agent Approval Protocol, and has them prove first
-# that they expect any. Each address goes through the guard at every attempt.
+# Signed messages to receivers of the Agent Approval Protocol. A receiver must first prove that it
+# expects them. Each attempt checks the address again.
 
-SECONDS = 10.0  # for one attempt
+SECONDS = 10.0  # limit for one attempt
 _OK = 200
 _LONGEST_ANSWER = 4096
 _PREFIX = "whsec_"
 
 
 class ProtocolReceivers:
-    """Calls the receivers at these `hosts`, `seconds` long at most."""
+    """Calls receivers at the allowed `hosts`, for at most `seconds`."""
 
     def __init__(
         self,
@@ -80,14 +80,14 @@ class ProtocolReceivers:
         self._seconds = seconds
 
     def check(self, url: str) -> None:
-        """Refuse an address that must not be called. Raises UnsafeAddress."""
+        """Check that an address may be called. Raises UnsafeAddress."""
         try:
             self._target(url)
         except (Forbidden, ValueError) as error:
             raise UnsafeAddress(_why(error)) from error
 
     async def verify(self, receiver: ReceiverAddress, instance_id: str) -> None:
-        """Send a challenge, once, that the receiver must answer with. Raises UnsafeAddress,
+        """Send a challenge once; the receiver must return it. Raises UnsafeAddress,
         ReceiverUnverified."""
         message_id, challenge = str(uuid4()), secrets.token_urlsafe(32)
         body = canonical(
@@ -107,9 +107,9 @@ class ProtocolReceivers:
         except Unanswered as error:
             raise ReceiverUnverified(f"the receiver did not answer ({error})") from error
         if answer.status != _OK:
-            raise ReceiverUnverified(f"the receiver answered {answer.status}, and not 200")
+            raise ReceiverUnverified(f"the receiver answered {answer.status}, instead of 200")
         if not _holds(answer.body, challenge):
-            raise ReceiverUnverified("the receiver did not answer with the challenge")
+            raise ReceiverUnverified("the receiver did not return the challenge")
 
     async def post(
         self,
@@ -120,7 +120,7 @@ class ProtocolReceivers:
         most: int = 0,
         seconds: float = SECONDS,
     ) -> PostAnswer:
-        """Post a message, signed for this attempt. Raises Forbidden, Unanswered."""
+        """Send a message, signed for this attempt. Raises Forbidden, Unanswered."""
         key = base64.b64decode(receiver.secret.removeprefix(_PREFIX))
         headers = signed_headers(key, message_id, self._clock.now_ms(), body)
         try:
@@ -135,7 +135,7 @@ class ProtocolReceivers:
 
 
 def _holds(body: bytes, challenge: str) -> bool:
-    """Tell whether an answer is the challenge, and nothing beside it."""
+    """Return whether a response contains the challenge and nothing else."""
     try:
         said = json.loads(body)
     except ValueError:
@@ -148,7 +148,7 @@ def _holds(body: bytes, challenge: str) -> bool:
 
 def _why(error: Exception) -> str:
     if not isinstance(error, Forbidden):
-        return "the address is none"
+        return "the address is invalid"
     return f"{error} (an operator allows hosts in GATEWAY_WEBHOOK_HOSTS)"
 
 
@@ -156,7 +156,7 @@ log = logging.getLogger("gateway.approval_protocol")
 
 _AGAIN_SECONDS = 1.0  # before following the events again
 _LOOK_SECONDS = 30.0
-_GATHER_SECONDS = 0.02  # a burst is looked at together, and not while its answers are on their way
+_GATHER_SECONDS = 0.02  # handle a burst together, but after its responses
 _BATCH = 200
 _AT_ONCE, _AT_ONCE_FOR_ONE = 32, 4
 _FIRST_PAUSE, _LONGEST_PAUSE, _MOST_DOUBLINGS = 5.0, 3600.0, 12
@@ -167,15 +167,15 @@ _LATER = (429, 503)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollInterval:
-    """How long is rested between two looks at what is due, and by how much pauses differ."""
+    """Polling interval and jitter for due notices."""
 
     nap: float = 2.0
     jitter: Callable[[], float] = SystemRandom().random
 
 
 class ProtocolNotices:
-    """Makes the notices of what happens, and sends them. `store_errors` are raised by a store that
-    does not answer."""
+    """Builds notices from events and sends them. `store_errors` are the errors of an unavailable
+    store."""
 
     def __init__(
         self,
@@ -202,8 +202,8 @@ class ProtocolNotices:
         self._busy = Counter[str]()
 
     async def run(self) -> None:
-        """Make and send until cancelled, or until one of the two fails. Until an instance has a
-        receiver this only looks for one, now and then."""
+        """Build and send notices until cancelled, or until one of the two tasks fails. Before an
+        instance has a receiver, it only checks for one regularly."""
         while not await self._is_used():
             check_wanted()
             await asyncio.sleep(self._rhythm.nap)
@@ -236,7 +236,7 @@ class ProtocolNotices:
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def catch_up(self) -> None:
-        """Make the notices of all that happened since the last look."""
+        """Build the notices of all events since the last call."""
         last = await self._notices.load_cursor()
         while events := await self._past.history(last, _BATCH):
             check_wanted()
@@ -254,7 +254,7 @@ class ProtocolNotices:
             return
         record = await self._past.load(event.request_id)
         if record is None or record.decision is None:
-            return  # forgotten meanwhile
+            return  # deleted meanwhile
         decided_at = record.decision.decided_at
         notice = notice_of(instance.id, record.id, event.id, decided_at)
         if self._clock.now_ms() < notice.deadline:
@@ -274,8 +274,8 @@ class ProtocolNotices:
             self._due.clear()
 
     async def _begin_due(self) -> None:
-        """Begin an attempt at each notice that is due, within what one account, one host and all
-        may have at once; the others are looked at a little later."""
+        """Start an attempt for each due notice, within the limits per admin, per host and in total.
+        Others are tried a little later."""
         for notice_id in await self._notices.find_due(self._clock.now_ms(), _BATCH):
             if notice_id in self._sending:
                 continue
@@ -286,7 +286,7 @@ class ProtocolNotices:
             except self._down:
                 raise
             except Exception:
-                # One that cannot be read keeps none of the others.
+                # An unreadable notice must not stop the others.
                 self._tally.webhooks_lost += 1
                 log.exception("a notice was given up", extra={"event": "notice_lost"})
                 await self._notices.forget(notice_id)
@@ -317,17 +317,17 @@ class ProtocolNotices:
         except self._down as error:
             self._log_again(error)
         except Exception:
-            # Whatever it was, the others are sent; this one is tried again while it may be.
+            # After any error, the others are sent; this one is tried again.
             log.exception("a notice failed", extra={"event": "notice_broken", "id": notice_id})
         finally:
             del self._sending[notice_id]
             self._busy.subtract(places)
 
     async def _attempt(self, notice_id: str) -> None:
-        """Make one attempt at a notice as it is by now, for its receiver of now."""
+        """Make one attempt with the current notice and receiver."""
         notice = await self._notices.load(notice_id)
         if notice is None or notice.ended:
-            return  # another replica was here first
+            return  # another replica was faster
         receiver = hears_of(await self._notices.instance(notice.instance), notice.event)
         left = notice.deadline - self._clock.now_ms()
         if receiver is None or left <= 0:
@@ -342,7 +342,7 @@ class ProtocolNotices:
             return
         self._tally.webhook_failures += 1
         log.warning(
-            "a notice was not taken (attempt %d): %s",
+            "the receiver did not accept a notice (attempt %d): %s",
             tried.attempts,
             why,
             extra={"event": "notice_failed", "id": notice.id},
@@ -354,8 +354,8 @@ class ProtocolNotices:
     async def _post(
         self, notice: ProtocolNotice, receiver: ReceiverAddress, seconds: float
     ) -> tuple[str, float]:
-        """Return why a notice was not taken, "" where it was, and the seconds to wait that the
-        receiver asks for."""
+        """Return why a notice was not accepted ("" on success), and the wait in seconds that the
+        receiver requests."""
         try:
             answer = await self._receivers.post(
                 receiver, notice.id, notice.body.encode(), seconds=seconds
@@ -379,6 +379,4 @@ class ProtocolNotices:
         log.error("a notice was given up", extra={"event": "notice_lost", "id": notice.id})
 
     def _log_again(self, error: Exception) -> None:
-        log.warning(
-            "notices begin again: %s", type(error).__name__, extra={"event": "notices_again"}
-        )
+        log.warning("notices restart: %s", type(error).__name__, extra={"event": "notices_again"})

@@ -1,5 +1,5 @@
-"""The life of a request: asked, shown, decided, used. No other package changes its status.
+"""The life of a request: submitted, shown, decided, used. No other package changes its status.
 
-Speaks to durable state through `domain.store` and to chats through `ports`; knows neither Redis nor
-HTTP. Enter at `agent_service` (what agents ask) or `decisions` (what a click does).
+Uses durable state through `domain.store` and chats through `ports`; knows neither Redis nor HTTP.
+Start with `agent_service` (calls of agents) or `decisions` (clicks of people).
 """

@@ -1,7 +1,7 @@
-"""What agents ask of requests: the five verbs, reviews by slow hooks, the end of an aborted turn.
+"""Requests from agents: submit, sync, cancel, consume, report; hook reviews; aborted turns.
 
-Each method computes a transition of the record it reads, mostly by the pure functions of
-`approvals.transitions`, and hands it to `approvals.request_writer`.
+Start with `Approvals`. Each method computes a transition of the record it reads, mostly with the
+pure functions of `approvals.transitions`. `approvals.request_writer` writes it.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ from gateway.wire.codec import plain
 from gateway.wire.schema import digest_process
 
 _MOST_VERSIONS = 32
-_MOST_CONSUMERS = 16  # each but the first is warned that it may have run
-_MOST_WORDS = 2000  # of an agent's own text in an event: the audit is kept for long
+_MOST_CONSUMERS = 16  # all but the first are warned that it may have run
+_MOST_WORDS = 2000  # of an agent's text in an event, because the audit log is stored for long
 
 
 class Approvals:
-    """Requests and their answers. One instance per gateway process; replicas share the store."""
+    """Calls of agents. One instance per gateway process; replicas share the store."""
 
     def __init__(
         self, store: Store, chain: Chain, writer: Writer, grants: GrantLifecycle, proofs: MaskProofs
@@ -77,10 +77,10 @@ class Approvals:
     async def submit(
         self, request: ApprovalRequest, origin: MessageContext, *, detached: bool = False
     ) -> tuple[StoredRequest, bool]:
-        """Take a request in, or find it again; return it and whether it is new.
+        """Accept a request, or find it again. Return it and whether it is new.
 
-        Raises Unauthorized for another agent's name or id, Conflict when the id has other content,
-        OverBudget when too much of the agent waits.
+        Raises Unauthorized for another agent's name or ID, and Conflict if the ID has other
+        content. Raises OverBudget if too many of the agent's requests are pending.
         """
         if request.agent != origin.agent:
             raise Unauthorized(
@@ -107,7 +107,7 @@ class Approvals:
         ruling: Ruling,
         forced: RequestOutcome | None,
     ) -> Creation:
-        """Return the record of a new request, judged and perhaps ended."""
+        """Return the record of a new request, judged and perhaps already decided."""
         record, timeout_ms = self._writer.new_record(request, ruling, origin, waiter)
         record, decided = await judge(self._chain, record, ruling, stored=False)
         if (ending := forced or decided) is not None:
@@ -120,18 +120,18 @@ class Approvals:
     async def _create(
         self, request: ApprovalRequest, plan: Plan, origin: MessageContext
     ) -> StoredRequest | None:
-        """Store a new request, after the earlier versions of its call were withdrawn; return None
-        when it is there already."""
+        """Store a new request after cancelling earlier versions of its call. Return None if it
+        exists."""
         if request.call_id is None:
             return await self._writer.create(request, plan, origin)
         call = call_key(request.agent, request.session, request.call_id, request.part or "")
         if await self._store.load(request.id) is not None:
             await self._store.keep_versions(call)
             return None
-        # One that is refused stays noted: a second submission of it may be stored meanwhile.
+        # A rejected version stays in the list, because a second submission of it may be stored.
         others = await self._store.add_version(call, request.id)
         if len(others) >= _MOST_VERSIONS:
-            raise Conflict("this call was asked in too many versions; use another part")
+            raise Conflict("this call has too many versions; use another part")
         for earlier in others:
             await self._supersede(earlier, origin)
         stored = await self._writer.create(request, plan, origin)
@@ -139,17 +139,17 @@ class Approvals:
         return stored
 
     async def _supersede(self, request_id: str, origin: MessageContext) -> None:
-        """Withdraw an earlier version of a call. An approval of it is never handed out again."""
+        """Cancel an earlier version of a call. Its approval is never given out again."""
         unanswered = replace(origin, entry=None)
         record = await self._store.load(request_id)
         if record is not None and not is_own(record, origin):
-            return  # of an earlier holder of the agent's name
+            return  # it belongs to a previous holder of the agent's name
         await self.cancel(request_id, unanswered, reason=Reason.SUPERSEDED)
         await self._writer.update(request_id, _give_up)
 
     async def sync(self, request_ids: Sequence[str], origin: MessageContext) -> list[State]:
-        """Attach a process to requests and renew its lease; return those it may see, as they
-        stand."""
+        """Attach a process to requests and renew its lease. Return the current state of those it
+        may see."""
         seen = await self._store.attach(request_ids, origin)
         if origin.entry is not None:
             return []
@@ -159,8 +159,8 @@ class Approvals:
     async def cancel(
         self, request_id: str, origin: MessageContext, *, reason: Reason, message: str = ""
     ) -> StoredRequest:
-        """Withdraw a request, also one that has not arrived yet. A final one stays as it is, and
-        one whose time is over has expired: an agent that waited to the end is told the same."""
+        """Cancel a request, even one that has not arrived yet. A final request stays unchanged. A
+        request past its deadline expires, as for an agent that waited until then."""
         words = start_of(message, _MOST_WORDS)
         ending = RequestOutcome(status=Status.CANCELLED, reason=reason, message=words)
         known = await self._store.load(request_id)
@@ -180,7 +180,8 @@ class Approvals:
     async def _withdraw_early(
         self, request_id: str, ending: RequestOutcome, origin: MessageContext
     ) -> StoredRequest | None:
-        """Store that a request is withdrawn which has not arrived; None when it has by now."""
+        """Store the cancellation of a request that has not arrived. Return None if it has
+        arrived."""
         request = tombstone_of(request_id, origin.agent)
         plan = partial(self._plan_tombstone, request, ending, origin)
         return await self._writer.create(request, plan, origin)
@@ -204,11 +205,11 @@ class Approvals:
     async def consume(
         self, request_id: str, origin: MessageContext, *, once: bool = False
     ) -> State:
-        """Hand the approval to this process, with a warning when another one had it.
+        """Give the approval to this process, with a warning if another one had it.
 
-        Raises Used for an approval that was given up; with `once` also for one that another process
-        had, or of which anything was reported. Raises Conflict when its time is over or the kill
-        switch is on; the state of anything but an approval is returned unchanged.
+        Raises Used if the approval was given up. With `once`, raises Used also if another process
+        had it or something was reported. Raises Conflict if it expired or the kill switch is on.
+        Returns any other state unchanged.
         """
         if origin.process is None:
             raise InvalidRequest("consume needs a process token")
@@ -232,7 +233,7 @@ class Approvals:
         if record.status is not Status.APPROVED:
             return None
         if record.given_up:
-            raise Used("this approval was given up: a newer version of the call was asked for")
+            raise Used("this approval was given up: a newer version of the call was submitted")
         if once and (record.report or set(record.consumers) - {process}):
             raise Used("another process had this approval: the action may have run already")
         if record.consumers[-1:] == (process,):
@@ -240,7 +241,7 @@ class Approvals:
                 raise Conflict(TOO_LATE[WriteResult.LATE])
             return None
         if len(record.consumers) >= _MOST_CONSUMERS:
-            raise Conflict("too many processes were handed this approval")
+            raise Conflict("too many processes already received this approval")
         consumers = (*record.consumers, process)
         return Transition(
             before=record,
@@ -253,7 +254,7 @@ class Approvals:
     async def report(
         self, request_id: str, report: Report, origin: MessageContext
     ) -> StoredRequest:
-        """Record what became of the action. Late and doubled reports change nothing."""
+        """Record the result of the action. Late and repeated reports change nothing."""
         report = replace(report, detail=start_of(report.detail, _MOST_WORDS))
         step = partial(_note_report, report, origin)
         record, changed = await self._writer.update(request_id, step, origin=origin)
@@ -268,8 +269,8 @@ class Approvals:
         return await self._state(await self.own(request_id, origin), origin)
 
     async def fetch(self, request_id: str, origin: MessageContext) -> State:
-        """Return a request of this agent with what it asked and what became of it, and answer the
-        message. It takes no approval, and waits for nothing. Raises NotFound."""
+        """Return a request of this agent with its content and result, and answer the message. Does
+        not claim the approval, and does not wait. Raises NotFound."""
         record = await self.own(request_id, origin)
         state = replace(
             record.state_for(None),
@@ -281,19 +282,19 @@ class Approvals:
         return state
 
     async def own(self, request_id: str, origin: MessageContext) -> StoredRequest:
-        """Return a request of this agent. Raises NotFound, for another agent's too."""
+        """Return a request of this agent. Raises NotFound, also for another agent's request."""
         record = await self._load(request_id)
         _refuse_others(record, origin)
         return record
 
     async def explain(self, request: ApprovalRequest) -> list[Opinion]:
-        """Return what each decider would answer to this request; nothing is stored."""
+        """Return the opinion of each decider about this request. Nothing is stored."""
         record = await self.draft(request)
         ruling = (await self._writer.policy()).ruling_on(request)
         return await self._chain.explain(record, ruling.route)
 
     async def draft(self, request: ApprovalRequest) -> StoredRequest:
-        """Return the record that this request would become; nothing is stored."""
+        """Return the record that this request would become. Nothing is stored."""
         ruling = (await self._writer.policy()).ruling_on(request)
         origin = MessageContext(agent=request.agent)
         return self._writer.new_record(request, ruling, origin, None)[0]
@@ -301,7 +302,8 @@ class Approvals:
     # ---------------------------------------------------------------- what operators do
 
     async def erase(self, request_id: str, *, by: str) -> StoredRequest:
-        """Remove what a final request asked and was answered. Raises Conflict while it waits."""
+        """Delete the content and decision of a final request. Raises Conflict while it is
+        pending."""
         record, changed = await self._writer.update(request_id, partial(self._erase, by))
         if changed:
             await self._store.forget_secrets(request_id)
@@ -309,8 +311,8 @@ class Approvals:
 
     async def _erase(self, by: str, record: StoredRequest, _ruling: Ruling) -> Transition | None:
         if not record.final:
-            raise Conflict("the request still waits; cancel it first")
-        # First what was remembered of it: a call that is repeated after a crash does it again.
+            raise Conflict("the request is pending; cancel it first")
+        # Grants first, so that a repeated call after a crash erases them again.
         await self._grants.erase(record, by=by)
         if record.erased:
             return None
@@ -319,8 +321,8 @@ class Approvals:
     # ---------------------------------------------------------------- what the clock does
 
     async def expire(self, request_id: str) -> None:
-        """End a request whose deadline has passed by the server's clock; of an approval that nobody
-        took until then, note that."""
+        """End a request that passed its deadline by the server's clock. For an approval that no
+        process claimed by then, record that."""
         with suppress(NotFound):
             await self._writer.update(request_id, self._expire)
 
@@ -331,7 +333,7 @@ class Approvals:
         return Transition(record, after, "never_fetched", ChangeKind.EXPIRY) if after else None
 
     async def stop(self, request_id: str) -> None:
-        """Deny a request that waits while the kill switch is on."""
+        """Deny a request that is pending while the kill switch is on."""
         await self._writer.end(request_id, STOPPED)
 
     # ---------------------------------------------------------------- inside
@@ -345,7 +347,7 @@ class Approvals:
     async def _find_same(
         self, request: ApprovalRequest, origin: MessageContext, waiter: str | None
     ) -> StoredRequest:
-        """Return the request that has this id already, if it is the same one."""
+        """Return the existing request with this ID if it has the same content."""
         record = await self._store.load(request.id)
         if record is None:
             raise Unreachable("the request was removed while it was submitted")
@@ -375,7 +377,7 @@ class Approvals:
         return replace(state, secrets=await self._store.secrets(record.id))
 
     async def _is_stopped(self) -> bool:
-        return await self._store.is_stopped() is not False  # also where nobody knows
+        return await self._store.is_stopped() is not False  # also if the state is lost
 
     async def _answer(self, record: StoredRequest, origin: MessageContext) -> None:
         if origin.entry is not None:
@@ -387,7 +389,7 @@ class Approvals:
 
 
 def is_own(record: StoredRequest, origin: MessageContext) -> bool:
-    """Tell whether a request is the agent's, and not an earlier holder's of its name."""
+    """Return whether a request belongs to this agent, and not to a previous holder of its name."""
     return record.request.agent == origin.agent and record.created >= origin.since
 
 
@@ -408,21 +410,21 @@ async def _note_report(
 ) -> Transition | None:
     _refuse_others(record, origin)
     if not record.final:
-        raise Conflict("the request still waits for an answer")
+        raise Conflict("the request is still pending")
     if not is_news(record.report, report):
         return None
     after = replace(record, report=report, revision=record.revision + 1)
     return Transition(record, after, "reported", ChangeKind.FACT, record.hide_in(plain(report)))
 
 
-# Asks slow deciders about requests that are stored already, before people see them.
+# Reviews by slow deciders of stored requests, before people see them.
 #
-# A request that waits for its review stands on one outbox alone, so that no card is posted. The
-# replica that looks at it holds a lease: when it dies, another one asks anew.
+# A request under review is in one outbox only, so that no card is posted. The replica that reviews
+# it holds a lease; if it dies, another one reviews again.
 
 
 class HookReviews:
-    """Looks at one request at a time. Looking twice does no harm: one of the answers is kept."""
+    """Reviews one request at a time. A second review does no harm: one result is stored."""
 
     def __init__(self, chain: Chain, writer: Writer, granted: GrantLifecycle) -> None:
         self._chain = chain
@@ -430,8 +432,8 @@ class HookReviews:
         self._granted = granted
 
     async def look(self, request_id: str, held: GroupStore) -> float | None:
-        """Have the whole chain judge a request that waits for it, and store what comes of it."""
-        # Who is not there, or was ended by the clock or the kill switch, needs no review.
+        """Let the complete chain judge a request under review, and store the result."""
+        # A request that is gone, or ended by the clock or the kill switch, needs no review.
         with suppress(NotFound, Overtaken):
             step = partial(self._review, held)
             after, changed = await self._writer.update(request_id, step)
@@ -472,14 +474,15 @@ def _step(record: StoredRequest, after: StoredRequest, ruling: Ruling) -> Transi
     )
 
 
-# Stopping a turn ends what else of it waits.
+# Stopping a turn ends its other pending requests.
 
 
 async def end_siblings(store: Store, writer: Writer, aborted: StoredRequest) -> None:
-    """Deny the other waiting requests of an aborted request's turn, in the name of who stopped it.
+    """Deny the other pending requests of an aborted request's turn, in the name of the person who
+    stopped it.
 
-    A turn is known by agent, session and the agent's own name for it; without that name nothing
-    else is ended. May be called again: what has ended stays as it is.
+    A turn is identified by agent, session and the agent's own name for it. Without that name
+    nothing else is ended. Idempotent.
     """
     decision = aborted.decision
     if decision is None or decision.abort is None or not aborted.request.turn:

@@ -1,4 +1,4 @@
-"""People and channels that join the policy from a chat, and the operator's yes or no."""
+"""Claims of people and channels from a chat, and the operator's decision about them."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _MOST_WRONG = 5
 _TRIES = 8
 _NO_LETTER = re.compile(r"[^a-z0-9._-]+")
 _REFUSED = (
-    "this code is wrong, used or over: ask whoever runs the gateway for a new one. Five wrong "
-    "codes end all that wait"
+    "this code is wrong, used or expired: ask the gateway's operator for a new one. Five wrong "
+    "codes end all open codes"
 )
 
 Change = Callable[[PolicyDocument], PolicyDocument]
 
 
 class ClaimService:
-    """A `gateway.ports.ClaimCalls` of one chat, and what the operator does with its claims."""
+    """A `gateway.ports.ClaimCalls` of one chat, and the operator's actions on its claims."""
 
     def __init__(self, store: Store, claims: ClaimStore, clock: Clock, platform: str) -> None:
         self._store = store
@@ -50,7 +50,7 @@ class ClaimService:
     # ---------------------------------------------------------------- the chat
 
     async def claim(self, code: str, by: Claimant, place: ClaimedPlace | None = None) -> str:
-        """Claim a channel or an account with a code; return the number that both sides see."""
+        """Claim a channel or an account with a code. Return the number that both sides see."""
         identity = by.identity.written
         found = await self._claims.find(_hash(code))
         if found is None or not self._fits(found[0], place):
@@ -75,13 +75,13 @@ class ClaimService:
         return claim.number
 
     async def list_routes(self, identity: Identity) -> tuple[RoutePlaces, ...]:
-        """Return the routes for an admin who wants requests in a channel."""
+        """Return the routes to an admin who wants requests in a channel."""
         policy = await self._admins_policy(identity)
         await self._refuse_file("in [[routes]]: targets = [...]")
         return tuple(RoutePlaces(name=one.name, targets=one.targets) for one in policy.routes)
 
     async def add_place(self, identity: Identity, route: str, place: ClaimedPlace) -> str:
-        """Send the requests of a route to a channel too; return a sentence that says so."""
+        """Add a channel to a route. Return a sentence that confirms it."""
         policy = await self._admins_policy(identity)
         await self._refuse_file(f'in [[routes]] {route}: targets = [..., "{place.target}"]')
         name = policy.name_of(identity)
@@ -123,15 +123,15 @@ class ClaimService:
     async def _refuse_file(self, line: str) -> None:
         if await self._claims.is_file_in_force():
             raise InvalidRequest(
-                f"the policy comes from a file, which this changes nothing of; add there {line}"
+                f"the policy comes from a file, which this does not change; add to it {line}"
             )
 
     # ---------------------------------------------------------------- the operator
 
     async def invite(self, *, route: str = "", person: str = "") -> tuple[Invitation, str]:
-        """Make a code for a channel of a route, or for an account of a person; return both.
+        """Create a code for a channel of a route, or for an account of a person. Return both.
 
-        Raises NotFound for a route or a person that the policy does not have.
+        Raises NotFound if the policy has no such route or person.
         """
         policy = await self._store.policy()
         if person and all(one.name != person for one in policy.people):
@@ -152,41 +152,44 @@ class ClaimService:
         return invitation, code
 
     async def withdraw(self, invitation: Invitation) -> None:
-        """End an invitation that nobody waits for any more."""
+        """End an invitation that nobody waits for."""
         await self._claims.remove(invitation.id)
 
     async def is_open(self, invitation: Invitation) -> bool:
-        """Whether an invitation, or its claim, has not ended."""
+        """Return whether an invitation, or its claim, is still open."""
         return await self._claims.find(invitation.id) is not None
 
     async def is_file_in_force(self) -> bool:
-        """Whether the policy comes from the file of the settings, and from nowhere else."""
+        """Return whether the policy comes only from the file named in the settings."""
         return await self._claims.is_file_in_force()
 
     async def list_waiting(self) -> list[tuple[Invitation, ChatClaim]]:
-        """Return what waits for the operator in all chats, the oldest first."""
+        """Return all claims that wait for the operator, oldest first."""
         return [(one, claim) for one, claim in await self._claims.list_all() if claim is not None]
 
     async def find(self, start: str) -> tuple[Invitation, ChatClaim]:
-        """Return the claim whose id begins so. Raises NotFound."""
+        """Return the claim whose ID starts with `start`. Raises NotFound."""
         found = [one for one in await self.list_waiting() if one[0].id.startswith(start)]
         if not start or len(found) != 1:
-            raise NotFound("no claim, or more than one, begins so: gateway claims list")
+            raise NotFound(
+                "no claim, or more than one, starts with this ID: run `gateway claims list`"
+            )
         return found[0]
 
     async def preview(self, invitation: Invitation, claim: ChatClaim) -> PolicyDocument:
-        """Return the policy as it would be after a yes. Raises Unauthorized for an account that
-        became somebody else's, NotFound for a route or person that is gone."""
+        """Return the policy that approving the claim would apply. Raises Unauthorized if the
+        account now belongs to another person, and NotFound if the route or person does not exist
+        any more."""
         policy = await self._store.policy()
         return _with_claim(policy, invitation, claim, await self._claims.list_departed())
 
     async def approve(
         self, invitation: Invitation, claim: ChatClaim, shown: PolicyDocument, *, by: str
     ) -> None:
-        """Put the policy in force that `preview` returned, and nothing else.
+        """Apply exactly the policy that `preview` returned.
 
-        Raises NotFound for a claim that is gone, InvalidRequest where the policy comes from a file,
-        Conflict where the policy was changed since: the claim stays, to be looked at again.
+        Raises NotFound if the claim is gone, and InvalidRequest if the policy comes from a file.
+        Raises Conflict if the policy changed meanwhile; the claim then stays open.
         """
         if await self._claims.find(invitation.id) is None:
             raise NotFound("this claim is over")
@@ -199,23 +202,23 @@ class ClaimService:
         await self._store.note(event, data={**_facts(invitation, claim), "by": by})
 
     async def deny(self, invitation: Invitation, claim: ChatClaim, *, by: str) -> None:
-        """Drop a claim. Raises NotFound for one that is gone."""
+        """Reject a claim. Raises NotFound if it is gone."""
         if not await self._claims.remove(invitation.id):
             raise NotFound("this claim is over")
         await self._store.note("claim_denied", data={**_facts(invitation, claim), "by": by})
 
     async def _change(self, change: Change, *, by: str) -> None:
-        """Apply a change to the policy as it stands; what is so already is not applied."""
+        """Apply a change to the current policy. Does nothing if it changes nothing."""
         for _ in range(_TRIES):
             policy = await self._store.policy()
-            if await self._claims.is_file_in_force():  # behind the policy: a later file conflicts
+            if await self._claims.is_file_in_force():  # read last: a later file conflicts
                 raise InvalidRequest("the policy comes from a file now: nothing was changed")
             after = change(policy)
             if after == policy:
                 return
             try:
                 await self._store.apply(after, by=by)
-            except Conflict:  # somebody else changed the policy: look at what stands now
+            except Conflict:  # somebody else changed the policy: read it again
                 continue
             return
         raise Conflict("the policy keeps changing: try again")
@@ -236,7 +239,7 @@ def _facts(invitation: Invitation, claim: ChatClaim) -> dict[str, str]:
     return {name: value for name, value in facts.items() if value}
 
 
-# What a claim changes. Everything is added, nothing is replaced.
+# Policy changes of a claim. They only add entries.
 
 
 def _with_claim(
@@ -254,15 +257,15 @@ def _with_claim(
 def _with_person(
     policy: PolicyDocument, claim: ChatClaim, departed: Collection[str]
 ) -> tuple[PolicyDocument, str]:
-    """Return the policy with the claimant as a person, and their name there: one that nobody has or
-    had, as rights and remembered decisions go by names."""
+    """Return the policy with the claimant as a person, and their name. Nobody has or had that name,
+    because rights and grants refer to names."""
     for person in policy.people:
         if claim.identity in person.identities:
             return policy, person.name
     taken = {*departed, *(one.name for one in policy.people)}
     taken |= {name for route in policy.routes for name in route.admitted}
     handle = _NO_LETTER.sub("-", claim.handle.lower()).strip("-._")[:40] or "somebody"
-    # With the chat's name: no operator gives it to somebody else by `gateway approver add`.
+    # Ends in the chat's name, so that `gateway approver add` does not choose it for another person.
     wanted = f"{handle}-{claim.identity.partition(':')[0]}"
     numbered = (f"{wanted}-{number}" for number in range(2, len(taken) + 3))
     name = next(one for one in chain((wanted,), numbered) if one not in taken)
@@ -296,7 +299,7 @@ def _with_route(policy: PolicyDocument, old: Route, new: Route) -> PolicyDocumen
 
 
 def _route_of(policy: PolicyDocument, name: str) -> Route:
-    """Return the route of a name, the first one for no name. Raises NotFound."""
+    """Return the route with this name, or the first one for "". Raises NotFound."""
     for route in policy.routes:
         if route.name == name or not name:
             return route

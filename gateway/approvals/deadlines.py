@@ -1,4 +1,4 @@
-"""Ends what time, or the removal of an agent, ends: requests, waiters, sessions."""
+"""End expired requests, waiters and sessions (`Sweeper`), and the requests of revoked agents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BATCH = 500
 
 
 class Sweeper:
-    """Asks the server every `tick` seconds what is due. Several replicas may do so: all of it is
+    """Checks every `tick` seconds what is due. Several replicas may run it, because it is
     idempotent."""
 
     def __init__(
@@ -37,12 +37,13 @@ class Sweeper:
             try:
                 await self.sweep()
             except Exception:
-                # Deadlines must fire after whatever it was.
+                # Deadlines must fire after any error.
                 log.exception("sweep failed", extra={"event": "sweep_failed"})
             await asyncio.sleep(self._tick)
 
     async def sweep(self) -> None:
-        """Settle what is due now. What fails is logged, looked at again, and stops nothing else."""
+        """Handle everything that is due. A failure is logged, stops nothing else and is tried
+        again."""
         due = await self._store.due(idle_ms=self._idle_ms, limit=_BATCH)
         work = [
             self._core.grants.sweep(due.now, _BATCH),
@@ -56,12 +57,12 @@ class Sweeper:
                 log.error("not settled: %r", result, extra={"event": "sweep_item_failed"})
 
 
-# Ends what a revoked agent left behind.
+# Revoked agents.
 
 
 async def dismiss(core: Core, store: Store, agent: str) -> list[str]:
-    """Cancel what waits of an agent that was revoked; return the ids. Its sessions end, and
-    nothing that people let it do is left to a later holder of its name."""
+    """Cancel the pending requests of a revoked agent and return their IDs. Its sessions and
+    approving grants end too, so that a later holder of its name inherits nothing."""
     gone, reason = MessageContext(agent=agent), Reason.CANCELLED_BY_OPERATOR
     waiting = await store.pending_of(agent)
     for request_id in waiting:

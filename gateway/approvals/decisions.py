@@ -1,4 +1,5 @@
-"""Decides on clicks, one request or a batch. Rights are checked at that moment."""
+"""Decide requests by clicks (`ClickJudge`), or several at once (`Batches`). Checks rights each
+time."""
 
 from __future__ import annotations
 
@@ -66,13 +67,13 @@ log = logging.getLogger("gateway.approvals")
 
 
 async def with_groups(click: Click, groups: Groups) -> Click:
-    """Return the click of the same person, who is in these groups."""
+    """Return the click with the groups of its person."""
     return replace(click, identity=replace(click.identity, groups=await groups()))
 
 
 class JudgedClick(NamedTuple):
-    """What a click does: the step to take, None for none; the grant to remember it by; and what
-    whoever clicked is told instead of the result, once the step is taken."""
+    """Result of a click: the transition or None, the grant to create, and the error to raise after
+    the transition is written."""
 
     transition: Transition | None = None
     grant: Grant | None = None
@@ -80,7 +81,7 @@ class JudgedClick(NamedTuple):
 
 
 class ClickJudge:
-    """Decides on clicks, under the policy as it is now."""
+    """Decides clicks under the current policy."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class ClickJudge:
     async def decide(
         self, click: Click, groups: Groups | None = None, prove: Prove | None = None
     ) -> StoredRequest:
-        """Apply a click. See `gateway.ports.RequestCalls` for what it raises."""
+        """Apply a click. `gateway.ports.RequestCalls` lists its errors."""
         attempt = _Attempt(self, click, groups, prove and _once(prove))
         known = self._store.recent(click.request_id)
         try:
@@ -112,11 +113,11 @@ class ClickJudge:
         return await self._remember(record, attempt.judged)
 
     async def _remember(self, record: StoredRequest, judged: JudgedClick) -> StoredRequest:
-        """Write down what is to be remembered, now that it is decided, let what was planned settle
-        what waits, and end what was stopped with it; return the record.
+        """Do what follows a decision: create the grant, apply a plan's grants to pending requests,
+        and end the requests of a stopped turn. Return the record.
 
-        Whatever becomes of that, the answer is recorded: raises NotRemembered, which says so. A
-        click that is sent again does only this part.
+        The decision stays recorded even if this fails; then raises NotRemembered. Sending the click
+        again repeats only this part.
         """
         grant, lines = judged.grant, judged.transition.grants if judged.transition else ()
         try:
@@ -126,7 +127,7 @@ class ClickJudge:
                 await self._remembering.settle(lines)
             await end_siblings(self._store, self._writer, record)
         except Exception as error:
-            log.exception("what follows an answer failed", extra={"event": "not_remembered"})
+            log.exception("the steps after a decision failed", extra={"event": "not_remembered"})
             raise NotRemembered(_say_failed(grant, error), record) from error
         return record
 
@@ -139,10 +140,10 @@ class ClickJudge:
         last: bool = True,
         prove: Prove | None = None,
     ) -> JudgedClick:
-        """Return what a click does to a record, nothing when it did so before. Raises as `decide`
-        does.
+        """Return what a click does to a record; nothing if it was already applied. Raises as
+        `decide` does.
 
-        Unless it is the `last` look, who may not is asked about again, with their groups.
+        `last=False` means that the caller will try again with the person's groups.
         """
         ruling, who = await self._approver(record, ruling, click, last=last)
         by = Clicker(who.name, who.via, nonce_of(click, who.name))
@@ -165,7 +166,7 @@ class ClickJudge:
         lines = list_grants(ruling, effect.after, click, self._writer.now())
         number = ""
         if done is not None and done.way is StepUp.NUMBER:
-            # Only now, when the right one would count: who can confirm nothing uses up no try.
+            # Compare only now, when a correct code would count: others do not use up a try.
             number = click.number
             try:
                 await self._compare(record, number)
@@ -184,10 +185,10 @@ class ClickJudge:
         by: Clicker,
         edited: StoredRequest | None,
     ) -> tuple[ClickResult, Grant | None]:
-        """Return what a click does whose step-up is done, and the grant to remember it by."""
+        """Return the result of a click after extra verification, and the grant to create."""
         asked = ruling.step_up(edited or record).asked
         if asked and by.stepped is None:
-            # Whoever does no other step-up is the first of two.
+            # Without other extra verification, the person is the first of two approvers.
             record, edited = _for_two(record), edited and _for_two(edited)
         effect = apply_click(
             record,
@@ -210,8 +211,8 @@ class ClickJudge:
     def _judge_again(
         self, ruling: Ruling, record: StoredRequest, click: Click, who: Approver, nonce: str
     ) -> JudgedClick:
-        """Return what a click does that was applied before: only what decided is remembered; a
-        vote sent again waits for others as before, and a wrong number stays wrong."""
+        """Return the result of a click that was applied before. Only a decision creates its grant;
+        a repeated vote still waits for others, and a wrong code stays wrong."""
         ended = record.decision
         if ended is not None and ended.reason is Reason.WRONG_NUMBER:
             raise Conflict(f"this was decided already: {record.hide(told_outcome(record))}")
@@ -225,9 +226,9 @@ class ClickJudge:
     async def _step_up(
         self, ruling: Ruling, record: StoredRequest, click: Click, prove: Prove | None
     ) -> StepUpDone | None:
-        """Return the step-up that a click does, None where none is asked for or it is one of two
-        people's. A number is compared later. Raises StepUpNeeded, InvalidRequest where none can be
-        done."""
+        """Return the extra verification that a click completes. None if none is required, or if a
+        second approver completes it. Codes are compared later. Raises StepUpNeeded, and
+        InvalidRequest if no way is possible."""
         asked, able = ruling.step_up(record)
         if not asked or click.action in (Action.DENY, Action.ABORT):
             return None
@@ -251,7 +252,7 @@ class ClickJudge:
         raise StepUpNeeded(join_names([how[way] for way in able], "or"))
 
     async def _compare(self, record: StoredRequest, typed: str) -> None:
-        """Raise WrongNumber unless this is the request's number."""
+        """Raise WrongNumber unless this is the request's verification code."""
         number = await self._store.number_of(record.id)
         if number is None or not hmac.compare_digest(number, typed):
             raise _wrong(record.guesses + 1)
@@ -259,7 +260,7 @@ class ClickJudge:
     def _count_guess(
         self, record: StoredRequest, counted: StoredRequest, by: Clicker, ruling: Ruling
     ) -> Transition:
-        """Return the step that counts a wrong number. It is nobody's denial."""
+        """Return the transition that counts a wrong code. It is not a person's denial."""
         effect = count_guess(counted, by, now=self._writer.now(), sign=self._writer.sign)
         data = {"person": by.person, "guesses": effect.after.guesses}
         step = _step(record, effect, ruling)
@@ -268,8 +269,8 @@ class ClickJudge:
     async def _approver(
         self, record: StoredRequest, ruling: Ruling, click: Click, *, last: bool
     ) -> tuple[Ruling, Approver]:
-        """Return who clicked, if they may decide, and under which ruling; the last refusal is
-        checked afresh."""
+        """Return the ruling and the approver who clicked. Before a final rejection, the policy is
+        read again."""
         try:
             return ruling, approver(ruling, record, click.identity)
         except Unauthorized:
@@ -279,7 +280,7 @@ class ClickJudge:
         return ruling, approver(ruling, record, click.identity)
 
     async def note(self, refusal: GatewayError, click: Click) -> None:
-        """Audit that someone clicked who may not, or typed a number in vain."""
+        """Audit a click by a person without rights, or a wrong code."""
         if isinstance(refusal, Unauthorized) or click.number:
             data = {"request_id": click.request_id, "why": str(refusal)}
             await self._store.note("refused", agent=click.identity.written, data=data)
@@ -287,13 +288,13 @@ class ClickJudge:
     async def _edit(
         self, record: StoredRequest, click: Click, by: Clicker, ruling: Ruling
     ) -> StoredRequest | None:
-        """Return the record as a click edits it, assessed as if the agent had asked so; None for
-        another click. Raises when policy does not allow what would run then."""
+        """Return the record with the click's edit, assessed like a new request from the agent. None
+        for other clicks. Raises if policy rejects the edited call."""
         if click.action is not Action.EDIT:
             return None
         after = assess(edit_record(record, click, by), ruling)
         request = replace(after.request, arguments=after.arguments)
-        # Hooks are asked all that they are asked then.
+        # Hooks get the same question as for a new request.
         asked = replace(after, request=request, edited=None)
         judged, verdict = await self._chain.decide(asked, ruling.route)
         if verdict is not None and verdict.effect not in (ALLOW, ASK):
@@ -305,7 +306,8 @@ class ClickJudge:
         return calculate_risk(after.copy_with(raised=judged.raised), ruling)
 
     async def _refuse_hidden(self, record: StoredRequest, click: Click) -> None:
-        """Raise InvalidRequest when a mask left out what could act, where this click was made."""
+        """Raise InvalidRequest if a mask on the clicked card hid a part that could change what
+        runs."""
         if click.revealed or click.action not in NEEDS_ALL_SEEN:
             return
         known = self._proofs.recall(record)
@@ -313,13 +315,13 @@ class ClickJudge:
             known = await draw(lambda: self._proofs.hides(record), *weight_of(record))
         if known:
             raise InvalidRequest(
-                "a masked part of this could act, so it is approved in the inbox only, once it is "
-                'revealed there ("gateway login NAME" prints a link to the inbox)'
+                "approve this in the inbox only, after you reveal it there: a masked part could "
+                'change what runs ("gateway login NAME" prints a link)'
             )
 
 
 class _Attempt:
-    """The tries of one click: each of the record as it then stands."""
+    """The tries of one click, each with the current record."""
 
     def __init__(
         self, judge: ClickJudge, click: Click, groups: Groups | None, prove: Prove | None
@@ -331,7 +333,7 @@ class _Attempt:
         self.judged = JudgedClick()
 
     async def step(self, record: StoredRequest, ruling: Ruling) -> Transition | None:
-        """Return what the click does; who may not decide is asked about again, with groups."""
+        """Return what the click does. If the person may not decide, try again with their groups."""
         judge, last = self._judge.judge, self._groups is None
         try:
             self.judged = await judge(record, ruling, self.click, last=last, prove=self._prove)
@@ -345,14 +347,14 @@ class _Attempt:
 
 
 def _say_failed(grant: Grant | None, error: Exception) -> str:
-    what = "the rest of the turn may still wait" if grant is None else "it was not remembered"
+    what = "the rest of the turn may still be pending" if grant is None else "it was not remembered"
     known = isinstance(error, GatewayError)
     why = str(error).removeprefix("nothing was recorded: ") if known else "the store failed"
-    return f"your answer was recorded, but {what}: {why}"
+    return f"your decision was recorded, but {what}: {why}"
 
 
 def _waits_for(ruling: Ruling, record: StoredRequest, name: str) -> str:
-    """Say to who has voted who is missing."""
+    """Say to a person who voted which votes are missing."""
     if not record.votes:
         return ""
     seen = record.copy_with(approvers=who_may_approve(ruling, record))
@@ -360,15 +362,15 @@ def _waits_for(ruling: Ruling, record: StoredRequest, name: str) -> str:
 
 
 def _confirm_by_number(ruling: Ruling, record: StoredRequest, click: Click) -> Click:
-    """Return a click as confirmed that brings the number which its request is asked for: that is
-    compared before anything comes of it. Any other number confirms nothing."""
+    """Mark a click as confirmed if it contains the required code. The code is compared before the
+    click takes effect. If no code is required, it confirms nothing."""
     asked = StepUp.NUMBER in ruling.step_up(record).able
     return replace(click, confirmed=True) if click.number and asked else click
 
 
 def _once(prove: Prove) -> Prove:
-    """Return what checks each subject once, however often the click is judged anew: an assertion is
-    good for one look, and stays refused when it was."""
+    """Return a function that checks each subject once, even if the click is judged again. An
+    assertion can be verified only once, and a failure is final."""
     known: dict[str, Proof | GatewayError] = {}
 
     async def prove_once(subject: str) -> Proof:
@@ -386,11 +388,11 @@ def _once(prove: Prove) -> Prove:
 
 
 async def _check_passkey(record: StoredRequest, click: Click, prove: Prove) -> StepUpDone:
-    """Return the step-up of somebody who agreed to exactly this with their own passkey. Raises
-    Unauthorized."""
+    """Return the extra verification of a person who agreed to exactly this with their own passkey.
+    Raises Unauthorized."""
     proof = await prove(subject_of(record, click))
     if proof.identity != click.identity:
-        raise Unauthorized("this passkey is somebody else's")
+        raise Unauthorized("this passkey belongs to somebody else")
     return StepUpDone(way=StepUp.PASSKEY, name=proof.words)
 
 
@@ -399,8 +401,8 @@ def _for_two(record: StoredRequest) -> StoredRequest:
 
 
 def _steps_of(after: StoredRequest, by: Clicker) -> tuple[StepUpDone, ...]:
-    """Return the step-ups that were done for an approval, each once: that there were two people is
-    one where there was no other."""
+    """Return the extra verifications of an approval without repetitions. A second approver counts
+    as one if there was no other."""
     done = (*(vote.stepped for vote in after.votes), by.stepped)
     known = dict.fromkeys(one for one in done if one is not None)
     return tuple(known) or (StepUpDone(way=StepUp.PERSON),)
@@ -417,7 +419,7 @@ def _wrong(guesses: int) -> WrongNumber:
 def _step(
     record: StoredRequest, effect: ClickResult, ruling: Ruling, number: str = ""
 ) -> Transition:
-    """Return a click's effect as a transition, under the ruling it was checked against."""
+    """Return a click's result as a transition under the ruling that was used."""
     after = effect.after
     return Transition(
         before=record,
@@ -432,15 +434,15 @@ def _step(
 
 
 def _check_edited(after: StoredRequest, click: Click, ruling: Ruling) -> Approver:
-    """Return who edits, by the rules for what would run then. Raises Unconfirmed or Unauthorized
-    where it is of high risk, and this click not enough for that."""
+    """Return the approver of an edit, by the rules for the edited call. Raises Unconfirmed or
+    Unauthorized if it is high risk and the click is not sufficient."""
     if after.risk.level is RiskLevel.HIGH and not click.confirmed:
         raise Unconfirmed("the edited arguments are high risk: confirm them")
     return approver(ruling, after, click.identity)
 
 
 def _event_data(after: StoredRequest) -> JsonObject:
-    """Return what the event of a vote says; that of an ending says what its decision says."""
+    """Return the data of a vote's event. The event of a decision contains the decision."""
     if after.final:
         return {}
     return {
@@ -450,22 +452,22 @@ def _event_data(after: StoredRequest) -> JsonObject:
     }
 
 
-# Decides several waiting requests of one agent by one answer: all of them, or none.
+# Batches: one decision for several pending requests of one agent, all or none.
 
-MOST = 50  # what a person may be asked to read in one go, and what one script decides
+MOST = 50  # limit for a person's attention and for one script
 
 _ANSWERS = (Action.APPROVE, Action.DENY)
 
 
 class Batches:
-    """Judges each click of a batch as if it came alone, and has one script apply them."""
+    """Judges each click of a batch as a single click, and applies them with one script."""
 
     def __init__(self, writer: Writer, clicks: ClickJudge) -> None:
         self._writer = writer
         self._clicks = clicks
 
     async def decide(self, clicks: Sequence[Click]) -> list[StoredRequest]:
-        """Apply the clicks, all or none. See `gateway.ports.RequestCalls` for what it raises."""
+        """Apply the clicks, all or none. `gateway.ports.RequestCalls` lists the errors."""
         _check(clicks)
         clicks = _bind(clicks)
 
@@ -478,9 +480,9 @@ class Batches:
     async def _judge(
         self, clicks: Sequence[Click], found: Sequence[StoredRequest | None]
     ) -> list[Transition]:
-        """Return what the clicks do to those of the requests that they have not decided yet."""
+        """Return the transitions of the clicks that are not applied yet."""
         if len({record.request.agent for record in found if record}) > 1:
-            raise InvalidRequest("a batch is of one agent")
+            raise InvalidRequest("a batch must be for one agent")
         transitions: list[Transition] = []
         refused: dict[str, str] = {}
         for record, click in zip(found, clicks, strict=True):
@@ -514,18 +516,18 @@ class Batches:
 
 def _check(clicks: Sequence[Click]) -> None:
     if not 1 <= len(clicks) <= MOST:
-        raise InvalidRequest(f"a batch is of 1 to {MOST} requests")
+        raise InvalidRequest(f"a batch must have 1 to {MOST} requests")
     if len({click.request_id for click in clicks}) < len(clicks):
-        raise InvalidRequest("a request stands twice in the batch")
+        raise InvalidRequest("the batch contains a request twice")
     first = clicks[0]
     if any((one.identity, one.action) != (first.identity, first.action) for one in clicks):
-        raise InvalidRequest("a batch is one answer of one person")
+        raise InvalidRequest("a batch must be one decision of one person")
     if first.action not in _ANSWERS or any(click.remember for click in clicks):
-        raise InvalidRequest("a batch is approved or denied, and not remembered")
+        raise InvalidRequest("a batch can only be approved or denied, and not remembered")
 
 
 def _bind(clicks: Sequence[Click]) -> list[Click]:
-    """Return the clicks with a nonce that names this batch: a part of it is another batch."""
+    """Return the clicks with a nonce for this batch. A part of it would be another batch."""
     named = sorted(f"{click.request_id} {click.revision} {click.nonce}" for click in clicks)
     nonce = sha256_hex(" ".join((clicks[0].action, *named)).encode())
     return [replace(click, nonce=nonce) for click in clicks]

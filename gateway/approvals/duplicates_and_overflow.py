@@ -1,6 +1,7 @@
-"""Requests that wait without a card of their own: behind one that asks the same, or behind the
-overflow card of their agent. Scripts keep who waits behind whom; here it is decided what becomes of
-them."""
+"""Requests without their own card: duplicates of another request, or behind an overflow card.
+
+Scripts store the groups; `Grouping` decides what happens to them.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from gateway.errors import NotFound
 from gateway.models import DeciderKind, Decision, RiskLevel, Status
 from gateway.policy.authorization import requesters
 
-_GRANT_MS = 1000  # for a grant made with an approval to settle the others, before one is asked
+_GRANT_MS = 1000  # so that a grant from an approval decides the others before one of them is shown
 _AT_ONCE = 100
 _SOON = 0.05
 _RETRY = 1.0
@@ -32,11 +33,11 @@ _RETRY = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overflow:
-    """What an agent's overflow card is about: the requests that wait behind it, the oldest first,
-    and until when the agent is `paused`, in ms since the epoch.
+    """Content of an agent's overflow card: the requests behind it, oldest first, and the end of a
+    cool-down (`paused`, in ms since the epoch).
 
-    `revision` rises whenever one joins or leaves them, and when the agent is paused or lifted.
-    `denied` is the request whose denial paused it, as long as it is known.
+    `revision` increases when a request joins or leaves, and when a cool-down begins or ends.
+    `denied` is the request whose denial caused the cool-down, if known.
     """
 
     agent: str
@@ -47,46 +48,46 @@ class Overflow:
 
     @property
     def id(self) -> str:
-        """What stands for it in queues, and where its copies are kept."""
+        """ID of the overflow in queues, and for its posted cards."""
         return overflow_of(self.agent)
 
     @property
     def final(self) -> bool:
-        """Whether none waits any more, and the agent may ask."""
+        """Whether no request is left and the agent may ask."""
         return not self.records and self.paused is None
 
 
 class GroupStore(Protocol):
-    """Who waits behind whom, changed by one script for each step."""
+    """Stores which request shares which card. Each step is one script."""
 
     async def behind(self, what: str) -> list[str]:
-        """Return the ids that wait behind a request or an overflow card, oldest first."""
+        """Return the IDs behind a request's card or an overflow card, oldest first."""
 
     async def promote_next(self, record: StoredRequest, budget: Budget, *, posts: bool) -> None:
-        """Have those behind a request that leads no more wait behind their next."""
+        """Choose a new leading request for those behind a request that no longer leads."""
 
     async def place(
         self, record: StoredRequest, budget: Budget, *, posts: bool, alone: bool
     ) -> None:
-        """Find the place of a request that was reviewed, as a new one without hooks finds its own.
-        One that stands `alone` is behind no other."""
+        """Choose the card for a reviewed request, as for a new request without hooks. With `alone`
+        it shares no other request's card."""
 
     async def release(self, agent: str, budget: Budget) -> float | None:
-        """Give cards to those behind the overflow card, as far as the budget goes; return in how
-        many seconds there is more, None when none waits there."""
+        """Give own cards to requests behind the overflow card, within the budget. Return the
+        seconds until the next one, or None without one."""
 
     async def load(self, agent: str) -> AgentLoad:
-        """Return what an agent's overflow card must say beside who waits behind it."""
+        """Return the state that an agent's overflow card shows in addition to its requests."""
 
     async def list_paused(self) -> list[Paused]:
-        """Return the agents that ask nobody for now."""
+        """Return the agents in a cool-down."""
 
     async def resume_agent(self, agent: str, *, by: str) -> bool:
-        """Let an agent ask again; return whether it was paused."""
+        """End an agent's cool-down. Return whether there was one."""
 
 
 class Grouping:
-    """Takes the steps of requests that wait without a card. Every step may be taken twice."""
+    """Handles requests without their own card. Every step is idempotent."""
 
     def __init__(self, store: Store, groups: GroupStore, writer: Writer) -> None:
         self._store = store
@@ -94,9 +95,9 @@ class Grouping:
         self._groups = groups
 
     async def settle(self, leader: StoredRequest, now: int) -> float | None:
-        """Resolve the requests grouped behind a former leader; return seconds until the next check.
+        """Resolve the requests grouped behind a former leader. Return seconds until the next check.
 
-        They take over the denial of a person; else the next of them is asked.
+        A person's denial applies to them too. Otherwise the next of them is shown to people.
         """
         decision, policy = leader.decision, await self._writer.policy()
         if decision is not None and decision.status is Status.APPROVED:
@@ -118,12 +119,12 @@ class Grouping:
         return None
 
     async def release(self, agent: str) -> float | None:
-        """Give cards to those behind an agent's overflow card, as far as its budget goes."""
+        """Give own cards to requests behind an agent's overflow card, within its budget."""
         policy = await self._writer.policy()
         return await self._groups.release(agent, policy.budget_for(agent))
 
     async def overflow(self, agent: str) -> Overflow:
-        """Return what an agent's overflow card is about."""
+        """Return the content of an agent's overflow card."""
         load = await self._groups.load(agent)
         found = await self._store.load_many(await self._groups.behind(overflow_of(agent)))
         return Overflow(
@@ -135,12 +136,12 @@ class Grouping:
         )
 
     async def _has_undecided(self, leader: StoredRequest, policy: PolicyDocument) -> bool:
-        """Whether one still waits that should have taken over the denial."""
+        """Return whether a request that the denial applies to is still pending."""
         left = await self._store.load_many(await self._groups.behind(leader.id))
         return any(one is not None and shares(policy, leader, one) for one in left)
 
     async def _deny(self, leader: StoredRequest, decision: Decision, known: StoredRequest) -> None:
-        """Have a request that waits behind another take over its denial."""
+        """Apply the denial of one request to another one behind it."""
         step = partial(self._take_over, leader, outcome_of(decision))
         with suppress(NotFound, Overtaken):
             await self._writer.update(known.id, step, known=known)
@@ -150,14 +151,14 @@ class Grouping:
     ) -> Transition | None:
         if not shares(ruling.policy, leader, follower):
             return None
-        note = f"denied together with {leader.id}, which asked the same"
+        note = f"denied together with {leader.id}, which requested the same"
         return self._writer.plan_end(follower, ending, ruling, note=note)
 
 
 def shares(policy: PolicyDocument, leader: StoredRequest, follower: StoredRequest) -> bool:
-    """Whether a person's denial of one request holds for another that waits behind it.
+    """Return whether a person's denial of one request applies to another behind it.
 
-    The same would run, on the same route, and whoever might decide the one might decide the other.
+    Both must run the same call on the same route, and have the same possible approvers.
     """
     one, other = leader.request, follower.request
     return (

@@ -1,4 +1,4 @@
-"""How a call would be decided. Nothing is asked and nothing is stored."""
+"""Explain how a call would be decided (`Explanations`). Nothing is sent to people or stored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gateway.wire.codec import Wire, build, plain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedValue(Wire):
-    """What one value of the arguments is taken for, who says so, and under what it may differ."""
+    """How one argument value is classified, which source classified it, and when it may vary."""
 
     address: str
     role: str
@@ -33,7 +33,7 @@ class ExplainedValue(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedFinding(Wire):
-    """A sign of danger, and the place of the value that shows it."""
+    """A guardrail finding, and the place of the value that caused it."""
 
     place: str
     words: str
@@ -41,8 +41,8 @@ class ExplainedFinding(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedGrant(Wire):
-    """A remembered approval of the tool, and what keeps it from covering the call: None if it
-    does cover it."""
+    """A grant for the tool. `differs` is the reason why it does not cover the call; None if it
+    does."""
 
     id: str
     words: str
@@ -51,11 +51,11 @@ class ExplainedGrant(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation(Wire):
-    """What would become of a call, what each decider says about it, and who would be asked.
+    """The result that a call would have, the opinion of each decider, and who would decide.
 
-    `step_up` are the ways of which an approval takes one at this risk, none where a tap is enough.
-    `uncertainties` are values that were not understood. `stopped` says that the kill switch is on,
-    and `known` whether there is such an agent.
+    `step_up` lists the ways of extra verification, of which an approval needs one; empty if a click
+    is enough. `uncertainties` are values that were not understood. `stopped` means that the kill
+    switch is on. `known` says whether the agent exists.
     """
 
     digest: str
@@ -87,9 +87,9 @@ class Explanations:
         self._grants = grants
 
     async def explain(self, identity: Identity, request: ApprovalRequest) -> Explanation:
-        """Return what would become of a call, secrets masked.
+        """Return how a call would be decided, with secrets masked.
 
-        Raises Unauthorized for all but admins.
+        Raises Unauthorized unless the person is an admin.
         """
         policy = await self._writer.fresh_policy()
         if not policy.is_admin(identity):
@@ -134,7 +134,7 @@ class Explanations:
 
 
 def _is_about(grant: Grant, record: StoredRequest) -> bool:
-    """Whether a remembered approval of the same tool might cover a call, but for what it runs."""
+    """Return whether an approving grant might cover the call, apart from its arguments."""
     request = record.request
     near = (grant.agent, grant.match.tool) == (request.agent, request.tool)
     understood = grant.match.shape is Shape.PATTERN or grant.line is not None

@@ -1,4 +1,4 @@
-"""Creates grants, by a click or by an admin's hand, and applies them to what already waits."""
+"""Create grants from clicks or by an admin, and apply them to pending requests."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _REMEMBERED = {
 
 
 class GrantCreation:
-    """What people remember, while it is made. What becomes of it is with `granted`."""
+    """Creates grants; start with `keep`. `GrantLifecycle` handles them afterwards."""
 
     def __init__(
         self,
@@ -90,16 +90,16 @@ class GrantCreation:
     def check_wish(
         self, ruling: Ruling, shown: StoredRequest, click: Click
     ) -> RememberRequest | None:
-        """Return what an approval is to be remembered as, None when it is not to be.
+        """Return the grant that an approval should make, or None if it should make none.
 
-        Raises InvalidRequest or Unauthorized when it may not be remembered so; nothing is decided
-        then either.
+        Raises InvalidRequest or Unauthorized if that is not allowed; then nothing is decided
+        either.
         """
         wish = click.remember
         if wish is None:
             return None
         if ruling.step_up(shown).asked:
-            raise InvalidRequest("what takes a step-up is asked about each time")
+            raise InvalidRequest("a request that needs extra verification cannot be remembered")
         rule = find_host_rule(shown, wish.offer)
         if rule is not None:
             _check_host_rule(ruling, shown, click)
@@ -120,22 +120,21 @@ class GrantCreation:
         return RememberRequest(remember=replace(wish, offer=offer.id), needs=needs)
 
     def minutes_of(self, after: StoredRequest, click: Click) -> int:
-        """Return for how many minutes a denial answers the same call too, 0 for other answers."""
+        """Return for how many minutes a denial also denies the same call; 0 for other decisions."""
         plain = click.remember is None and is_plain_denial(after)
         return self._denial_minutes if plain else 0
 
     def plan_grant(
         self, ruling: Ruling, after: StoredRequest, click: Click, who: Approver, nonce: str
     ) -> Grant | None:
-        """Return the grant that a click which decided asks for, None when it asks for none.
+        """Return the grant of a click that decided a request, or None.
 
-        Of all who voted for a grant, the shortest life and the fewest uses count; a pass speaks for
-        whoever gave it last.
-        Raises InvalidRequest, and Unauthorized for a pass.
+        The shortest lifetime and the fewest uses of all votes for the grant count. The person who
+        gave a pass last is its only backer. Raises InvalidRequest, and Unauthorized for a pass.
         """
         wish = click.remember
         if after.decision is not None and after.decision.host_rule is not None:
-            return None  # the host keeps it
+            return None  # the coding agent stores it
         if wish is None:
             return None
         effect = _REMEMBERED.get(click.action)
@@ -167,41 +166,42 @@ class GrantCreation:
         )
 
     async def keep(self, grant: Grant) -> Grant:
-        """Write a grant, then let it settle what waits. Kept twice, it is made once.
+        """Save a grant and apply it to pending requests. Idempotent.
 
-        A pass takes the place of the others of its shape; of two that are given at once one is
-        left. Raises Conflict for what approves while the kill switch is on.
+        A pass replaces the others of its shape; if two are given at once, one remains. Raises
+        Conflict for an approving grant while the kill switch is on.
         """
         outcome = await self._writer.book.store.add(grant)
         if outcome == WriteResult.FULL:
             raise Conflict("there are too many grants for this tool; revoke some, or make it exact")
         if outcome == WriteResult.STOPPED:
-            raise Conflict(f"{TOO_LATE[WriteResult.STOPPED]}: nothing is remembered meanwhile")
+            raise Conflict(f"{TOO_LATE[WriteResult.STOPPED]}: no grant can be created meanwhile")
         if grant.match.shape in PASSES and outcome == WriteResult.OK:
             await self._replace_passes(grant)
         await self.settle((grant,) if outcome == WriteResult.OK else ())
         return grant
 
     async def settle(self, grants: Sequence[Grant]) -> None:
-        """Let grants that were just written decide what waits."""
+        """Apply grants that were just saved to pending requests."""
         self._writer.forget_policy()
         for grant in grants:
             await self._settle(grant)
 
     async def _replace_passes(self, grant: Grant) -> None:
-        """End the passes of this shape in the session but the newest, which each giver finds."""
-        assert grant.session is not None  # a pass is one session's
+        """End all passes of this shape in the session except the newest, as seen by every
+        caller."""
+        assert grant.session is not None  # a pass belongs to one session
         known = await self._writer.book.store.of_session(grant.agent, grant.session)
         alike = [one for one in known if one.match.shape is grant.match.shape]
         newest = max(alike, key=lambda one: (one.made_at, one.id), default=grant)
         await self._granted.end([one for one in alike if one != newest], "replaced", grant.made_by)
 
     async def _settle(self, grant: Grant) -> None:
-        """Decide the waiting requests that the whole policy, with this grant, now decides by it."""
+        """Decide the pending requests that the complete policy now decides by this grant."""
         waiting = await self._store.pending_of(grant.agent)
         for begin in range(0, len(waiting), PAGE):
             for record in await self._store.load_many(waiting[begin : begin + PAGE]):
-                # Most that waits has nothing to do with it, and need not be judged again.
+                # Most pending requests are unrelated and need not be judged again.
                 if not record or record.final or record.unreviewed:
                     continue
                 if covers(grant, record) is MatchResult.YES or split(record):
@@ -239,10 +239,10 @@ class GrantCreation:
         hours: float,
         max_uses: int | None = None,
     ) -> Grant:
-        """Give a session a pass, in place of an earlier one of this shape.
+        """Give a session a pass. It replaces an earlier one of this shape.
 
-        Raises Unauthorized unless an admin does it, or someone who may approve on every route of
-        the agent.
+        Raises Unauthorized unless the person is an admin, or may approve on every route of the
+        agent.
         """
         if shape not in PASSES:
             raise InvalidRequest(f"unknown pass {shape.value!r}; it is one of {', '.join(PASSES)}")
@@ -268,9 +268,9 @@ class GrantCreation:
         return await self.keep(grant)
 
     async def reach(self, record: StoredRequest, offer_id: str) -> MatchPreview:
-        """Return what remembering an approval so would have covered among the recent requests.
+        """Return which recent requests a grant from this offer would have covered.
 
-        Raises InvalidRequest when there is no such offer.
+        Raises InvalidRequest if there is no such offer.
         """
         offer = _choose(record, offer_id, Effect.ALLOW)
         return await self._granted.count_reach(
@@ -279,16 +279,16 @@ class GrantCreation:
 
 
 def _check_host_rule(ruling: Ruling, shown: StoredRequest, click: Click) -> None:
-    """Raise InvalidRequest or Unauthorized unless this click may have the host keep a rule, which
-    lasts as long as the host likes."""
+    """Raise InvalidRequest or Unauthorized unless this click may store a rule in the coding agent,
+    which decides how long it stays."""
     refuse_requester(ruling.policy, shown, click.identity, "remember it for the session only")
     route = ruling.route
     if route.quorum > 1 or route.scope_quorum != ScopeQuorum():
-        raise InvalidRequest("what several people must vote for is remembered here alone")
+        raise InvalidRequest("a rule that several people must approve can be remembered only here")
 
 
 def may_pass(policy: PolicyDocument, agent: str, identity: Identity) -> bool:
-    """Whether somebody may give passes to an agent's sessions."""
+    """Return whether a person may give passes to an agent's sessions."""
     try:
         _may_pass(policy, agent, Match(shape=Shape.WORK, tool=ANY_TOOL), identity)
     except Unauthorized:
@@ -297,7 +297,7 @@ def may_pass(policy: PolicyDocument, agent: str, identity: Identity) -> bool:
 
 
 def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identity) -> GrantVoter:
-    """Return whose voice a pass is. Raises Unauthorized."""
+    """Return the person and route entry that back a pass. Raises Unauthorized."""
     names = policy.names_of(identity)
     if policy.is_admin(identity):
         return GrantVoter(person=names[0], via=(ADMIN,))
@@ -310,14 +310,14 @@ def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identi
     )
     if not routes or None in entries or not alone:
         raise Unauthorized(
-            "only an admin, or who may approve all of this agent's requests alone, may give its "
-            "session a pass, or remember looking below a folder"
+            "only an admin, or someone who may approve all of its requests alone, may give its "
+            "session a pass or allow looking below a folder"
         )
     return GrantVoter(person=names[0], via=via)
 
 
 def queues_of_grant(policy: PolicyDocument, agent: str, match: Match) -> tuple[str, ...]:
-    """Return the outboxes of the places where a grant that nobody asked for is shown."""
+    """Return the outboxes where a grant without a request is shown."""
     route = policy.route_for(agent, match.tool)
     return adapters_of(route.places(len(route.escalations)))
 
@@ -329,7 +329,7 @@ def _refuse_unlimited(wish: Remember, match: Match) -> None:
     if match.shape in PASSES and wish.lifetime not in PASS_LIFETIMES:
         raise InvalidRequest("a pass lasts 8 hours at most: choose a shorter time")
     if wish.max_uses is not None and wish.max_uses < 1:
-        raise InvalidRequest("a grant with a limit may be used at least once")
+        raise InvalidRequest("the limit of a grant must be at least once")
 
 
 def _end_of(limit: int | None) -> float:
@@ -337,21 +337,21 @@ def _end_of(limit: int | None) -> float:
 
 
 def expiry_of(lifetime: str, now: int) -> int | None:
-    """Return when a grant made now ends, None for never; raises InvalidRequest."""
+    """Return when a grant made now ends, or None for never. Raises InvalidRequest."""
     lengths = {name: length for name, _, length in LIFETIMES}
     if lifetime not in lengths:
-        raise InvalidRequest(f"a grant lasts one of {', '.join(lengths)}")
+        raise InvalidRequest(f"unknown lifetime; a grant lasts one of {', '.join(lengths)}")
     length = lengths[lifetime]
     return None if length is None else now + length
 
 
 def _readable(record: StoredRequest, click: Click, offer_id: str, effect: Effect) -> Offer:
-    """Return the offer that a click names. Raises InvalidRequest when its words hid what could act
-    where they were read."""
+    """Return the offer that a click names. Raises InvalidRequest if a mask hid a part of its text
+    that could change what runs."""
     offer = _choose(record, offer_id, effect)
     if not click.revealed and hides_offer(record, offer, effect):
         raise InvalidRequest(
-            "a mask hides what this would cover: it is remembered in the inbox only, once it is "
+            "a mask hides what this would cover: remember it in the inbox only, once it is "
             "revealed there"
         )
     return offer
@@ -365,9 +365,8 @@ def _choose(record: StoredRequest, offer_id: str, effect: Effect) -> Offer:
         return made
     if not offers(record, effect):
         raise InvalidRequest(
-            "this cannot be remembered: high risk, questions and text that hides something are "
-            "asked about each time"
+            "this cannot be remembered: high risk, forms and hidden text require approval each time"
         )
     raise InvalidRequest(
-        f'this cannot be remembered so: what may be is listed by "gateway grant offers {record.id}"'
+        f'unknown offer: run "gateway grant offers {record.id}" to list the valid ones'
     )

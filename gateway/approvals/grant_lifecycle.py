@@ -1,4 +1,4 @@
-"""The life of a grant after its creation: its card, its announcement, its end."""
+"""The life of a grant after its creation: card, notices, suspension and end (`GrantLifecycle`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gateway.policy.grants.grant import PASSES, Effect, Grant, Match, Rule, Rule
 from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.schema import REQUEST_ID
 
-RECENT = 500  # how far back a grant's reach is counted
+RECENT = 500  # how many past requests a preview of matches reads
 _ALL_ENDED = 1_000_000
 _GATEWAY = "gateway"
 _DAY_SECONDS = 24 * 3600
@@ -32,9 +32,9 @@ _ID_LENGTH = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantView:
-    """A grant as its copies must show it now, and the places where they stand.
+    """A grant as its cards must show it, and the places of the cards.
 
-    `news` is the card with what is announced beside it.
+    `news` is the card with the text of the latest notice.
     """
 
     grant: Grant
@@ -44,7 +44,7 @@ class GrantView:
 
 
 class GrantLifecycle:
-    """Remembered decisions as they stand. Agents have no way in."""
+    """Existing grants. Agents cannot reach these methods."""
 
     def __init__(
         self,
@@ -63,25 +63,25 @@ class GrantLifecycle:
     # ---------------------------------------------------------------- seen
 
     async def get(self, grant_id: str) -> Grant:
-        """Return a grant with its uses, also one that ended not long ago. Raises NotFound."""
+        """Return a grant with its uses, even if it ended recently. Raises NotFound."""
         known = await self._book.store.find(grant_id) if REQUEST_ID.fullmatch(grant_id) else None
         if known is None:
             raise NotFound("no such grant")
         return known
 
     async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:
-        """Return one page of grants, the newest first, and the cursor of the next."""
+        """Return one page of grants, newest first, and the cursor of the next page."""
         return await self._book.store.page(after=after, limit=limit)
 
     async def all(self, agent: str | None = None, session: str | None = None) -> list[Grant]:
-        """Return all grants, or an agent's, or those of one session, the newest first."""
+        """Return all grants, optionally of an agent or a session, newest first."""
         found = await every(self._book.store)
         return [
             one for one in found if agent in (None, one.agent) and session in (None, one.session)
         ]
 
     async def view(self, grant_id: str) -> GrantView | None:
-        """Return what the copies of a grant's card must show; None once it is forgotten."""
+        """Return the current content of a grant's cards, or None if the grant was deleted."""
         grant = await self._book.store.find(grant_id)
         if grant is None:
             return None
@@ -93,14 +93,14 @@ class GrantLifecycle:
         route = policy.route_for(grant.agent, grant.match.tool)
         card = news = grant_card_of(grant, record, reach=reach)
         if grant.end is None and grant.outdated is not None and grant.outdated.announced:
-            # It speaks for all that are suspended on its route.
+            # The notice covers all suspended grants of its route.
             said = tally(policy, route_of(policy, grant), await self.all())
             news = replace(card, notices=(said,))
         places = route.places(record.tier if record else 0)
         return GrantView(grant=grant, card=card, news=news, places=places)
 
     async def count_reach(self, match: Match, agent: str, session: str | None) -> MatchPreview:
-        """Return what an approval remembered so would have covered among the recent requests."""
+        """Return which recent requests such a grant would have covered."""
         recent: list[StoredRequest] = []
         query = Query(final=True, agent=agent, limit=100)
         while len(recent) < RECENT:
@@ -110,14 +110,14 @@ class GrantLifecycle:
                 break
             query = replace(query, after=page.next)
         if match.shape not in PASSES:
-            session = None  # how far it reaches is told of all sessions
+            session = None  # the preview covers all sessions
         return blast(match, agent, recent[:RECENT], session)
 
     async def erase(self, record: StoredRequest, *, by: str) -> None:
-        """Take back what was remembered of a request, and forget what that covered.
+        """Revoke the grants made from a request, and delete what they covered.
 
-        Raises nothing when it was done before. Grants are found by the clicks that made them, and
-        those that an admin made of it by looking through all.
+        Idempotent. Grants from clicks are found by the clicks' nonces, those made by an admin by
+        searching all grants.
         """
         ids = [record.id, *(grant_id_of(record.id, nonce) for nonce in record.nonces)]
         clicked = [await self._book.store.find(one) for one in ids]
@@ -134,7 +134,7 @@ class GrantLifecycle:
     async def end(
         self, grants: Iterable[Grant], why: str, by: str, *, announced: bool = False
     ) -> list[Grant]:
-        """Drop grants; return those that were there. With `announced` it is told beside their
+        """End grants; return those that were active. With `announced`, post a notice with their
         cards."""
         end = self._book.store.end
         gone = [one for one in grants if await end(one, why=why, by=by, announced=announced)]
@@ -142,30 +142,30 @@ class GrantLifecycle:
         return gone
 
     async def end_session(self, agent: str, session: str) -> None:
-        """Drop the grants of a session that ended."""
+        """End the grants of an ended session."""
         grants = await self._book.store.of_session(agent, session)
         if grants:
             await self.end(grants, "session ended", _GATEWAY)
 
     async def dismiss(self, agent: str) -> None:
-        """Drop what an agent was let do, now that it was revoked. What it is denied stays so."""
+        """End the approving grants of a revoked agent. Its deny grants stay."""
         allowed = [one for one in await self.all(agent) if one.effect is Effect.ALLOW]
         await self.end(allowed, "agent revoked", _GATEWAY)
 
     async def forget_all(self, why: str) -> None:
-        """Drop every grant there is."""
+        """End every grant."""
         await self.end(await self.all(), why, _GATEWAY)
 
     async def suspend_outdated(self) -> None:
-        """Suspend the grants that rest on declarations which were changed."""
+        """Suspend grants that rest on changed declarations."""
         await self._outdated.look(await self.all())
 
     async def look_over(self) -> None:
-        """Drop what has no end and was not used for 30 days since it was made or suspended, and
-        say which grants are suspended because those who made them may no longer approve there."""
+        """End grants without expiry that were unused for 30 days since creation or suspension.
+        Suspend grants whose makers may no longer approve on their route."""
         policy, since = await self._writer.fresh_policy(), self._clock.now_ms() - _UNUSED_MS
         for grant in await self.all():
-            if grant.told:  # a plain denial is over soon, whoever may still deny
+            if grant.told:  # a short denial ends soon, whoever may still deny
                 continue
             last = grant.outdated.at if grant.outdated else grant.last_used or grant.made_at
             if grant.expires_at is None and last < since:
@@ -176,12 +176,12 @@ class GrantLifecycle:
             await asyncio.sleep(0)
 
     def policy_changed(self) -> None:
-        """Have `run` look over all grants now."""
+        """Make `run` check all grants now."""
         self._policy_changed.set()
 
     async def run(self) -> None:
-        """Look over all grants once a day, and after each change of the policy, until cancelled.
-        Replicas may all do so."""
+        """Check all grants once a day and after each policy change, until cancelled. All replicas
+        may run it."""
         while True:
             self._policy_changed.clear()
             await self.suspend_outdated()
@@ -191,7 +191,7 @@ class GrantLifecycle:
                     await self._policy_changed.wait()
 
     async def sweep(self, now: int, limit: int) -> None:
-        """Announce the grants that end soon, and drop those whose time is over at `now`."""
+        """Announce grants that expire soon, and end those that expired at `now`."""
         over, ending = await self._book.store.due(now, limit)
         for grant in over:
             await self._book.store.end(grant, why="expired", by=_GATEWAY, only_spent=True)
@@ -201,13 +201,13 @@ class GrantLifecycle:
             )
 
     async def retire_used(self, record: StoredRequest) -> None:
-        """Drop the grant that decided, if that was its last use."""
+        """End the grant that decided if this was its last use."""
         by = record.decision and record.decision.decided_by
         if by and by.kind is DeciderKind.GRANT and self._book.is_limited(by.name):
             await self.retire(by.name)
 
     async def retire(self, grant_id: str) -> None:
-        """Drop a grant, if its last use was just made."""
+        """End a grant if its last use was just made."""
         grant = await self._book.store.get(grant_id)
         if grant is not None and grant.uses_left == 0:
             await self._book.store.end(grant, why="used up", by=_GATEWAY, only_spent=True)
@@ -221,12 +221,12 @@ class GrantLifecycle:
 
 
 def grant_id_of(request_id: str, nonce: str) -> str:
-    """Return the id of the grant that a click on a request makes, however often it is sent."""
+    """Return the ID of the grant that a click makes. It is the same each time the click is sent."""
     return sha256_hex(f"{request_id} {nonce}".encode())[:_ID_LENGTH]
 
 
 def _erase_content(grant: Grant) -> Grant:
-    """Return a grant with the names of the arguments that it covered, and no value of them."""
+    """Return a grant with the names of its arguments, but without their values."""
     rules = tuple(Rule(name=rule.name, kind=RuleKind.ANY) for rule in grant.match.rules)
     match = replace(grant.match, rules=rules, cwd=None, host=None)
     return replace(grant, match=match, words="", told="", erased=True)

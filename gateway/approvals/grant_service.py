@@ -1,4 +1,4 @@
-"""What people ask of grants: list, revoke, and make one without a request."""
+"""List and revoke grants, and create them without a request (`GrantService`)."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from gateway.ports.adapter_api import ManualGrantRequest
 from gateway.ports.outgoing import GRANT
 from gateway.wire.canonical_json import sha256_hex
 
-_MOST_LISTED, _MOST_ENDED = 500, 50  # as many as people look at
+_MOST_LISTED, _MOST_ENDED = 500, 50  # as many as people read
 _ID_LENGTH = 32
-# What may have become of a grant since it was made, or is counted from that moment.
+# Members that may change after creation, or count from that moment.
 _LATER: dict[str, Any] = {"made_at": 0, "expires_at": None, "used": 0, "last_used": None,
                           "generation": 1, "notices": 0, "queues": ()}  # fmt: skip
 
 
 class GrantService:
-    """A `gateway.ports.GrantCalls`. A grant without a request is always an offer of an example, in
-    its words, so that nothing says one thing and covers another, or could never cover anything."""
+    """A `gateway.ports.GrantCalls`. A grant without a request is always an offer of an example
+    call. Its text therefore says what it covers, and it can cover something."""
 
     def __init__(
         self,
@@ -56,14 +56,14 @@ class GrantService:
     async def newest(
         self, *, ended: bool = False, revocable_by: Identity | None = None
     ) -> list[Grant]:
-        """Return the newest, or those that ended last, as many as people look at."""
+        """Return the newest grants, or those that ended last, at most as many as people read."""
         if ended:
             return await self._book.store.list_ended(_MOST_ENDED)
         found, _ = await self._lifecycle.page(after=None, limit=_MOST_LISTED)
         return found if revocable_by is None else await self._of_person(revocable_by, found)
 
     async def card(self, grant_id: str) -> GrantCard:
-        """Return the card of a grant, also of one that ended."""
+        """Return the card of a grant, even of an ended one."""
         shown = await self._lifecycle.view(grant_id)
         if shown is None:
             raise NotFound("no such grant")
@@ -72,7 +72,7 @@ class GrantService:
     async def revoke(
         self, grant_id: str, identity: Identity, *, copy: str = "", ref: MessageRef | None = None
     ) -> Grant:
-        """Take a grant back."""
+        """Revoke a grant."""
         grant = await self._lifecycle.get(grant_id)
         by = may_end(await self._writer.fresh_policy(), grant, identity)
         if grant.end is None and await self._lifecycle.end([grant], "revoked", by):
@@ -86,7 +86,7 @@ class GrantService:
     async def revoke_all(
         self, identity: Identity, *, agent: str | None = None, session: str | None = None
     ) -> list[Grant]:
-        """Take back all grants, or those of an agent or a session, that this person may end."""
+        """Revoke all grants that this person may end, optionally only of an agent or a session."""
         mine = await self._of_person(identity, await self._lifecycle.all(agent, session))
         name = (await self._writer.policy()).name_of(identity)
         return await self._lifecycle.end(mine, "revoked", name)
@@ -103,7 +103,7 @@ class GrantService:
     async def offers(
         self, identity: Identity, agent: str, example: str | ApprovalRequest, effect: Effect
     ) -> tuple[Offer, ...]:
-        """Return what may be remembered of an example."""
+        """Return the grants that an example allows."""
         policy = await self._policy_of(identity)
         record = await self._read(example, agent, policy)
         return tuple(_hide_secrets(record, one) for one in _offers(record, effect))
@@ -116,15 +116,15 @@ class GrantService:
         *,
         nonce: str = "",
     ) -> Grant:
-        """Write a grant of one of the example's offers."""
+        """Create a grant from one of the example's offers."""
         policy = await self._policy_of(identity)
         record = await self._read(example, wish.agent, policy)
         offer = _choose_offer(record, wish)
         stored = isinstance(example, str)
         if stored and hides_offer(record, offer, wish.effect):
             raise InvalidRequest(
-                "a mask hides what this would cover: it is remembered in the inbox only, once it "
-                "is revealed there"
+                "a mask hides what this would cover: remember it in the inbox only, once it is "
+                "revealed there"
             )
         name, now = policy.name_of(identity), self._writer.now()
         named = sha256_hex(f"by hand {name} {nonce}".encode())[:_ID_LENGTH]
@@ -147,7 +147,7 @@ class GrantService:
         if known is None:
             return await self._remembering.keep(grant)
         if replace(known, **_LATER) != replace(grant, **_LATER):
-            raise Conflict("this was sent before, and made another grant or has ended since")
+            raise Conflict("this was sent before, and made a different grant or one that has ended")
         return known
 
     async def _policy_of(self, identity: Identity) -> PolicyDocument:
@@ -159,7 +159,7 @@ class GrantService:
     async def _read(
         self, example: str | ApprovalRequest, agent: str, policy: PolicyDocument
     ) -> StoredRequest:
-        """Return the example as a request of this agent, as the policy has it now."""
+        """Return the example as a request of this agent, under the current policy."""
         if isinstance(example, ApprovalRequest):
             ruling, origin = policy.ruling_on(example), MessageContext(agent=agent)
             return self._writer.new_record(example, ruling, origin, None)[0]
@@ -169,12 +169,13 @@ class GrantService:
         if found.request.agent != agent:
             raise InvalidRequest(f"the example is a request of {found.request.agent}")
         if found.erased or found.digest == TOMBSTONE_DIGEST:
-            raise InvalidRequest("nothing can be remembered of this request: name another one")
+            raise InvalidRequest("this request cannot be remembered: choose another one")
         return assess(policy.declare(found), policy.ruling_on(found.request))
 
 
 def may_end(policy: PolicyDocument, grant: Grant, identity: Identity) -> str:
-    """Return the name of someone who may end a grant: an admin, its maker, an approver there.
+    """Return the name of a person who may end a grant: an admin, its maker, or an approver of its
+    route.
 
     Raises Unauthorized.
     """
@@ -191,14 +192,13 @@ def _offers(record: StoredRequest, effect: Effect) -> tuple[Offer, ...]:
     made = offers(record, effect)
     if not made:
         raise InvalidRequest(
-            "this cannot be remembered: high risk, questions and text that hides something are "
-            "asked about each time"
+            "this cannot be remembered: high risk, forms and hidden text require approval each time"
         )
     return made
 
 
 def _hide_secrets(record: StoredRequest, offer: Offer) -> Offer:
-    """Return an offer whose words say no secret that only its place in the request tells."""
+    """Return an offer without secrets that are recognisable only by their place in the request."""
     if record.find_secrets(offer.words) == [*secrets_in(offer.words)]:
         return offer
     words = record.hide(offer.words)
@@ -206,8 +206,7 @@ def _hide_secrets(record: StoredRequest, offer: Offer) -> Offer:
 
 
 def _choose_offer(record: StoredRequest, wish: ManualGrantRequest) -> Offer:
-    """Return the offer that a wish names. Raises InvalidRequest with the reason when there is
-    none."""
+    """Return the offer that a wish names. Raises InvalidRequest with a reason if it is unknown."""
     made = _offers(record, wish.effect)
     for offer in made:
         if wish.chosen in (offer.id, offer.match):
@@ -216,7 +215,7 @@ def _choose_offer(record: StoredRequest, wish: ManualGrantRequest) -> Offer:
         raise InvalidRequest(
             "this match would never cover anything: it does not even cover its own example"
         )
-    raise InvalidRequest("this is none of the example's offers: list them, and name one by its id")
+    raise InvalidRequest("unknown offer: list the example's offers and choose one by its ID")
 
 
 def _covers(wish: ManualGrantRequest, match: Match, record: StoredRequest) -> bool:

@@ -1,4 +1,4 @@
-"""What operators do: the kill switch, paused agents, declarations about tools, the report."""
+"""Calls of operators: the kill switch, cool-downs, declarations about tools, the report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TRIES = 8
 
 
 class OperatorService:
-    """A `gateway.ports.OperatorCalls`: rights are checked under the policy read anew."""
+    """A `gateway.ports.OperatorCalls`. Reads the policy again before checking rights."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class OperatorService:
         self._health = health
 
     async def status(self, identity: Identity | None = None) -> GatewayStatus:
-        """Return how the gateway stands."""
+        """Return the state of the gateway."""
         found = await self._store.stopped_by()
         by, at = found or ("", 0)
         waiting = await self._store.count_pending()
@@ -57,16 +57,16 @@ class OperatorService:
         policy = await self._writer.current_policy()
         if not policy.is_admin(identity):
             await self._refuse(identity, "only an admin may use the kill switch")
-            raise Unauthorized("only an admin may stop everything, or lift that")
+            raise Unauthorized("only an admin may use the kill switch")
         if await self._store.is_stopped() != on:
             await self._store.set_stopped(on, by=policy.name_of(identity))
 
     async def budget_of(self, agent: str) -> Budget:
-        """Return how much of an agent may wait, and how often it may be denied before a pause."""
+        """Return an agent's limits: pending requests, and denials before a cool-down."""
         return (await self._writer.policy()).budget_for(agent)
 
     async def lift(self, agent: str, identity: Identity) -> bool:
-        """Let an agent ask again; return whether it was paused."""
+        """End an agent's cool-down. Return whether there was one."""
         policy = await self._writer.fresh_policy()
         if not answers_for(policy, agent, identity):
             why = "only an admin or an approver of this agent may let it ask again"
@@ -75,11 +75,11 @@ class OperatorService:
         return await self._groups.resume_agent(agent, by=policy.name_of(identity))
 
     async def list_sessions(self, agent: str | None) -> list[Session]:
-        """Return the sessions that have not ended, of one agent or of all."""
+        """Return the active sessions of one agent, or of all agents."""
         return await self._store.sessions(agent)
 
     async def end_session(self, identity: Identity, agent: str, session: str) -> list[str]:
-        """End an agent's session for a person; return the ids of what was cancelled."""
+        """End an agent's session for a person. Return the IDs of the cancelled requests."""
         if not answers_for(await self._writer.fresh_policy(), agent, identity):
             raise Unauthorized("only an admin or an approver of this agent may end its sessions")
         origin, reason = MessageContext(agent=agent), Reason.CANCELLED_BY_OPERATOR
@@ -88,13 +88,13 @@ class OperatorService:
     async def report(
         self, identity: Identity, *, since: int | None = None, until: int | None = None
     ) -> PeriodReport:
-        """Return how people decided in a period."""
+        """Return statistics of decisions in a period."""
         if not (await self._writer.fresh_policy()).is_admin(identity):
             raise Unauthorized("only an admin may see how people decide")
         return await read_report(self._store, self._writer.now(), since=since, until=until)
 
     async def list_declared(self) -> tuple[ToolRow, ...]:
-        """Return what operators have declared."""
+        """Return the declarations of operators."""
         return (await self._writer.current_policy()).tools
 
     async def declare(
@@ -105,7 +105,7 @@ class OperatorService:
         confirmed: bool = False,
         about: StoredRequest | None = None,
     ) -> None:
-        """Write a declaration into the policy."""
+        """Save a declaration in the policy."""
         for _ in range(_TRIES):
             policy = await self._writer.fresh_policy()
             by = await self._check_admin(policy, identity)
@@ -115,10 +115,10 @@ class OperatorService:
                 return
             dangers = dangers_of(policy, word, about)
             if dangers and not confirmed:
-                raise Unconfirmed(f"{' '.join(dangers)} Confirm it to declare it all the same.")
+                raise Unconfirmed(f"{' '.join(dangers)} Confirm it to declare it anyway.")
             try:
                 await self._store.apply(after, by=by)
-            except Conflict:  # somebody else changed the policy: look at what stands now
+            except Conflict:  # somebody else changed the policy: read it again
                 continue
             self._writer.forget_policy()
             await self._note(word, by)
@@ -136,7 +136,7 @@ class OperatorService:
         await self._store.note("refused", agent=identity.written, data={"why": why})
 
     async def _note(self, word: ToolWord, by: str) -> None:
-        """Write down what was said; the policy's own event says the rest."""
+        """Audit the declaration; the policy's own event contains the rest."""
         said = [{"address": one, "role": role} for one, role in word.arguments.items()]
         if word.harmless is not None:
             said.append({"address": "", "role": "harmless" if word.harmless else "not harmless"})

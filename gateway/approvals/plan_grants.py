@@ -1,4 +1,4 @@
-"""The grants that the approval of a plan makes: one for each of its lines."""
+"""Grants from an approved plan: one for each of its lines (`list_grants`)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ _STRIKE = "strike it from the plan"
 
 
 def list_grants(ruling: Ruling, after: StoredRequest, click: Click, now: int) -> tuple[Grant, ...]:
-    """Return the grants of a plan that a click approves, none where it still takes more votes.
+    """Return the grants of a plan that a click approves, or none if it needs more votes.
 
-    `now` is in ms. Raises InvalidRequest for what cannot be planned, and Unauthorized unless
-    whoever clicked may approve each of its calls.
+    `now` is in ms. Raises InvalidRequest for calls that cannot be planned, and Unauthorized unless
+    the clicking person may approve each of them.
     """
     if after.request.kind is not Kind.CALLS or click.action not in (Action.APPROVE, Action.EDIT):
         return ()
     if after.risk.level is RiskLevel.HIGH:
-        raise InvalidRequest("a plan of high risk is not approved: strike the lines that raise it")
+        raise InvalidRequest(
+            "a plan of high risk cannot be approved: strike the lines that raise the risk"
+        )
     made = tuple(_grants(ruling, after, click, now))
     return made if after.final else ()
 
@@ -54,18 +56,18 @@ def _grants(ruling: Ruling, after: StoredRequest, click: Click, now: int) -> Ite
         route = policy.route_for(asked.agent, line.call.tool)
         holds = holds_at_risk(policy, grant, line.record, route) and is_backed(policy, grant)
         if after.final and not holds:
-            raise Unauthorized(f"{line.name}: it takes more people; {_STRIKE}")
+            raise Unauthorized(f"{line.name}: it needs more approvers; {_STRIKE}")
         yield grant
 
 
 def _backers(
     ruling: Ruling, line: PlanLine, after: StoredRequest, click: Click
 ) -> tuple[GrantVoter, ...]:
-    """Return whose votes a line rests on: whoever clicked first, then who approved the plan."""
+    """Return the people whose votes back a line: the clicking person, then earlier approvers."""
     policy, record = ruling.policy, line.record
     own = policy.ruling_on(record.request)
     if own.step_up(record).asked:
-        raise InvalidRequest(f"{line.name}: it takes a step-up each time; {_STRIKE}")
+        raise InvalidRequest(f"{line.name}: it needs extra verification each time; {_STRIKE}")
     try:
         who = approver(own, record, click.identity)
     except Unauthorized as error:

@@ -1,4 +1,4 @@
-"""What a new policy changes: votes are counted again, and outdated grants are suspended."""
+"""Apply a new policy to existing state: recount votes, and suspend outdated grants."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from gateway.wire.codec import plain
 log = logging.getLogger("gateway.approvals")
 
 _SUSPENDED = (
-    "what is declared about tools was changed: %d remembered decisions are suspended and decide "
-    "nothing; see gateway grant list --suspended"
+    "declarations about tools were changed: %d grants are suspended and decide nothing; "
+    "see gateway grant list --suspended"
 )
 
 
 async def recount(writer: Writer, store: Store) -> None:
-    """Take back, on every waiting request, the approvals of those who may not decide it any more.
+    """Remove approvals on pending requests by people who may no longer decide them.
 
-    They count for nothing in any case: this is for the cards, which say how many have approved.
+    These votes never count; this updates the cards, which show the number of votes.
     """
     for request_id in await store.list_voted():
         try:
             with suppress(NotFound, Overtaken):
                 await writer.update(request_id, _recount)
         except Exception:
-            # One that cannot be read keeps neither the others nor the policy from being followed.
+            # One unreadable request must not stop the others, or following the policy.
             about = {"event": "recount_failed", "request_id": request_id}
             log.exception("votes not counted again", extra=about)
 
@@ -55,15 +55,14 @@ async def _recount(record: StoredRequest, ruling: Ruling) -> Transition | None:
     )
 
 
-# Suspends grants that rest on declarations which were changed: they decide nothing until somebody
-# remembers them anew.
+# Suspends grants that rest on changed declarations, until a person remembers them again.
 
 CHANGED = "what is declared about its tool was changed since"
 
 
 class OutdatedGrants:
-    """Suspends each grant once whose declarations were changed. All replicas may do so; after a
-    crash the next call does what is left."""
+    """Suspends grants whose declarations changed, each once. All replicas may run it; after a crash
+    the next call does the rest."""
 
     def __init__(self, store: Store, book: GrantBook, clock: Clock, writer: Writer) -> None:
         self._store = store
@@ -73,9 +72,9 @@ class OutdatedGrants:
         self._settled: tuple[object, ...] = ()
 
     async def look(self, grants: Iterable[Grant]) -> None:
-        """Look through live grants, once for each set of declarations; log how many are suspended.
+        """Check active grants, once for each set of declarations. Log how many are suspended.
 
-        Those that announce a route come last: after a crash the next call finds what is left, and
+        Grants that announce a route come last: after a crash the next call finds the rest and
         announces it.
         """
         policy, known = await self._writer.fresh_policy(), list(grants)
@@ -94,14 +93,14 @@ class OutdatedGrants:
             log.warning(_SUSPENDED, count, extra={"event": "grants_suspended"})
 
     async def _is_outdated(self, grant: Grant) -> bool:
-        """Tell whether a declaration or a row of the table that a grant rests on was changed."""
+        """Return whether a declaration that a grant rests on was changed."""
         if grant.match.answer is None or grant.outdated is not None or grant.from_request is None:
             return False
         if grant.line is not None:
-            return False  # it rests on no declaration of its request, covers nothing then, and ends
+            return False  # a plan's grant rests on no declaration: it stops matching and expires
         record = await self._store.load(grant.from_request)
         if record is None or record.erased:
-            return False  # nothing tells; where it was changed, the grant covers nothing
+            return False  # unknown; if the declaration changed, the grant matches nothing
         now = effects_of(self._book.redeclare(record))[0].fingerprint
         return now != grant.match.fingerprint
 
@@ -109,8 +108,8 @@ class OutdatedGrants:
 def order_announcements(
     policy: PolicyDocument, known: Iterable[Grant], found: Iterable[Grant]
 ) -> list[tuple[Grant, bool]]:
-    """Return the found grants, each with whether it announces its route, one per route; those
-    last."""
+    """Return the outdated grants, each with whether it announces its route. Each route is announced
+    once, by grants at the end of the list."""
     said = {
         route_of(policy, one)
         for one in known
@@ -129,19 +128,19 @@ def order_announcements(
 
 
 def route_of(policy: PolicyDocument, grant: Grant) -> str:
-    """Return the name of the route that a grant's card belongs to."""
+    """Return the name of the route of a grant's card."""
     return policy.route_for(grant.agent, grant.match.tool).name
 
 
 def tally(policy: PolicyDocument, route: str, grants: Iterable[Grant]) -> str:
-    """Say how many remembered approvals of a route are suspended, and what to do about it."""
+    """Describe how many approving grants of a route are suspended, and what people can do."""
     mine = [one for one in grants if one.effect is Effect.ALLOW and route_of(policy, one) == route]
     count = sum(one.outdated is not None for one in mine)
-    suspended = f"{count} remembered {'answer is' if count == 1 else 'answers are'} suspended"
+    suspended = f"{count} {'grant is' if count == 1 else 'grants are'} suspended"
     tools = "its tool" if count == 1 else "their tools"
     kept = len(mine) - count
     return (
         f"{suspended}: what is declared about {tools} was changed. {kept} "
-        f"{'stays' if kept == 1 else 'stay'} in force. Let the agent ask again and remember that "
-        "anew, or revoke what is suspended: gateway grant list --suspended"
+        f"{'stays' if kept == 1 else 'stay'} active. Let the agent ask again and remember that "
+        "again, or revoke the suspended grants: gateway grant list --suspended"
     )

@@ -1,4 +1,4 @@
-"""What people ask of requests: look, search, answer; and how an agent's session ends."""
+"""Requests for people: show, search, decide (`RequestService`); ends of agents' sessions."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from gateway.ports.sign_in import Prove
 from gateway.wire.codec import JsonObject
 
 _PAGE = 200
-_MOST_QUEUED = 1_000  # of what waits, for one page or one count
+_MOST_QUEUED = 1_000  # limit of pending requests for one page or one count
 _QUEUE_PAGE = 100
-_TOGETHER = 2  # searches; others wait, so that they hold up nobody's click
+_TOGETHER = 2  # concurrent searches; others wait, so that clicks are not delayed
 
 
 class RequestService:
-    """A `gateway.ports.RequestCalls`: what policy hooks are still asked about is not found here."""
+    """A `gateway.ports.RequestCalls`. Requests under review by a hook are not found."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class RequestService:
     # ---------------------------------------------------------------- what people see
 
     async def get(self, request_id: str, *, revision: int | None = None) -> StoredRequest:
-        """Return a request, or what is known here of the `revision` that a card shows."""
+        """Return a request. For the `revision` that a card shows, use the cache of this process."""
         record = None if revision is None else self._store.recent(request_id)
         if record is None or record.revision != revision or record.unreviewed:
             record = await self._store.load(request_id)
@@ -87,7 +87,7 @@ class RequestService:
     async def list_queue(
         self, identity: Identity, side: QueueFilter, *, after: str | None = None, limit: int = 50
     ) -> Page:
-        """Return one page of a side of the queue, the soonest deadline first."""
+        """Return one page of a part of the queue, earliest deadline first."""
         policy = await self._writer.policy()
         found: list[StoredRequest] = []
         last, looked = after, 0
@@ -104,9 +104,10 @@ class RequestService:
         return Page(items=tuple(found))
 
     async def count_queue(self, identity: Identity, *, since: int = 0) -> QueueCounts:
-        """Return how much waits on each side, of the soonest thousand, and what is new since."""
+        """Count the pending requests on each side, among the thousand with the earliest
+        deadlines."""
         policy = await self._writer.policy()
-        asked: list[int] = []  # when, for each of theirs
+        asked: list[int] = []  # creation times of requests that they may decide
         looked, more = 0, False
         async for record in self._read_queue(None):
             if more := looked == _MOST_QUEUED:
@@ -123,19 +124,19 @@ class RequestService:
         )
 
     async def search(self, search: Search) -> Found:
-        """Return what ended and fits, the newest first, from where the search goes on."""
+        """Return the ended requests that match, newest first. Continues at `Search.after`."""
         async with self._searching:
             return await search_requests(self._store, search)
 
     async def search_events(self, identity: Identity, search: Search) -> FoundEvents:
-        """Return which of the newest events fit, for admins."""
+        """Return the newest events that match, to admins."""
         if not (await self._writer.fresh_policy()).is_admin(identity):
-            raise Unauthorized("the audit is for admins")
+            raise Unauthorized("only an admin may see the audit log")
         async with self._searching:
             return await search_events(self._store, search)
 
     async def draw(self, record: StoredRequest, platform: str, *, lines: int, chars: int) -> Card:
-        """Return the card of a request as it is posted on a platform."""
+        """Build the card of a request for a platform."""
         card = await draw(
             lambda: card_of(record, lines=lines, chars=chars, proofs=self._proofs),
             *weight_of(record),
@@ -145,22 +146,24 @@ class RequestService:
         return replace(card, deciders=accounts)
 
     async def reach(self, request_id: str, offer: str) -> str:
-        """Say how many recent requests an offer would have covered, and what was said to them."""
+        """Describe how many recent requests an offer would have covered, and how people decided
+        them."""
         record = await self.get(request_id)
         if find_host_rule(record, offer) is not None:
             return NO_REACH
         return (await self._remembering.reach(record, offer)).words()
 
     async def person(self, identity: Identity) -> Person | None:
-        """Return the person whom an identity belongs to."""
+        """Return the person with this identity, or None."""
         return (await self._writer.policy()).person_of(identity)
 
     async def may_pass(self, identity: Identity, record: StoredRequest) -> bool:
-        """Whether this identity may give the request's session a pass."""
+        """Return whether this identity may give the request's session a pass."""
         return may_pass(await self._writer.policy(), record.request.agent, identity)
 
     async def may_decide(self, identity: Identity, record: StoredRequest) -> str | None:
-        """Return None when this identity may decide the request, else the reason as a sentence."""
+        """Return None if this identity may decide the request, or the reason why not as a
+        sentence."""
         try:
             approver((await self._writer.policy()).ruling_on(record.request), record, identity)
         except Unauthorized as refusal:
@@ -177,7 +180,7 @@ class RequestService:
         return await self._with_approvers(await self._clicks.decide(click, groups, prove))
 
     async def decide_all(self, clicks: Sequence[Click]) -> list[StoredRequest]:
-        """Apply one person's clicks, all or none."""
+        """Apply the clicks of one person: all or none."""
         for click in clicks:
             await self._recognise(click)
         return [await self._with_approvers(one) for one in await self._batches.decide(clicks)]
@@ -190,7 +193,7 @@ class RequestService:
         on: bool = True,
         groups: Groups | None = None,
     ) -> StoredRequest:
-        """Say that this person is looking at a request, or is not any more."""
+        """Record that a person is looking at a request, or no longer is."""
         try:
             try:
                 record = await self._claim(request_id, identity, on=on)
@@ -226,7 +229,7 @@ class RequestService:
         return _step(record, replace(record, claim=claim), event, {"person": name})
 
     async def reveal(self, request_id: str, identity: Identity) -> StoredRequest:
-        """Return a request whose secrets this person is about to see, and write that down."""
+        """Return a request whose secrets this person is about to see, and audit that."""
         record = await self.get(request_id)
         policy = await self._writer.fresh_policy()
         try:
@@ -240,12 +243,12 @@ class RequestService:
         return record
 
     async def refuse(self, request_id: str, identity: Identity, why: str) -> None:
-        """Write down that somebody was turned away."""
+        """Audit a rejected attempt."""
         data = {"request_id": request_id, "why": shorten(why)}
         await self._store.note("refused", agent=identity.written, data=data)
 
     async def doubt_copies(self, stood: Stood, *, away: str = "") -> None:
-        """Have the cards of waiting requests that stood at a place looked at again."""
+        """Check the cards of pending requests at a place again."""
         after = None
         while True:
             page = await self._store.page(Query(after=after, limit=_PAGE))
@@ -260,18 +263,18 @@ class RequestService:
     async def progress(
         self, before: StoredRequest, after: StoredRequest, event: str, data: JsonObject
     ) -> bool:
-        """Take a step of a waiting request; False when it changed meanwhile."""
+        """Apply a step of a pending request. Return False if it changed meanwhile."""
         return await self._writer.apply(_step(before, after, event, data))
 
     async def end_undelivered(self, record: StoredRequest) -> None:
-        """End a request that reached nobody, and tell the agent at once."""
+        """Deny a request that reached nobody, and notify the agent at once."""
         ending = RequestOutcome(status=Status.DENIED, reason=Reason.UNDELIVERABLE)
         await self._writer.apply(self._writer.plan_end(record, ending))
 
     # ---------------------------------------------------------------- inside
 
     async def _read_queue(self, after: str | None) -> AsyncIterator[StoredRequest]:
-        """Yield what waits and has a card of its own, by deadline."""
+        """Yield pending requests with their own card, by deadline."""
         while True:
             query = Query(soonest=True, followers=False, after=after, limit=_QUEUE_PAGE)
             page = await self._store.page(query)
@@ -282,14 +285,14 @@ class RequestService:
                 return
 
     async def _with_approvers(self, record: StoredRequest) -> StoredRequest:
-        """Return a request as people see it: with who may approve it now, while it waits."""
+        """Return a request for people. While it is pending, it lists who may approve it."""
         if record.final:
             return record
         ruling = (await self._writer.policy()).ruling_on(record.request)
         return record.copy_with(approvers=who_may_approve(ruling, record))
 
     async def _recognise(self, click: Click) -> None:
-        """Check where a click was made, and audit it when that is no card of ours."""
+        """Check the place of a click. Audit a click on an unknown card."""
         try:
             await self._copies.recognise(click)
         except Unauthorized as refusal:
@@ -303,7 +306,8 @@ def _step(before: StoredRequest, after: StoredRequest, event: str, data: JsonObj
 
 
 def is_mine(policy: PolicyDocument, record: StoredRequest, identity: Identity) -> bool:
-    """Whether a waiting request waits for this person: they may decide it, and have not voted."""
+    """Return whether a pending request is for this person: they may decide it and have not
+    voted."""
     try:
         name = approver(policy.ruling_on(record.request), record, identity).name
     except Unauthorized:
@@ -311,11 +315,12 @@ def is_mine(policy: PolicyDocument, record: StoredRequest, identity: Identity) -
     return all(vote.person != name for vote in record.votes)
 
 
-# The sessions of agents.
+# Sessions of agents.
 
 
 class SessionService:
-    """Ends sessions for agents and operators, and idle ones. That cancels what waits in them."""
+    """Ends sessions for agents and operators, and idle ones. That cancels their pending
+    requests."""
 
     def __init__(self, store: Store, approvals: Approvals, grants: GrantLifecycle) -> None:
         self._store = store
@@ -325,7 +330,7 @@ class SessionService:
     async def end(
         self, session: str, origin: MessageContext, *, reason: Reason = Reason.CANCELLED_BY_AGENT
     ) -> list[str]:
-        """End an agent's session and cancel what waits in it; return the ids."""
+        """End an agent's session, cancel its pending requests and return their IDs."""
         waiting = await self._waiting_in(session, origin)
         inner = replace(origin, entry=None)
         for request_id in waiting:
@@ -335,8 +340,8 @@ class SessionService:
         return waiting
 
     async def end_idle(self, agent: str, session: str) -> None:
-        """End a session in which nothing was asked for long. One in which something still waits is
-        not idle, however long ago it was asked: it begins its idle time anew."""
+        """End a session without recent requests. A session with a pending request is not idle; its
+        idle time restarts."""
         if await self._waiting_in(session, MessageContext(agent=agent)):
             await self._store.touch_session(agent, session)
         else:

@@ -1,9 +1,9 @@
-"""The one writer of requests: nothing else calls the store's `create`, `change` or `change_all`.
+"""Write requests: only this module calls the store's `create`, `change` and `change_all`.
 
-What should become of a request is decided elsewhere, of a record as it was read. The store's script
-writes it only if that still holds, and says why not otherwise. Each such answer means the same for
-every caller, here: the request is read and decided about again, it ends as it has to, or it is an
-error. See `gateway.domain.store.WriteResult`.
+Start with `Writer`. Other modules decide from a record that they read what should change. The
+store's script writes the change only if its conditions still hold, or returns the reason. The
+reasons are handled here for all callers: decide again, end the request, or raise an error. See
+`gateway.domain.store.WriteResult`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from gateway.ports.outgoing import Copy, CopyState, Outbox
 from gateway.wire.codec import JsonObject
 from gateway.wire.signatures import Signer
 
-# A cancel that overtakes its submit leaves a record with this digest, which no action can have.
+# The digest of a record whose cancel arrived before its submit. No action can have it.
 TOMBSTONE_DIGEST = "0" * 64
 
 FOLLOWUPS = "followups"
@@ -62,17 +62,17 @@ LATE = RequestOutcome(status=Status.EXPIRED, reason=Reason.TIMEOUT)
 _PAUSED = RequestOutcome(status=Status.DENIED, reason=Reason.BREAKER)
 
 _FORCED = {WriteResult.STOPPED: STOPPED, WriteResult.LATE: LATE, WriteResult.PAUSED: _PAUSED}
-"""How a request ends that the script refused to let wait, by what it said."""
+"""How a request ends that the script refused to store as pending, by the script's result."""
 
 TOO_LATE = {
-    WriteResult.LATE: "it expired before your answer",
+    WriteResult.LATE: "it expired before your decision",
     WriteResult.STOPPED: "the gateway's kill switch is on",
 }
-_NOT_USED = "the approval was not used before its time was over"
+_NOT_USED = "the approval expired before it was used"
 
 
 class Creation(NamedTuple):
-    """A request to be stored, what its event says, and how long it may live, in ms."""
+    """A request to store, the data of its event, and its lifetime in ms."""
 
     record: StoredRequest
     data: JsonObject
@@ -87,8 +87,8 @@ class Update(NamedTuple):
 
 
 class Overtaken(Conflict):
-    """The deadline or the kill switch was there first: nothing was written, but the ending of what
-    waited."""
+    """The deadline or the kill switch came first. Nothing was written except the end of a pending
+    request."""
 
     def __init__(self, why: str, request_id: str = "") -> None:
         super().__init__(why)
@@ -96,18 +96,18 @@ class Overtaken(Conflict):
 
 
 Plan = Callable[[Ruling, RequestOutcome | None], Awaitable[Creation]]
-"""Returns what to store of a new request; with an outcome, when it must end so instead of
-waiting."""
+"""Returns the record to store for a new request. With an outcome, the request must end with it
+instead of being pending."""
 Step = Callable[[StoredRequest, Ruling], Awaitable[Transition | None]]
-"""Returns what becomes of a request, None for nothing."""
+"""Returns the transition of a request, or None."""
 DecideAll = Callable[[Sequence[StoredRequest | None]], Awaitable[Sequence[Transition]]]
 
 
 class Writer:
-    """Writes requests, signs decisions, and knows the policy they are made under.
+    """Writes requests, signs decisions, and caches the policy.
 
-    `tally` counts how long requests waited that end here. `tries` is how often something is decided
-    anew, when the request or the policy changed meanwhile, before its caller is told to come again.
+    `tally` counts how long ended requests were pending. `tries` limits how often a step is repeated
+    because the request or the policy changed, before Unreachable is raised.
     """
 
     def __init__(
@@ -132,35 +132,35 @@ class Writer:
         self._ahead_ms = 0
 
     def now(self) -> int:
-        """Return the time by the server's clock, as far as it is known here."""
+        """Return the server's time, as far as it is known here."""
         return self._clock.now_ms() + self._ahead_ms
 
     # ---------------------------------------------------------------- the policy
 
     async def policy(self) -> PolicyDocument:
-        """Return the policy as last read. Scripts refuse what was decided under an older one."""
+        """Return the policy as last read. Scripts reject decisions under an older one."""
         while self._policy is None:
             forgotten = self._forgotten
             found = await self._store.policy()
-            # One that was replaced while it was read must not outlive its being forgotten.
+            # A policy that was replaced while it was read must not be cached.
             if forgotten == self._forgotten:
                 self._policy = found
                 self.book.at(found)
         return self._policy
 
     async def fresh_policy(self) -> PolicyDocument:
-        """Return the policy in force, read anew: for what no script checks again."""
+        """Read and return the active policy, for checks that no script repeats."""
         self.forget_policy()
         return await self.policy()
 
     async def current_policy(self) -> PolicyDocument:
-        """Return the policy in force now, even if the word of it is still on its way here."""
+        """Return the active policy, even if the event of its change has not arrived yet."""
         if (await self.policy()).generation != await self._store.generation():
             self.forget_policy()
         return await self.policy()
 
     def forget_policy(self) -> None:
-        """Have the policy read again: it was replaced."""
+        """Drop the cached policy, because it was replaced."""
         self._policy = None
         self._forgotten += 1
 
@@ -169,9 +169,9 @@ class Writer:
     async def create(
         self, request: ApprovalRequest, plan: Plan, origin: MessageContext
     ) -> StoredRequest | None:
-        """Store a new request and answer its message; return it, or None when its id is taken.
+        """Store a new request and answer its message. Return it, or None if its ID exists.
 
-        Raises OverBudget when too much of the agent waits.
+        Raises OverBudget if too many of the agent's requests are pending.
         """
         forced: RequestOutcome | None = None
         for _ in range(self._tries):
@@ -194,7 +194,7 @@ class Writer:
                 case WriteResult.EXISTS:
                     return None
                 case WriteResult.STOPPED | WriteResult.LATE | WriteResult.PAUSED:
-                    pass  # the next try stores it ended
+                    pass  # the next try stores it with its end
                 case WriteResult.AGAIN | WriteResult.OVER_LIMIT:
                     self.forget_policy()
                 case WriteResult.SPENT:
@@ -205,7 +205,7 @@ class Writer:
                     forced = await self._repeat(stored.behind)
                 case WriteResult.CROWDED:
                     raise OverBudget(
-                        "too many of this agent's requests wait already, or it handed in too much "
+                        "too many of this agent's requests are pending, or it submitted too much "
                         "today"
                     )
                 case _:
@@ -220,13 +220,13 @@ class Writer:
         origin: MessageContext | None = None,
         known: StoredRequest | None = None,
     ) -> Update:
-        """Have `step` say what becomes of a request, None for nothing, and write that.
+        """Call `step` with a request and write the transition that it returns, if any.
 
-        It is asked again, of the request as it then stands, as long as something else changes that.
-        `known` is the request as it was read before: it is decided about first, and a refusal
-        of it is not final. `origin` is the message to answer with the change.
+        If the request changes meanwhile, `step` is called again with the new record. `known` is the
+        request as read earlier: it is tried first, and an error about it is not final. `origin` is
+        the message to answer with the change.
 
-        Raises NotFound, Overtaken, what `step` raises, and Unreachable after too many tries.
+        Raises NotFound, Overtaken, any error of `step`, and Unreachable after too many tries.
         """
         for _ in range(self._tries):
             record = known or await self._read(request_id)
@@ -235,8 +235,8 @@ class Writer:
             except (InvalidRequest, NotFound, Unauthorized):
                 if known is None:
                     raise
-                # What is known may be old: a refusal is told of the record as it stands. What a
-                # platform did not say is no refusal, and is not asked again.
+                # The known record may be outdated, so repeat with the current one. An error of the
+                # platform is not a rejection and is not repeated.
                 known = None
                 continue
             known = None
@@ -246,9 +246,9 @@ class Writer:
             if result is WriteResult.OK:
                 return Update(transition.after, changed=True)
             if result is WriteResult.EARLY:
-                return Update(record, changed=False)  # it is not over yet: the clock asks again
+                return Update(record, changed=False)  # not over yet: the clock tries again
             if result in TOO_LATE and not transition.before.final:
-                # Whether it is this or another replica that ends it is the same to whoever asked.
+                # For the caller it makes no difference which replica ends it.
                 ending = self.plan_end(transition.before, _FORCED[result])
                 await self._change(ending)
             self._handle_refusal(result, transition)
@@ -257,10 +257,10 @@ class Writer:
     async def update_all(
         self, request_ids: Sequence[str], decide: DecideAll
     ) -> list[StoredRequest]:
-        """Have `decide` say what becomes of these requests, and write all of that or nothing.
+        """Call `decide` with these requests and write all transitions or none.
 
-        Returns the requests as they are then. Otherwise as `update`, but that nothing at all is
-        written when one of them is overtaken: the clock sees to that one.
+        Returns the updated requests. Otherwise like `update`, but if one request is overtaken,
+        nothing is written; the clock ends that request.
         """
         for _ in range(self._tries):
             found = await self._store.load_many(request_ids)
@@ -277,7 +277,7 @@ class Writer:
         raise Unreachable("the requests keep changing")
 
     async def apply(self, transition: Transition) -> bool:
-        """Write a transition, unless its request has changed since; return whether it was."""
+        """Write a transition unless its request changed. Return whether it was written."""
         seen = transition.before
         try:
             update = await self.update(seen.id, partial(_if_unchanged, transition), known=seen)
@@ -286,7 +286,7 @@ class Writer:
         return update.changed
 
     async def end(self, request_id: str, ending: RequestOutcome) -> bool:
-        """End a request that still waits; return whether this ended it."""
+        """End a pending request. Return whether this call ended it."""
         try:
             return (await self.update(request_id, partial(self._end, ending))).changed
         except NotFound:
@@ -306,7 +306,7 @@ class Writer:
         origin: MessageContext,
         waiter: str | None,
     ) -> tuple[StoredRequest, int]:
-        """Return the record a request begins with, and its life in ms."""
+        """Return the initial record of a request, and its lifetime in ms."""
         route = ruling.route
         timeout = route.timeout if request.timeout is None else request.timeout
         seconds = timeout or MAX_LIFE_SECONDS
@@ -320,7 +320,7 @@ class Writer:
             revision=1,
             shown_since=1,
             digest=request.digest,
-            created=max(now, origin.since),  # as the script sets it, where a clock was set back
+            created=max(now, origin.since),  # as in the script, if a clock was set back
             deadline=min(now, origin.arrived_ms or now) + life,
             route=route.name,
             scope_quorum=route.scope_quorum,
@@ -335,7 +335,7 @@ class Writer:
     def new_tombstone(
         self, request: ApprovalRequest, ending: RequestOutcome, origin: MessageContext
     ) -> Creation:
-        """Return the ended record of what `tombstone_of` returned: it has not arrived yet."""
+        """Return the ended record of a request from `tombstone_of` that has not arrived yet."""
         record, life = self.new_record(request, PolicyDocument().ruling_on(request), origin, None)
         data = {"digest": TOMBSTONE_DIGEST, "tombstone": True}
         return Creation(self.close_record(record, ending, revision=1), data, life)
@@ -343,7 +343,7 @@ class Writer:
     def close_record(
         self, record: StoredRequest, ending: RequestOutcome, *, revision: int
     ) -> StoredRequest:
-        """Return the record with a terminal decision, signed."""
+        """Return the record with a signed final decision."""
         return close_record(record, ending, revision=revision, now=self.now(), sign=self.sign)
 
     def plan_end(
@@ -354,8 +354,8 @@ class Writer:
         *,
         note: str | None = None,
     ) -> Transition:
-        """Return the transition that ends a request: a decision under this ruling, or without one
-        a fact, such as that it was withdrawn. A `note` is added to the record."""
+        """Return the transition that ends a request. With a ruling it is a decision, without one a
+        fact such as a cancellation. `note` is added to the record."""
         after = self.close_record(record, ending, revision=record.revision + 1)
         if note is not None:
             after = after.copy_with(note=note)
@@ -366,7 +366,7 @@ class Writer:
         return Transition(record, after, event, ChangeKind.EXPIRY if expired else ChangeKind.FACT)
 
     def sign(self, decision: Decision) -> Decision:
-        """Return the decision with the gateway's signature, when it has a key."""
+        """Return the decision with the gateway's signature, if it has a key."""
         if self._signer is None:
             return decision
         return decision.with_signature(self._signer.sign)
@@ -388,10 +388,10 @@ class Writer:
         return record
 
     def _handle_refusal(self, result: WriteResult, refused: Transition) -> None:
-        """See to why a transition was refused: return to have it decided anew, raise otherwise."""
+        """Handle a rejected transition: return if the caller should decide again, else raise."""
         match result:
             case WriteResult.STALE | WriteResult.REPLAY | WriteResult.GONE:
-                pass  # what stands there now says what became of it
+                pass  # the current record says what happened
             case WriteResult.AGAIN | WriteResult.OVER_LIMIT:
                 self.forget_policy()
             case WriteResult.SPENT:
@@ -406,7 +406,7 @@ class Writer:
                 raise ValueError(f"change_requests.lua never refuses with {result}")
 
     async def _repeat(self, denied: str) -> RequestOutcome | None:
-        """Return how a call ends that was denied a moment ago, None when that is over."""
+        """Return the denial of a recent equal call, or None if it no longer covers this one."""
         denial = await self.book.store.get(denied)
         if denial is None:
             return None
@@ -420,7 +420,7 @@ class Writer:
         )
 
     def _spend_grant(self, record: StoredRequest) -> None:
-        """Never decide by the grant again that decided this: the server says that it is over."""
+        """Stop using the grant that made this decision, because the server says it ended."""
         if record.decision is not None:
             self.book.spend(record.decision.decided_by.name)
 
@@ -434,23 +434,23 @@ async def _if_unchanged(
 
 
 def tombstone_of(request_id: str, agent: str) -> ApprovalRequest:
-    """Return what stands for a request that was withdrawn before it arrived."""
+    """Return a placeholder for a request that was cancelled before it arrived."""
     return ApprovalRequest(
         id=request_id,
         agent=agent,
-        tool="withdrawn before it arrived",
+        tool="cancelled before it arrived",
         arguments={},
         digest=TOMBSTONE_DIGEST,
     )
 
 
 def posts(ruling: Ruling) -> bool:
-    """Whether cards are posted for a request."""
+    """Return whether cards are posted for a request."""
     return bool(adapters_of(ruling.route.targets))
 
 
 def queues_of(ruling: Ruling, owner: str | None) -> tuple[str, ...]:
-    """Return the outboxes that a request of this owner's agent concerns."""
+    """Return the outboxes for a request of this owner's agent."""
     policy, route = ruling
     informed = [target for target in route.notify if target != REQUESTER]
     if REQUESTER in route.notify:
@@ -463,19 +463,19 @@ def queues_of(ruling: Ruling, owner: str | None) -> tuple[str, ...]:
     return (*adapters, FOLLOWUPS) if waits else adapters
 
 
-# Where copies of cards were posted. Clicks are accepted on these copies only.
+# Places of posted cards. Clicks are accepted only on these cards.
 
-_MOST_PLACES = 10_000  # kept in mind
+_MOST_PLACES = 10_000  # cached
 _MOST_WORDS = 500
 _TRIES = 8
 
 
 Stood = Callable[[str, MessageRef], bool]
-"""Says whether a copy with this target stands, or stood, at a place, by its reference."""
+"""Returns whether a copy with this target is or was at a place, given by its reference."""
 
 
 class PostedCopies:
-    """Recognises posted copies, and audits what became of them."""
+    """Recognises posted cards, and audits what happens to them."""
 
     def __init__(self, store: Store, outbox: Outbox) -> None:
         self._store = store
@@ -483,9 +483,9 @@ class PostedCopies:
         self._places: dict[tuple[str, str], MessageRef] = {}
 
     async def recognise(self, click: Click) -> None:
-        """Check that a click was made on a copy that we posted, where we posted it.
+        """Check that the clicked card was posted by the gateway at this place.
 
-        A copy that was posted just before a crash is written down now. Raises Unauthorized.
+        The reference of a card posted just before a crash is saved now. Raises Unauthorized.
         """
         if click.ref is None or self._places.get((click.request_id, click.copy or "")) == click.ref:
             return
@@ -499,9 +499,9 @@ class PostedCopies:
         await self.adopt(click.request_id, copy.nonce, click.ref)
 
     async def adopt(self, subject_id: str, nonce: str, ref: MessageRef) -> None:
-        """Write down where a copy stands that was posted just before a crash.
+        """Save the reference of a card that was posted just before a crash.
 
-        Whoever posted it may write down at the same time that nobody knows: then this comes after.
+        Repeated, because the poster may save at the same time that the result is unknown.
         """
         for _ in range(_TRIES):
             copies = (await self._outbox.copies(subject_id)).values()
@@ -514,18 +514,19 @@ class PostedCopies:
             await self._outbox.mark(ref.adapter, subject_id)
 
     async def doubt(self, record: StoredRequest, stood: Stood, away: str, elsewhere: str) -> None:
-        """Have the copies of a request that stood there looked at, as they may be gone.
+        """Check the posted cards of a request again, because some may be gone. `stood` selects
+        them.
 
-        With `away`, why, nobody can answer there, whether or not they can be edited: then the
-        queue `elsewhere` looks for another place.
+        `away` is the reason why nobody can answer there, even if the cards can be edited. If it is
+        set, the queue `elsewhere` finds another place.
         """
         for copy in (await self._outbox.copies(record.id)).values():
             if copy.ref is None or copy.outcome or not stood(copy.target, copy.ref):
                 continue
-            # What it shows is unknown, so that it is edited: the platform says whether it is there.
+            # Its content is unknown, so it is edited; the platform then says whether it exists.
             doubtful = replace(copy, revision=0, tries=0, away=bool(away), why=away or copy.why)
             if not await self._outbox.put_copy(record.id, doubtful, before=copy):
-                continue  # somebody is at it now, and will see
+                continue  # another worker handles it now
             await self._outbox.mark(copy.ref.adapter, record.id)
             if away:
                 await self.note(
@@ -534,14 +535,15 @@ class PostedCopies:
                 await self._outbox.mark(elsewhere, record.id)
 
     def remember_place(self, subject_id: str, copy: Copy) -> None:
-        """Keep in mind where a copy was posted, which never changes: its clicks need no look."""
+        """Cache where a card was posted, so that its clicks need no look-up. The place never
+        changes."""
         if copy.ref is not None:
             self._places[subject_id, copy.nonce] = copy.ref
         while len(self._places) > _MOST_PLACES:
             del self._places[next(iter(self._places))]
 
     async def note(self, event: str, agent: str, about: JsonObject, copy: Copy, why: str) -> None:
-        """Write down what became of a copy; it changes nothing of what the copy is about."""
+        """Audit what happened to a card. This does not change the request."""
         data = {**about, "target": copy.target}
         if copy.ref is not None:
             data["message"] = copy.ref.message
@@ -551,5 +553,5 @@ class PostedCopies:
 
 
 def shorten(why: str) -> str:
-    """Return a reason as it is audited: masked, and not longer than people read."""
-    return str(mask(why))[:_MOST_WORDS]  # in this order: half a secret looks like none
+    """Return a reason for the audit log: masked, and shortened to a readable length."""
+    return str(mask(why))[:_MOST_WORDS]  # mask first: half a secret is not recognised

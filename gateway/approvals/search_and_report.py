@@ -1,7 +1,7 @@
-"""Looks for what ended and what happened, and counts it for a report. No index is kept for it.
+"""Search ended requests and events, and read the audit log for a report. There is no index.
 
-Only what a card shows is compared: were masked text found, whoever may not see a secret could guess
-it letter by letter.
+A search compares only text that a card shows. If masked text matched, a person without access to a
+secret could guess it letter by letter.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gateway.domain.store import Store
 from gateway.errors import InvalidRequest
 from gateway.ports.adapter_api import Found, FoundEvents, Search
 
-_MOST = 1_000  # requests of one search
+_MOST = 1_000  # limit of one search
 _MOST_EVENTS = 2_000
 _PAGE = 50
 
 
 async def search_requests(store: Store, search: Search) -> Found:
-    """Return what ended and fits, the newest first, from where the search goes on."""
+    """Return the ended requests that match, newest first. Continues at `Search.after`."""
     found: list[StoredRequest] = []
     looked, after = 0, search.after
     while True:
@@ -33,7 +33,7 @@ async def search_requests(store: Store, search: Search) -> Found:
         for record in page.items:
             if await _fits(record, search):
                 found.append(record)
-            await asyncio.sleep(0)  # a long search must not hold up somebody's click
+            await asyncio.sleep(0)  # a long search must not delay clicks
         looked, after = looked + len(page.items), page.next
         full = len(found) >= _PAGE or looked >= _MOST
         if after is None or full or _is_past(page.items, search):
@@ -41,7 +41,7 @@ async def search_requests(store: Store, search: Search) -> Found:
 
 
 async def search_events(store: Store, search: Search) -> FoundEvents:
-    """Return which of the newest events fit."""
+    """Return the newest events that match."""
     events = await store.latest(_MOST_EVENTS)
     found: list[AuditEvent] = []
     for event in reversed(events):
@@ -80,7 +80,7 @@ async def _fits(record: StoredRequest, search: Search) -> bool:
 
 
 def _says(record: StoredRequest, text: str) -> bool:
-    """Whether what the card shows of a request has this text somewhere."""
+    """Return whether the card of a request contains this text."""
     request, decision = record.request, record.decision
     own = (request.tool, request.session, request.hint, request.context.host, request.context.cwd)
     more = (record.note, decision.message if decision else "", record.id, record.digest)
@@ -103,14 +103,14 @@ def _event_fits(event: AuditEvent, search: Search) -> bool:
 
 
 def _actors(event: AuditEvent) -> tuple[object, ...]:
-    """Return who did what an event says: the names stand where the kind of event has them."""
+    """Return the actors of an event. Different kinds of events store them in different members."""
     data = event.data
     decided, votes = data.get("decided_by") or {}, data.get("votes") or [{}]
     return data.get("person"), data.get("by"), decided.get("name"), votes[-1].get("person")
 
 
 def _tell(event: AuditEvent) -> str:
-    """Return what an event says, as it is shown, without secrets."""
+    """Return the text of an event as people see it, without secrets."""
     facts = "\n".join(render_safe(fact).text for fact in list_facts(event))
     told = f"{event.type} {name_event(event.type)} {event.agent} {event.request_id}"
     return f"{told}\n{render_safe(say_event(event)).text}\n{facts}"
@@ -123,7 +123,7 @@ def _is_within(at: int, search: Search) -> bool:
 
 
 def _is_past(items: tuple[StoredRequest, ...], search: Search) -> bool:
-    """Whether everything that ended earlier ended before the time that is looked for."""
+    """Return whether all earlier requests ended before the searched period."""
     since = search.since
     return since is not None and bool(items) and _ended_at(items[-1]) < since
 
@@ -132,23 +132,23 @@ def _ended_at(record: StoredRequest) -> int:
     return record.decision.decided_at if record.decision else record.created
 
 
-# Reads the audit page by page for a report.
+# Report: reads the audit log page by page.
 
 DAY_MS = 86_400_000
 DEFAULT_DAYS = 30
 
 _REPORT_QUERY_PAGE = 500
-_LAST = 2**64 - 1  # the greatest number of an event within a millisecond
+_LAST = 2**64 - 1  # highest sequence number within a millisecond
 
 
 async def read_report(
     store: Store, now: int, *, since: int | None = None, until: int | None = None
 ) -> PeriodReport:
-    """Return the report of a period, of the last 30 days before `now` where none is given.
+    """Return the report of a period, by default the 30 days before `now`.
 
-    Raises InvalidRequest when it ends before it begins.
+    Raises InvalidRequest if the period ends before it begins.
     """
-    # What happens in this very millisecond has happened.
+    # Include events of the current millisecond.
     until = now + 1 if until is None else until
     since = max(1, until - DEFAULT_DAYS * DAY_MS) if since is None else since
     if not 0 < since <= until:
@@ -160,5 +160,5 @@ async def read_report(
                 return tally.report(since, until)
             tally.take(event)
         cursor = events[-1].id
-        await asyncio.sleep(0)  # a long report must not hold up somebody's click
+        await asyncio.sleep(0)  # a long report must not delay clicks
     return tally.report(since, until)

@@ -1,4 +1,4 @@
-"""All parts of the life of a request, put together: one of these per gateway process."""
+"""All services that handle requests, assembled in `Core`: one instance per gateway process."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from gateway.wire.signatures import Signer
 
 
 class OtherStores(NamedTuple):
-    """What is kept beside the requests: grants, the chats' outboxes, who waits behind whom, and
-    what was suggested to whom."""
+    """Stores in addition to requests: grants, delivery queues, groups of requests, and suggestions
+    made."""
 
     grants: GrantStore
     outbox: Outbox
@@ -41,7 +41,7 @@ class OtherStores(NamedTuple):
 
 
 class Core:
-    """The parts, each of which does its own; replicas share what the stores hold."""
+    """Assembles the services. Replicas share the contents of the stores."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""What a click or the clock does to a record. Pure: values in, values out, nothing is written
-here."""
+"""Compute what a click or the clock does to a record, as pure functions; start with
+`apply_click`."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def close_record(
     sign: SignDecision,
     **noted: Any,
 ) -> StoredRequest:
-    """Return the record with its terminal decision, at the given revision.
+    """Return the record with its final decision, at the given revision.
 
-    `noted` are other members of the record that change with it.
+    `noted` are other members of the record to set.
     """
     decision = Decision(
         request_id=record.id,
@@ -77,7 +77,7 @@ def close_record(
         host_rule=ending.host_rule,
     )
     approved = ending.status is Status.APPROVED
-    # Who does not wait any more is handed nothing: it asks for it when it comes back.
+    # A process that no longer waits gets nothing; it asks when it comes back.
     consumers = (record.process,) if approved and record.process and record.waiting else ()
     return record.copy_with(
         status=ending.status,
@@ -90,15 +90,15 @@ def close_record(
 
 
 def is_news(known: Report | None, report: Report) -> bool:
-    """Whether a report says more than the one before: started comes first, endings are final."""
+    """Return whether a report adds to the previous one: started comes first, endings are final."""
     return known is None or (
         known.execution is Execution.STARTED and report.execution is not Execution.STARTED
     )
 
 
 def give_up(record: StoredRequest) -> StoredRequest | None:
-    """Return a record whose approval is handed out no more; None where nothing is left to
-    give up: it ended otherwise, was given up before, or somebody has begun to run it."""
+    """Return a record whose approval is no longer given out. None if it is not approved, was given
+    up before, or its call was already started."""
     if record.status is not Status.APPROVED or record.given_up or record.report is not None:
         return None
     report = Report(execution=Execution.REFUSED_LATE, detail="superseded by a newer version")
@@ -111,8 +111,8 @@ def give_up(record: StoredRequest) -> StoredRequest | None:
 
 
 def note_never_fetched(record: StoredRequest) -> StoredRequest | None:
-    """Return an approved record that says that nobody took the approval; None where somebody did,
-    or said what became of it."""
+    """Return an approved record that says that no process claimed it. None if one did, or reported
+    a result."""
     if not record.untaken:
         return None
     report = Report(execution=Execution.NEVER_FETCHED)
@@ -120,7 +120,7 @@ def note_never_fetched(record: StoredRequest) -> StoredRequest | None:
 
 
 def erase_content(record: StoredRequest) -> StoredRequest:
-    """Return a final record without what was asked and answered; who, when and the digests stay."""
+    """Return a final record without its content. People, times and digests stay."""
     request = replace(
         record.request,
         arguments={},
@@ -157,7 +157,7 @@ def erase_content(record: StoredRequest) -> StoredRequest:
 
 
 class ClickResult(NamedTuple):
-    """What a click does: the record after it, the event that tells, and any secret answers."""
+    """Result of a click: the record, the name of its event, and secret answers."""
 
     after: StoredRequest
     event: str
@@ -165,8 +165,8 @@ class ClickResult(NamedTuple):
 
 
 class Clicker(NamedTuple):
-    """Who clicked: their name, the entry of the route that admits them, what names this click of
-    theirs on the record, and the step-up that they did."""
+    """The person who clicked, the route entry that admits them, the click's ID on the record, and
+    the extra verification that they completed."""
 
     person: str
     via: str
@@ -176,8 +176,8 @@ class Clicker(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberRequest:
-    """What an approval is to be remembered as, and how many must vote for that. A `host_rule` is
-    what the agent's host is to keep itself."""
+    """The grant that an approval should make, and how many votes that needs. `host_rule` is a rule
+    that the coding agent stores itself."""
 
     remember: Remember
     needs: int
@@ -197,11 +197,10 @@ def apply_click(
 ) -> ClickResult:
     """Return what an authorized click does to a pending record.
 
-    `wished` says what an approval of the record, as the click leaves it, is to be remembered as,
-    when the click asks for that; it may refuse. `again` is what somebody is told who has approved
-    it already. `edited` is the record as an edit made it (`edit_record`), assessed since. Raises
-    Conflict when it saw an older revision or repeats a vote, InvalidRequest when the action is not
-    allowed or its content does not fit the request.
+    `wished` returns the grant to make for the record after the click, or raises. `again` is the
+    error text for a person who already approved. `edited` is the assessed record of an edit
+    (`edit_record`). Raises Conflict for an outdated revision or a repeated vote. Raises
+    InvalidRequest if the action is not allowed or its content does not fit the request.
     """
     check_action(record, click)
     if click.action is Action.EDIT:
@@ -227,7 +226,7 @@ def apply_click(
     )
     if any((one.person, one.remember) == (by.person, vote.remember) for one in record.votes):
         raise Conflict(again or "you have approved this already; it needs someone else")
-    # Whoever voted before may think again, and votes for one thing only.
+    # A person may change their vote, and votes for one thing only.
     votes = (*(one for one in record.votes if one.person != by.person), vote)
     if len(votes) >= record.quorum and len(agreeing_votes(votes, vote.remember)) >= vote.needs:
         return _end(record, click, by, now=now, sign=sign, host_rule=kept, votes=votes)
@@ -236,13 +235,14 @@ def apply_click(
 
 
 def hand_on(edited: StoredRequest, by: Clicker) -> ClickResult:
-    """Return what an edit does that its editor may not approve: it waits for those who may."""
+    """Return the result of an edit by a person who may not approve it: it waits for people who
+    may."""
     after = replace(edited, nonces=_nonces(edited, by), revision=edited.revision + 1)
     return ClickResult(after=after, event="edited")
 
 
 def count_guess(record: StoredRequest, by: Clicker, *, now: int, sign: SignDecision) -> ClickResult:
-    """Return what a wrong number does: it is counted, and the last one denies the request."""
+    """Return the result of a wrong code: it is counted, and the last one denies the request."""
     guesses = record.guesses + 1
     counted = replace(record, guesses=guesses, nonces=_nonces(record, by))
     if guesses < MOST_GUESSES:
@@ -257,7 +257,7 @@ def count_guess(record: StoredRequest, by: Clicker, *, now: int, sign: SignDecis
 
 
 def agreeing_votes(votes: Iterable[Vote], wish: Remember | None) -> tuple[Vote, ...]:
-    """Return the votes for remembering the same in the same place; how long is another matter."""
+    """Return the votes for the same grant in the same place, whatever their lifetime."""
     if wish is None:
         return ()
     return tuple(
@@ -269,9 +269,11 @@ def agreeing_votes(votes: Iterable[Vote], wish: Remember | None) -> tuple[Vote, 
 
 
 def nonce_of(click: Click, person: str) -> str:
-    """Return what names this click of this person on the record, however often it is sent.
+    """Return the ID of this click of this person on the record. It is the same each time it is
+    sent.
 
-    Another answer under the same nonce is another click: it must not pass for what was decided.
+    Another decision with the same nonce is another click, so that it never counts as already
+    decided.
     """
     said = f"{person} {click.nonce} {click.action}".encode()
     answer = (click.arguments, click.answers, click.result, click.abort, click.remember)
@@ -287,15 +289,15 @@ def _nonces(record: StoredRequest, by: Clicker) -> tuple[str, ...]:
 
 
 def check_action(record: StoredRequest, click: Click) -> None:
-    """Raise what `apply_click` does of a click whose action, revision or confirmation does not fit
-    a pending record."""
+    """Raise if the click's action, revision or confirmation does not fit a pending record. See
+    `apply_click`."""
     if (
         record.risk.level is RiskLevel.HIGH
         and not click.confirmed
         and click.action not in (Action.DENY, Action.ABORT)
     ):
         raise Unconfirmed("this is high risk: confirm that you have read all of it")
-    # An edit that strikes nothing is an approval of the whole list.
+    # An edit that strikes nothing approves the complete list.
     whole = click.action is Action.APPROVE or (
         click.action is Action.EDIT and click.arguments == record.arguments
     )
@@ -304,7 +306,7 @@ def check_action(record: StoredRequest, click: Click) -> None:
         raise Unconfirmed("this is a plan: confirm that you have read every line of it")
     if click.revision < record.shown_since or click.revision > record.revision:
         raise Conflict("the request has changed since you saw it; look at it again")
-    # Saying no is always possible, whatever the agent would like.
+    # A denial is always possible, even if the agent does not list it.
     if click.action is not Action.DENY and click.action not in record.request.allowed:
         takes = " or ".join(dict.fromkeys((*record.request.allowed, Action.DENY)))
         raise InvalidRequest(f"this request does not allow {click.action}; it takes {takes}")
@@ -320,13 +322,13 @@ def _refuse_quorum(record: StoredRequest) -> None:
 
 
 def edit_record(record: StoredRequest, click: Click, by: Clicker) -> StoredRequest:
-    """Return a pending record with the arguments of a click to run instead, without the votes for
-    what would have run before. Raises as `apply_click` does."""
+    """Return a pending record with the edited arguments, and without votes for the earlier ones.
+    Raises as `apply_click` does."""
     check_action(record, click)
     if click.arguments is None:
         raise InvalidRequest("an edit needs the new arguments")
     if masks_in(click.arguments) - masks_in(record.arguments):
-        raise InvalidRequest("a mask stands there for a secret: reveal it before you edit")
+        raise InvalidRequest("the arguments contain a mask for a secret: reveal it before you edit")
     check_schema(record.request.schema, click.arguments)
     editor = DecidedBy(kind=DeciderKind.PERSON, name=by.person)
     return replace(
@@ -350,7 +352,7 @@ def _end(
         _answers(record.request.questions, click) if click.action is Action.ANSWER else (None, None)
     )
     if click.abort is not None and click.abort not in _ABORTS:
-        raise InvalidRequest("abort stops the turn or the agent")
+        raise InvalidRequest("abort must be turn or agent")
     feedback = click.action is Action.DENY and click.feedback
     edited = click.action is Action.APPROVE and record.edited is not None
     ending = RequestOutcome(
@@ -410,4 +412,6 @@ def _check_answer(question: Question, value: Any) -> None:
         ),
     }
     if not fits[question.kind]():
-        raise InvalidRequest(f"the answer to {question.id!r} is no {question.kind}")
+        raise InvalidRequest(
+            f"the answer to {question.id!r} does not fit a field of kind {question.kind}"
+        )

@@ -1,5 +1,6 @@
-"""Everything that goes out: posted cards kept true, reminders, webhooks, events for hooks.
+"""Everything that the gateway sends: posted cards and their updates, reminders, webhooks, hook
+events.
 
-Reads requests and calls adapters through `ports`; never decides anything. Enter at `outbox_worker`
-(the loop) or `request_cards` (what it does for a request).
+Reads requests and calls adapters through `ports`; never decides a request. Start with
+`outbox_worker` (the loop) or `request_cards` (the handling of a request).
 """

@@ -1,7 +1,7 @@
-"""Where the gateway may call out to, and calls that go nowhere else.
+"""Restrict outgoing calls to allowed hosts and public addresses; start with `target_of` and `post`.
 
-A URL is checked against a list of allowed hosts, its name is resolved once, and every address that
-comes back must be public. The connection then goes to the checked addresses and nowhere else.
+A URL is checked against a list of allowed hosts. Its name is resolved once, and every resulting
+address must be public. The connection uses only these addresses.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from gateway.errors import GatewayError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Returns the addresses of a host name, as text."""
+"""Returns the addresses of a host name as text."""
 
 _HOST = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _PORTS = {"https": 443, "http": 80}
 _MAX_PORT = 65535
-# Ranges that carry an IPv4 address to somewhere else: NAT64 (also its local one), 6to4, Teredo.
+# Ranges that forward to an embedded IPv4 address: NAT64 (also its local range), 6to4, Teredo.
 _TUNNELS = tuple(
     map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32"))
 )
 
-# What the supported versions of Python take for global: the old 6to4 relays, and documentation.
+# Ranges that older Python versions consider global: the old 6to4 relays, and documentation.
 _RESERVED_LATE = tuple(map(ipaddress.ip_network, ("192.88.99.0/24", "3fff::/20")))
 
 
 class Forbidden(GatewayError):
-    """The gateway does not call this address."""
+    """The gateway must not call this address."""
 
     code = "forbidden_address"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A checked address to call: the URL as configured, its host and port."""
+    """A checked address: the configured URL, its host and its port."""
 
     url: str
     host: str
@@ -56,19 +56,19 @@ class Target:
 
 
 def target_of(url: str, *, allowed: Sequence[str], production: bool) -> Target:
-    """Return the target that a URL names; raises Forbidden.
+    """Return the checked target of a URL. Raises Forbidden.
 
-    It must be https, without user, fragment or trailing dot, and its host (`host:port` for a port
-    that is not the usual one) must be in `allowed`, letter by letter. Outside production http to
-    `localhost` is taken too, when it is allowed.
+    The URL must be https, without user, fragment or trailing dot. Its host (`host:port` for an
+    unusual port) must be in `allowed`, character by character. Outside production, http to an
+    allowed `localhost` is valid too.
     """
     parts = urlsplit(url)
     try:
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise Forbidden("the address has no proper port") from error
+        raise Forbidden("the address has an invalid port") from error
     if not url.isprintable():
-        raise Forbidden("the address holds characters that some parsers drop")
+        raise Forbidden("the address contains characters that some parsers drop")
     if "@" in parts.netloc or parts.fragment or not _HOST.fullmatch(host):
         raise Forbidden("the address must be a plain host name, without user, fragment or dot")
     loopback = not production and host == "localhost"
@@ -78,12 +78,13 @@ def target_of(url: str, *, allowed: Sequence[str], production: bool) -> Target:
         raise Forbidden("the address must be https")
     named = host if port == usual else f"{host}:{port}"
     if not 0 < port <= _MAX_PORT or named not in allowed:
-        raise Forbidden(f"{named} is not among the allowed hosts")
+        raise Forbidden(f"{named} is not in the list of allowed hosts")
     return Target(url=url, host=host, port=port, loopback=loopback)
 
 
 async def pin_addresses(target: Target, resolve: Resolve) -> list[Address]:
-    """Resolve the target once; return its addresses. Raises Forbidden unless all may be called."""
+    """Resolve the target once and return its addresses. Raises Forbidden unless all may be
+    called."""
     found = [ipaddress.ip_address(text) for text in await resolve(target.host, target.port)]
     if not found:
         raise Forbidden(f"{target.host} has no address")
@@ -94,7 +95,7 @@ async def pin_addresses(target: Target, resolve: Resolve) -> list[Address]:
 
 
 def is_public(address: Address) -> bool:
-    """Tell whether an address is a public unicast one, and not another one in disguise."""
+    """Return whether an address is a public unicast address and contains no other address."""
     if any(address.version == net.version and address in net for net in _RESERVED_LATE):
         return False
     if isinstance(address, ipaddress.IPv6Address):
@@ -106,21 +107,20 @@ def is_public(address: Address) -> bool:
 
 
 async def resolve_by_system(host: str, port: int) -> list[str]:
-    """Return what the system's resolver says. Raises OSError."""
+    """Return the addresses from the system's resolver. Raises OSError."""
     loop = asyncio.get_running_loop()
     rows = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(row[4][0]) for row in rows]
 
 
-# Calls an address that the guard checked, and nothing else: no redirect, no proxy, no cookie, and
-# no second look-up of the name.
+# Calls to a checked address: no redirect, proxy, cookie or second name look-up.
 
 _LONGEST_PAUSE = 30 * 24 * 3600.0
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 class PostAnswer(NamedTuple):
-    """What came back; of its body no more than was asked for."""
+    """The response; its body is cut to the requested size."""
 
     status: int
     retry_after: str = ""
@@ -128,14 +128,14 @@ class PostAnswer(NamedTuple):
 
 
 class Unanswered(Exception):
-    """No answer came. Its text is the name of what happened, without addresses."""
+    """There was no response. The text names the kind of error, without addresses."""
 
 
 async def post(
     target: Target, resolve: Resolve, *, body: bytes, headers: Mapping[str, str], most: int = 0
 ) -> PostAnswer:
-    """Resolve the target once, and post; read `most` bytes of the answer, and one more where it is
-    longer. Raises Forbidden, Unanswered."""
+    """Resolve the target once and send a POST request. Reads at most `most` + 1 bytes of the
+    response, so that the caller sees whether it is too long. Raises Forbidden, Unanswered."""
     try:
         async with (
             open_session(target, resolve) as session,
@@ -152,7 +152,7 @@ async def post(
 
 
 def read_pause(text: str, now_ms: int) -> float:
-    """Return the seconds that an answer asks to wait, by a number or a date; a month at most."""
+    """Return the seconds to wait from a `Retry-After` number or date, at most 30 days."""
     try:
         if text.isdecimal():
             return min(float(text), _LONGEST_PAUSE)
@@ -166,8 +166,9 @@ def read_pause(text: str, now_ms: int) -> float:
 async def open_session(
     target: Target, resolve: Resolve, *, seconds: float | None = None
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    """Resolve the target once; what is called in the session goes to the checked addresses, without
-    a proxy from the environment or cookies, and takes so many seconds at most. Raises Forbidden."""
+    """Resolve the target once and open a session that connects only to the checked addresses. It
+    uses no proxy from the environment and no cookies. `seconds` limits each call. Raises
+    Forbidden."""
     url = URL(target.url)
     if (url.host, url.port) != (target.host, target.port):
         raise Forbidden("two parsers read the address differently")
@@ -185,7 +186,7 @@ async def open_session(
 
 
 class _Pinned(AbstractResolver):
-    """Answers with the checked addresses, so that nothing is resolved a second time."""
+    """Returns the checked addresses, so that the name is not resolved again."""
 
     def __init__(self, target: Target, addresses: Sequence[Address]) -> None:
         self._target = target
@@ -195,7 +196,7 @@ class _Pinned(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         if host != self._target.host:
-            raise OSError("only the checked host is called")
+            raise OSError("only the checked host may be called")
         return [
             {
                 "hostname": host,
@@ -209,4 +210,4 @@ class _Pinned(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close."""

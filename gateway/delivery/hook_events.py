@@ -1,4 +1,4 @@
-"""Tells the operator's hooks what happens, as the event stream has it."""
+"""Send events and tool results to the operator's hooks (`HookEvents`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.ports import Feed
 
 log = logging.getLogger("gateway.delivery")
 
-_MOST_RETURNED = 1000  # results that wait for hooks to look at them
+_MOST_RETURNED = 1000  # results that hooks have not seen yet
 _KINDS = {
     Execution.STARTED: "tool_exec_start",
     Execution.SUCCEEDED: "tool_exec_end",
@@ -27,18 +27,18 @@ _KINDS = {
 
 
 class HookEvents:
-    """Tells hooks what happens, and what tools returned."""
+    """Sends hooks the events of requests, and the results of tools."""
 
     def __init__(self, host: HookHost, store: Store, feed: Feed) -> None:
         self._host = host
         self._store = store
         self._feed = feed
-        # Ids only: what they name may be large.
+        # Only IDs, because the results may be large.
         self._returned: asyncio.Queue[str] = asyncio.Queue(_MOST_RETURNED)
 
     async def run(self) -> None:
-        """Follow the event stream until cancelled. Whatever a hook takes to look at what a tool
-        returned, it holds up no event."""
+        """Follow the event stream until cancelled. A hook that is slow with a tool result delays no
+        event."""
         asking = asyncio.create_task(self._ask(), name="hooks after tools")
         try:
             while True:
@@ -69,21 +69,25 @@ class HookEvents:
             self._returned.put_nowait(request.id)
         except asyncio.QueueFull:
             log.warning(
-                "hooks are too slow to look at what %s returned",
+                "hooks are too slow for the result of %s",
                 request.id,
                 extra={"event": "hooks_missed"},
             )
 
     async def _ask(self) -> None:
-        """Show hooks what tools returned, one after the other. It has run, and its result is with
-        the agent: hooks can change nothing."""
+        """Show tool results to hooks one after the other. Hooks can change nothing: the tool has
+        run, and the agent has the result."""
         while True:
             request_id = await self._returned.get()
             try:
                 await self._after_tool(request_id)
             except Exception:
-                # Whatever it was, the next result is shown.
-                log.exception("%s was not shown", request_id, extra={"event": "hooks_missed"})
+                # After any error, continue with the next result.
+                log.exception(
+                    "hooks did not see the result of %s",
+                    request_id,
+                    extra={"event": "hooks_missed"},
+                )
 
     async def _after_tool(self, request_id: str) -> None:
         record = await self._record(request_id)
@@ -109,5 +113,5 @@ class HookEvents:
         await self._host.intercept("after_tool", params)
 
     async def _record(self, request_id: str) -> StoredRequest | None:
-        """Return a request that hooks hear of; None when it is gone."""
+        """Return the request of an event, or None if it does not exist any more."""
         return await self._store.load(request_id) if request_id else None

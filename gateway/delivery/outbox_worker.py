@@ -1,4 +1,4 @@
-"""Works through a queue of requests that changed: the loop behind cards and reminders."""
+"""Process a queue of changed requests: the loop behind cards and reminders; start with `Worker`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from gateway.ports.outgoing import Copy, CopyState, Outbox, OutboxFigures, Task,
 log = logging.getLogger("gateway.delivery")
 
 LOOK_SECONDS = 27.0
-_GATHER_SECONDS = 0.02  # a burst is looked at together, and not while its answers are on their way
-# What changes no request, and yet asks for the next step: notes about copies, and of grants.
+_GATHER_SECONDS = 0.02  # handle a burst together, but after its responses
+# Events that change no request but may need action: about posted cards, grants and devices.
 _NEWS = (
     *("undelivered", "delivery_uncertain", "copy_gone"),
     *("policy_applied", "grant_", "breaker_", "push_", "signed_out"),
@@ -27,17 +27,16 @@ _NEWS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """How patient those are who keep cards true.
+    """Intervals and limits of delivery, in seconds unless stated.
 
-    What a killed replica was looking at waits for `lease` seconds at most. An idle worker looks at
-    its queue every `idle` seconds, and when what it put off for less than `soon` is due; what
-    failed is looked at again after `retry`, what somebody is looking at after `busy`. So many
-    requests are looked at `at_once`. Whoever leaves waits for
-    `finish` seconds for what is on its way to a platform. Whoever is slow keeps the next request
-    waiting for `line` seconds, and the next copy for `copy`; a `call` to an adapter that takes
-    longer is given up. A copy says another number every `count_ms`, and is given up after
-    `most_refusals` of an edit. Where the platform does not tell of deleted cards, it is
-    asked about each that waits every `check` seconds.
+    `lease`: until another replica takes over a killed replica's work. `idle`: between checks of the
+    queue; entries postponed for less than `soon` are handled on time. `retry`: until the next try
+    after a failure. `busy`: until the next try if a request is already being handled. `at_once`:
+    how many requests are handled concurrently. `finish`: wait for running calls at shutdown. `line`
+    and `copy`: how long a slow request or posted card delays the next one. `call`: limit of a call
+    to an adapter. `count_ms`: between two edits of a card's number. `most_refusals`: rejected edits
+    before a card is given up. `check`: between checks for deleted cards, if the platform does not
+    report them.
     """
 
     lease: float = 6.0
@@ -58,14 +57,14 @@ class Timings:
 TIMINGS = Timings()
 
 Look = Callable[[str], Awaitable[float | None]]
-"""Looks at a request; returns in how many seconds to look again, or None."""
+"""Handles a request. Returns the seconds until the next look, or None."""
 Changes = Callable[[], AbstractAsyncContextManager[AsyncIterator[AuditEvent]]]
 
 
 class OrderedLock:
-    """Lets looks at requests pass a point in the order in which they began.
+    """Lets tasks pass a point in the order in which they began.
 
-    Whoever is slow keeps others waiting for `patience` seconds at most.
+    A slow task delays the others for at most `patience` seconds.
     """
 
     def __init__(self, patience: float) -> None:
@@ -75,7 +74,8 @@ class OrderedLock:
 
     @asynccontextmanager
     async def standing(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-        """Stand in line from here on; yields what waits until those ahead have passed or left."""
+        """Join the line. Yields a function that waits until all earlier tasks have passed or
+        left."""
         ahead, mine = self._last, asyncio.Event()
         self._last = mine
 
@@ -92,11 +92,11 @@ class OrderedLock:
 
 
 class Worker:
-    """Takes what is due off one queue and looks at it, until nothing is doubtful any more.
+    """Handles the due entries of one queue with `look`.
 
-    Many looks go on at once, each request in one of them: those that hang hold up no others. What
-    fails, times out or is overtaken stays on the queue and is looked at again, by any replica. A
-    look takes `seconds` at most, None where each of its steps has a limit of its own.
+    Many looks run concurrently, one per request, so a hanging look delays no others. After a
+    failure, a timeout or a concurrent change the request stays in the queue, and any replica
+    handles it again. A look may take `seconds`; None if each of its steps has its own limit.
     """
 
     def __init__(
@@ -118,13 +118,13 @@ class Worker:
         self._bell = asyncio.Event()
         self._held: dict[str, Task] = {}
         self._looks: set[asyncio.Task[None]] = set()
-        self._turn = asyncio.Lock()  # a lease is renewed or settled, not both
+        self._turn = asyncio.Lock()  # so that a lease is never renewed and settled at once
 
     async def run(self) -> None:
-        """Work until cancelled. Begins with what was left by whoever worked before."""
+        """Work until cancelled. Starts with entries that an earlier worker left."""
         async with asyncio.TaskGroup() as group:
-            # If one of them fails all do, and whoever runs this begins anew: deaf or without
-            # leases it would only seem to work.
+            # If one task fails, all fail and the caller restarts: a worker without events or leases
+            # would only seem to work.
             group.create_task(self._listen(), name=f"{self._queue} outbox bell")
             group.create_task(self._renew(), name=f"{self._queue} leases")
             while True:
@@ -134,7 +134,7 @@ class Worker:
                     await asyncio.sleep(_GATHER_SECONDS)
 
     async def begin(self) -> int:
-        """Begin to look at what is due now, as far as there is room; return how much it was."""
+        """Start looks at due entries, up to the limit. Return how many entries were due."""
         free = self._timings.at_once - len(self._looks)
         if not free:
             return 0
@@ -142,7 +142,7 @@ class Worker:
         tasks = await self._outbox.lease_due(self._queue, limit=free, lease_ms=lease_ms)
         for task in tasks:
             if task.request_id in self._held:
-                # It changed while it is looked at: the look after that one sees it.
+                # It changed during its look; a look after that handles the change.
                 await self._outbox.ack(self._queue, task, again_ms=_ms(self._timings.busy))
                 self._ring_in(self._timings.busy)
                 continue
@@ -153,7 +153,7 @@ class Worker:
         return len(tasks)
 
     async def finish(self) -> None:
-        """Wait for the looks that were begun. One that hangs is given up, and its lease ends."""
+        """Wait for running looks. Cancel those that hang; their leases expire."""
         if self._looks:
             _, hanging = await asyncio.wait(self._looks, timeout=self._timings.finish)
             await cancel_and_wait(*hanging)
@@ -169,7 +169,7 @@ class Worker:
                 async with asyncio.timeout(self._seconds):
                     again = await self._look(request_id)
             except Exception:
-                # Whatever it was, the card may be untrue, and the others must go on.
+                # After any error, the card may be outdated, and other requests must continue.
                 log.exception(
                     "not settled", extra={"event": "outbox_failed", "request_id": request_id}
                 )
@@ -179,12 +179,12 @@ class Worker:
                 task = self._held[request_id]
                 settled = await self._outbox.ack(self._queue, task, again_ms=again_ms)
             if not settled:
-                self._bell.set()  # it changed meanwhile, and perhaps no event says so
+                self._bell.set()  # it changed meanwhile, perhaps without an event
             elif again is not None and again < self._timings.soon:
-                # A turn under a platform's limit is not to be missed by an idle worker.
+                # An idle worker must not miss a turn under a platform's rate limit.
                 self._ring_in(again)
         except Exception:
-            # Then it is looked at again when its lease ends.
+            # The entry is handled again when its lease expires.
             log.exception("lease not settled", extra={"event": "outbox_lease_failed"})
         finally:
             del self._held[request_id]
@@ -193,7 +193,7 @@ class Worker:
         asyncio.get_running_loop().call_later(seconds, self._bell.set)
 
     async def _renew(self) -> None:
-        """Keep the leases of what is being looked at, however long that takes."""
+        """Renew the leases of all running looks."""
         while True:
             await asyncio.sleep(self._timings.lease / 3)
             try:
@@ -203,7 +203,7 @@ class Worker:
                         renewed = await self._outbox.renew(self._queue, task, lease_ms=lease_ms)
                         self._held[task.request_id] = renewed or task
             except Exception:
-                # Then somebody else may look at them too, which does no harm.
+                # Another replica may then handle them too, which does no harm.
                 log.exception("leases not renewed", extra={"event": "outbox_lease_failed"})
 
     async def _rest(self) -> None:
@@ -222,21 +222,21 @@ class Worker:
                         if event.request_id or event.type.startswith(_NEWS):
                             self._bell.set()
             except Unreachable:
-                log.info("outbox fell behind the events", extra={"event": "outbox_behind"})
+                log.info("the outbox missed events", extra={"event": "outbox_behind"})
 
 
 def _ms(seconds: float) -> int:
     return int(seconds * 1000)
 
 
-# How true the posted cards of one adapter are at this moment, for the metrics.
+# Delivery metrics of one adapter.
 
-_MOST = 1000  # what is behind more than this is behind
-_SOON_MS = 30_000  # the longest wait for a turn under a platform's limit; what is later is a check
+_MOST = 1000  # an upper limit is enough for metrics
+_SOON_MS = 30_000  # the longest wait for a turn under a platform's limit; later entries are checks
 
 
 async def measure_outbox(adapter: str, store: Store, outbox: Outbox, clock: Clock) -> OutboxFigures:
-    """Return the figures of an adapter's queue: what is on it is what may be untrue."""
+    """Return the figures of an adapter's queue. Entries in the queue may have outdated cards."""
     queued = await outbox.queued(adapter, limit=_MOST)
     now = clock.now_ms()
     ids = [one for one, _ in queued if not is_grant(one) and not one.startswith(OVERFLOW_MARK)]

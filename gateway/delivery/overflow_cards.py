@@ -1,5 +1,7 @@
-"""The overflow card: what people see of an agent's requests that wait for cards of their own, and
-of an agent that is paused. It is kept true wherever it stands."""
+"""Overflow cards: an agent's requests that wait for their own cards, or its cool-down.
+
+Start with `OverflowCards.look`, which posts and updates them.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,11 @@ from gateway.ports.outgoing import Copy, CopyState
 _LISTED = 5
 _LINE_CHARS = 100
 _DOUBT_MS = 30_000
-_LEAST_REST = 1.0  # the server's clock, by which a pause ends, may be behind ours
+_LEAST_REST = 1.0  # a cool-down ends by the server's clock, which may be behind
 
 
 class OverflowCards:
-    """Looks at one agent's overflow at a time, for one adapter that posts."""
+    """Keeps the overflow cards of one agent at a time up to date, for one adapter that posts."""
 
     def __init__(
         self, adapter: Adapter, api: AdapterApi, core: Core, clock: Clock, copies: CardCopies
@@ -39,7 +41,8 @@ class OverflowCards:
         self._copies = copies
 
     async def look(self, agent: str) -> list[float]:
-        """Make an agent's card true wherever it stands, or should stand."""
+        """Post and update an agent's overflow card at all its places. Return the seconds to
+        wait."""
         overflow, policy = (
             await self._core.holding.overflow(agent),
             await self._core.writer.policy(),
@@ -61,8 +64,8 @@ class OverflowCards:
     async def _at(self, overflow: Overflow, target: str, known: Copy | None) -> list[float]:
         subject = OverflowSource(overflow, self._inbox, self._adapter.list_command)
         if known is not None and self._copies.is_in_doubt(known) and not overflow.final:
-            # No click will tell whether it stands there: one too many is better than an overflow
-            # that nobody hears of.
+            # No click will show whether the card exists. A second card is better than an overflow
+            # that nobody sees.
             rest = known.at + _DOUBT_MS - self._clock.now_ms()
             if rest > 0:
                 return [rest / 1000]
@@ -75,23 +78,23 @@ class OverflowCards:
         return waits
 
     async def _close(self, subject: CardSource, target: str) -> None:
-        """Forget a copy that has come to say that none waits: the next overflow gets a new one."""
+        """Forget a card that shows an empty overflow. The next overflow gets a new card."""
         copy = (await self._core.outbox.copies(subject.id)).get(target)
         if copy and (copy.state is not CopyState.POSTED or copy.revision >= subject.revision):
             await self._core.outbox.forget(subject.id, copy)
 
 
 class OverflowSource(CardSource):
-    """What the copies of an agent's overflow show. Nobody is reminded of it."""
+    """Content of an agent's overflow card. It has no reminders."""
 
     def __init__(self, overflow: Overflow, inbox: str, command: str) -> None:
         self.id = overflow.id
         self.agent = overflow.agent
         self.about = {"overflow": overflow.id}
-        # The last number is shown at once.
+        # The final state is shown at once.
         self.revision = overflow.revision + 1 if overflow.final else 1
         self.final = overflow.final
-        # Another number whenever it says something else: a pause also ends by itself.
+        # The number changes with the text: a cool-down also ends without an event.
         self.count = (
             None if overflow.final else 2 * overflow.revision + (overflow.paused is not None)
         )
@@ -103,10 +106,10 @@ class OverflowSource(CardSource):
 
 
 def build_overflow_card(overflow: Overflow, inbox: str, command: str) -> Card:
-    """Return the card that stands for an overflow. Nothing is decided on it.
+    """Build the overflow card. It has no controls.
 
-    It leads to the `inbox`, where that has an address that people can open, or else names the
-    `command` that lists what waits where the card stands.
+    It links to the `inbox` if that has a public address. Otherwise it names the chat `command` that
+    lists pending requests.
     """
     agent = quote_name(overflow.agent)
     said = _describe(overflow)
@@ -164,24 +167,26 @@ def _describe(overflow: Overflow) -> str:
     requests, wait = ("request", "waits") if alone else ("requests", "wait")
     cards = "it gets a card" if alone else "they get cards"
     if overflow.paused is not None:
-        paused = f"people denied too many requests of {agent} in a row, so new ones ask nobody"
-        earlier = f"{count} asked before still {wait}; {cards} as its budget allows"
+        paused = (
+            f"people denied too many requests of {agent} in a row, so new ones are denied at once"
+        )
+        earlier = f"{count} from before still {wait}; {cards} when its budget allows"
         return f"{paused}; {earlier}" if count else paused
     if not count:
-        return f"no request of {agent} waits for a card any more, and it may ask again"
-    return f"{count} more {requests} of {agent} {wait}; {cards} as its budget allows"
+        return f"no request of {agent} waits here now, and it may ask again"
+    return f"{count} more {requests} of {agent} {wait}; {cards} when its budget allows"
 
 
 def _notices(overflow: Overflow, inbox: str, command: str) -> tuple[str, ...]:
-    """Say how people go on from here."""
+    """Return sentences about what people can do."""
     agent, said = overflow.agent, []
     if overflow.paused is not None:
         said.append(
             "Each new request that people would have to decide is denied at once. Rules and "
-            "remembered decisions still decide theirs."
+            "grants still decide requests that they cover."
         )
         said.append(
-            "An admin, or an approver of this agent, lets it ask again: in the inbox under "
+            "An admin or an approver of this agent can let it ask again: in the inbox under "
             f"Sessions, or with gateway agent lift {agent}"
         )
     if overflow.records:
@@ -204,7 +209,7 @@ def _risk(overflow: Overflow) -> RiskLevel:
 
 
 def _list_oldest(overflow: Overflow) -> Block | None:
-    """Return the oldest of an overflow, a line each."""
+    """Return the oldest requests, one line each."""
     if not overflow.records:
         return None
     lines = [_line(one) for one in overflow.records[:_LISTED]]

@@ -1,8 +1,7 @@
-"""Posts and edits the copies of one subject (a request, a grant, an overflow) at one adapter.
+"""Post and edit the copies of one subject (a request, a grant, an overflow) at one adapter.
 
-What was posted is written down before and after, so that lost, doubled and late messages do no
-harm; whoever was killed in between leaves nothing that the next look does not settle. Start at
-`CardCopies.look`.
+Each step is stored before and after it, so that lost, duplicate and late messages do no harm. After
+a crash the next look repairs the rest. Start with `CardCopies.look`.
 """
 
 from __future__ import annotations
@@ -41,29 +40,28 @@ from gateway.wire.codec import JsonObject
 log = logging.getLogger("gateway.delivery")
 
 AT_ONCE = 0.001
-_NONCE_BYTES = 11  # 22 hex digits: the shortest limit of a platform's nonce is 25
-# Edits that were refused are made again after 5, 10, 20 … seconds, and more seldom once that went
-# on for most of an hour: what was refused may be allowed again. Those that got no answer are made
-# again as often as before, until there is one.
+_NONCE_BYTES = 11  # 22 hex digits; the strictest platform allows 25
+# A rejected edit is tried again after 5, 10, 20 … seconds, and less often after most of an hour,
+# because it may be allowed later. An edit without a response is tried again at the same rate until
+# there is one.
 _LONGEST_DOUBT_SECONDS = 30.0
 _LONGEST_PAUSE_SECONDS = 120.0
 _STUCK_SECONDS = 600.0
-_MOST_REPOSTS = 2  # somebody who deletes a card again and again does not want it there
-_TELLING_SECONDS = 30.0  # by then a telling has ended, or whoever did it
+_MOST_REPOSTS = 2  # a person who keeps deleting a card does not want it there
+_TELLING_SECONDS = 30.0  # by then a notice was sent, or its replica died
 _MOST_TELLINGS = 2
 
 T = TypeVar("T")
 
 
 class CardSource:
-    """What copies show at this moment. Each subject has a class of its own.
+    """Current content of a subject's copies. Each kind of subject has a subclass.
 
-    `id` is what queues and copies call it; events about its copies name its `agent`, and what they
-    are `about`. A copy that shows an older `revision` is edited; one with fewer `reminders` is
-    reminded. One that says another `count` is edited too, but not every moment: a flood makes no
-    flood of edits. Once it is `final`, nothing new is posted. Only where it is `checked`, a
-    platform that does not tell of deletions is asked about them. Of a `discreet` one, notices say
-    only its summary.
+    `id` names the subject in queues and copies. Events about its copies contain `agent` and
+    `about`. A copy with an older `revision` is edited; one with fewer `reminders` gets a reminder.
+    A copy with another `count` is edited too, but at limited rate, so that a flood of requests
+    causes no flood of edits. If `final`, nothing new is posted. If `checked`, the adapter polls for
+    deleted messages. If `discreet`, notices show only the summary.
     """
 
     id: str
@@ -77,16 +75,16 @@ class CardSource:
     discreet: bool = False
 
     async def draw(self, copy: Copy | None = None) -> Shown:
-        """Return the card to post, or with a `copy` the card to edit that one to."""
+        """Return the card to post, or with a `copy` the card for its edit."""
         raise NotImplementedError
 
     async def remind(self, copy: Copy) -> tuple[Notice, Shown] | None:
-        """Return the reminder of a copy and the card it is about; None for nobody to remind."""
+        """Return the reminder for a copy and its card, or None if nobody needs one."""
         raise NotImplementedError
 
 
 class PostedMessages:
-    """What is written down of the copies on one queue, and calls to whoever sends them."""
+    """Stored state of the copies in one queue, and guarded calls to the adapter."""
 
     def __init__(
         self, queue: str, outbox: Outbox, clock: Clock, timings: Timings = TIMINGS
@@ -97,7 +95,7 @@ class PostedMessages:
         self._timings = timings
 
     def is_ours(self, target: str) -> bool:
-        """Whether a target is a place of this queue."""
+        """Return whether a target belongs to this queue."""
         return target.startswith(f"{self._queue}:")
 
     def new(self, target: str, *, outcome: bool = False) -> Copy:
@@ -111,10 +109,10 @@ class PostedMessages:
         )
 
     async def keep(self, subject_id: str, copy: Copy, before: Copy) -> None:
-        """Write down what became of a copy.
+        """Save the result for a copy.
 
-        When somebody else wrote meanwhile, two of us may have changed the message in either order:
-        then what it shows is unknown, and it is looked at again.
+        If another worker saved meanwhile, both may have edited the message in either order. Its
+        content is then unknown, and it is handled again.
         """
         if await self._outbox.put_copy(subject_id, copy, before=before):
             return
@@ -127,10 +125,10 @@ class PostedMessages:
         await self._outbox.mark(self._queue, subject_id)
 
     async def take(self, steps: Iterable[Awaitable[float | None]]) -> list[float]:
-        """Take steps, each for one copy; return in how many seconds to look again.
+        """Run steps, each for one copy. Return the seconds until the next looks.
 
-        One begins after the other, so that a crash leaves one copy in doubt and not all of them;
-        but one that hangs keeps no other from beginning, and whatever one raises, the others go on.
+        Steps start one after the other, so that a crash leaves only one copy in doubt. A hanging
+        step does not stop the next from starting, and an exception does not stop the others.
         """
         going: list[asyncio.Task[float | None]] = []
         async with asyncio.TaskGroup() as group:
@@ -143,18 +141,18 @@ class PostedMessages:
         try:
             return await step
         except Exception:
-            # Whatever it was, the other copies go on, and this one is looked at again.
-            log.exception("a copy is not settled", extra={"event": "copy_failed"})
+            # After any error, the other copies continue, and this one is tried again.
+            log.exception("a posted card could not be updated", extra={"event": "copy_failed"})
             return self._timings.retry
 
     def pause_after(self, tries: int, longest: float) -> float:
-        """Return the pause after so many vain tries: twice as long each time, up to the longest."""
+        """Return the pause after this many failures: doubled each time, up to `longest`."""
         return min(self._timings.retry * 2.0 ** min(tries - 1, 10), longest)
 
     async def ask(self, call: Awaitable[T]) -> T:
-        """Have an adapter do something. When it hangs, or has a bug, nobody knows what it did.
+        """Call an adapter. After a timeout or a bug, the result is unknown.
 
-        Raises the failures of `gateway.ports.outgoing`, and no others.
+        Raises the errors of `gateway.ports.outgoing`, and no others.
         """
         try:
             async with asyncio.timeout(self._timings.call):
@@ -164,13 +162,13 @@ class PostedMessages:
         except TimeoutError as late:
             raise DeliveryUncertain("no answer in time") from late
         except Exception as bug:
-            # An adapter is anybody's code, and it may have posted before it failed.
+            # Adapters may be third-party code, and may have posted before they failed.
             log.exception("an adapter failed", extra={"event": "adapter_failed"})
             raise DeliveryUncertain(start_of(f"{type(bug).__name__}: {bug}", 500)) from bug
 
 
 class CardCopies(PostedMessages):
-    """The copies of cards at one adapter; its `notes` hold the lines that cards stand in."""
+    """The posted cards at one adapter. `notes` stores their places in the lines of rate limits."""
 
     def __init__(
         self,
@@ -188,7 +186,7 @@ class CardCopies(PostedMessages):
     async def look(
         self, subject: CardSource, places: Collection[str], copies: dict[str, Copy]
     ) -> list[float]:
-        """Post what is missing and edit what is old; return in how many seconds to look again."""
+        """Post missing cards and edit outdated ones. Return the seconds until the next looks."""
         posting = (
             self._post(subject, copy, known=copies.get(copy.key))
             for copy in self._list_missing(subject, places, copies)
@@ -205,39 +203,40 @@ class CardCopies(PostedMessages):
     async def tell_outcome(
         self, subject: CardSource, target: str, copies: dict[str, Copy]
     ) -> float | None:
-        """Tell the outcome at a target, once; return in how many seconds to look again."""
+        """Post the outcome at a target once. Return the seconds until the next look, or None."""
         new = self.new(target, outcome=True)
         known = copies.get(new.key)
         if known is None or known.state is CopyState.DUE:
             return await self._post(subject, known or new, known=known)
         if known.state is not CopyState.INTENDED:
             return None
-        # Somebody tells it now, or died over it, or got no answer: nobody knows.
+        # Another worker is sending it, died, or got no response: the result is unknown.
         left = _TELLING_SECONDS - (self._clock.now_ms() - known.at) / 1000
         if left > 0 and not self._adapter.repeatable:
             return left
         if known.tries < _MOST_TELLINGS or self._adapter.repeatable:
             return await self._post(subject, known, known=known)
-        await self._fail(subject, known, known.why or "nobody knows whether it was told")
+        await self._fail(subject, known, known.why or "it is unknown whether it was sent")
         return None
 
     def is_in_doubt(self, copy: Copy) -> bool:
-        """Whether nobody knows if a copy stands there, and posting it again may make a second."""
+        """Return whether a copy may exist or not, so that posting again may create a second one."""
         return copy.state is CopyState.INTENDED and not self._adapter.repeatable
 
     def _list_missing(
         self, subject: CardSource, places: Collection[str], copies: dict[str, Copy]
     ) -> list[Copy]:
-        """Return the copies to post: new targets, what was put off, and what may be repeated."""
+        """Return the copies to post: new targets, postponed ones, and those that may be
+        repeated."""
         fresh = [self.new(target) for target in places if target not in copies]
         again = {CopyState.DUE, CopyState.INTENDED} if self._adapter.repeatable else {CopyState.DUE}
         if subject.final:
-            # Only what may stand there already, from before a crash: it must come to show the end.
+            # Only copies that may exist from before a crash: they must show the final state.
             fresh, again = [], again - {CopyState.DUE}
         known = (
             copy
             for copy in copies.values()
-            # What was never sent to a place is not sent once the policy no longer names it.
+            # A copy that was never sent is dropped if the policy no longer names its place.
             if copy.state in again
             and not copy.outcome
             and (copy.state is not CopyState.DUE or copy.target in places)
@@ -245,14 +244,14 @@ class CardCopies(PostedMessages):
         return [copy for copy in (*fresh, *known) if self.is_ours(copy.target)]
 
     async def _leave(self, subject: CardSource, copy: Copy) -> float:
-        """Forget a copy that is not to be posted any more. The next look comes soon, so that the
-        worker also finds who stood behind it."""
+        """Forget a copy that is no longer needed. The next look comes soon, so that the worker
+        handles those behind it in the line."""
         await self._lines.leave(copy.nonce)
         await self._outbox.forget(subject.id, copy)
         return self._timings.busy
 
     async def _post(self, subject: CardSource, due: Copy, *, known: Copy | None) -> float | None:
-        """Post a card, or tell an outcome, and write down what became of it."""
+        """Post a card or an outcome, and save the result."""
         repeated = known is not None and known.state is CopyState.INTENDED
         shown, now = await subject.draw(), self._clock.now_ms()
         intent = replace(due, state=CopyState.INTENDED, at=now, tries=due.tries + due.outcome)
@@ -261,7 +260,7 @@ class CardCopies(PostedMessages):
         try:
             ref = await self.ask(self._send(subject, due, shown))
         except RetryLater as wait:
-            # Nothing was sent now; what was sent before may be there all the same.
+            # Nothing was sent now, but an earlier attempt may have been.
             await self.keep(subject.id, replace(due, at=now), intent)
             return wait.seconds
         except DeliveryUncertain as doubt:
@@ -277,7 +276,7 @@ class CardCopies(PostedMessages):
     async def _note_place(
         self, subject: CardSource, intent: Copy, ref: MessageRef, *, repeated: bool
     ) -> float | None:
-        """Write down where a copy stands. One posted before a crash shows what was true then."""
+        """Save where a copy was posted. One from before a crash may show an older revision."""
         revision = 0 if repeated else subject.revision
         posted = replace(intent, state=CopyState.POSTED, ref=ref, revision=revision)
         posted = self._set_count(subject, posted)
@@ -289,7 +288,7 @@ class CardCopies(PostedMessages):
         return self._timings.check if self._is_checked(subject) else None
 
     async def _send(self, subject: CardSource, due: Copy, shown: Shown) -> MessageRef | None:
-        """Have the adapter post a card, and return where it stands, or tell an outcome."""
+        """Post a card and return its reference, or post an outcome."""
         if not due.outcome:
             return await self._adapter.deliver(due.target, shown, due.nonce)
         outcome, discreet = NoticeKind.OUTCOME, subject.discreet
@@ -298,7 +297,7 @@ class CardCopies(PostedMessages):
         return None
 
     async def _doubt(self, subject: CardSource, intent: Copy, why: str) -> float | None:
-        """Write down that nobody knows whether a copy was posted, or an outcome told."""
+        """Save that it is unknown whether a copy or an outcome was posted."""
         await self.keep(subject.id, replace(intent, why=why), intent)
         if intent.outcome:
             return self.pause_after(intent.tries, _LONGEST_DOUBT_SECONDS)
@@ -307,7 +306,7 @@ class CardCopies(PostedMessages):
         return self._timings.retry if self._adapter.repeatable else None
 
     async def _fail(self, subject: CardSource, copy: Copy, why: str) -> None:
-        """Write down that a platform refused a copy, or that nobody knows whether it was told."""
+        """Save that the platform rejected a copy, or that the fate of an outcome is unknown."""
         failed = replace(copy, state=CopyState.FAILED, why=why)
         await self.keep(subject.id, failed, copy)
         await self._note(subject, "undelivered", failed, why)
@@ -357,8 +356,8 @@ class CardCopies(PostedMessages):
         return subject.checked and self._adapter.checks_copies
 
     async def _check(self, subject: CardSource, copy: Copy) -> float | None:
-        """Ask whether a copy that waits is still there, unless an edit or a check showed it within
-        the last minutes; return in how many seconds to look again. Raises CopyGone, RetryLater."""
+        """Check that a pending copy still exists, unless an edit or check confirmed it recently.
+        Return the seconds until the next check. Raises CopyGone, RetryLater."""
         if not self._is_checked(subject) or copy.ref is None or subject.final or copy.tries:
             return None
         now, every = self._clock.now_ms(), self._timings.check
@@ -375,7 +374,7 @@ class CardCopies(PostedMessages):
         return every
 
     async def _give_up(self, subject: CardSource, copy: Copy, gone: CopyGone) -> float | None:
-        """Write down that a copy is gone. One that was deleted is posted again while it matters."""
+        """Save that a copy is gone. Post a deleted one again while the request is pending."""
         await self._note(subject, "copy_gone", copy, str(gone))
         if gone.deleted and not subject.final and copy.reposts < _MOST_REPOSTS:
             again = replace(self.new(copy.target), reposts=copy.reposts + 1)
@@ -386,18 +385,18 @@ class CardCopies(PostedMessages):
         return None
 
     def _set_count(self, subject: CardSource, copy: Copy) -> Copy:
-        """Return a copy that says the subject's number from now on."""
+        """Return a copy that shows the subject's current count."""
         if subject.count is None:
             return copy
         return replace(copy, count=subject.count, counted=self._clock.now_ms())
 
     def _rest(self, copy: Copy) -> float | None:
-        """Return in how many seconds a copy may say another number."""
+        """Return the seconds until a copy may show another count, or None."""
         rest = copy.counted + self._timings.count_ms - self._clock.now_ms()
         return rest / 1000 if 0 < rest <= self._timings.count_ms else None
 
     def _pause(self, subject: CardSource, copy: Copy) -> float | None:
-        """Return for how many seconds to let a copy be, None when nothing can be done for it."""
+        """Return the seconds until the next try for a copy, or None if nothing can be done."""
         if copy.state not in (CopyState.POSTED, CopyState.STUCK):
             return None
         if not copy.tries or copy.tried != subject.revision:
@@ -407,7 +406,7 @@ class CardCopies(PostedMessages):
     async def _postpone_edit(
         self, subject: CardSource, copy: Copy, failure: DeliveryFailed
     ) -> float | None:
-        """Put off an edit that failed; that of the next revision begins anew."""
+        """Postpone a failed edit. The next revision starts with a fresh count of tries."""
         log.warning("card not updated: %s", failure, extra={"event": "update_failed"})
         doubtful = isinstance(failure, DeliveryUncertain)
         tries = copy.tries + 1 if copy.tried == subject.revision else 1
@@ -439,12 +438,12 @@ class CardCopies(PostedMessages):
         except DeliveryUncertain as doubt:
             if self._adapter.repeatable:
                 raise
-            # It may be there. One that is missing is better than one every few seconds.
+            # It may exist. A missing reminder is better than one every few seconds.
             log.warning("reminder uncertain: %s", doubt, extra={"event": "reminder_uncertain"})
         except (RetryLater, CopyGone):
             raise
         except DeliveryFailed as failure:
-            # The card stands, and the next reminder may be taken.
+            # The card exists, and the next reminder may succeed.
             log.warning("reminder refused: %s", failure, extra={"event": "reminder_refused"})
 
     async def _note(self, subject: CardSource, event: str, copy: Copy, why: str = "") -> None:

@@ -1,4 +1,5 @@
-"""Follows waiting requests: reminders, escalation, fail-over, and the places of a new policy."""
+"""Follow pending requests: reminders, escalation, fail-over (`Reminders`), new policies
+(`Rerouting`)."""
 
 from __future__ import annotations
 
@@ -13,15 +14,14 @@ from gateway.domain.time_and_tasks import Clock
 from gateway.errors import NotFound
 from gateway.ports.outgoing import Copy, CopyState
 
-GRACE_SECONDS = 30.0  # an adapter that has not begun to post by then is taken to be down
+GRACE_SECONDS = 30.0  # an adapter that has not started to post by then counts as down
 _SOON = 0.05
-# A copy in these states is before somebody's eyes, or is on its way there.
+# In these states people see the card, or will soon.
 _REACHES = (CopyState.DUE, CopyState.POSTED, CopyState.STUCK)
 
 
 class Reminders:
-    """Looks at one waiting request at a time. Every step is a transition, so that it happens
-    once."""
+    """Handles one pending request at a time. Each step is a transition, so it happens only once."""
 
     def __init__(self, core: Core, clock: Clock) -> None:
         self._requests = core.requests
@@ -31,7 +31,7 @@ class Reminders:
         self._clock = clock
 
     async def look(self, request_id: str) -> float | None:
-        """Take the next step that is due; return in how many seconds to look again, or None."""
+        """Take the next due step. Return the seconds until the next look, or None."""
         if request_id.startswith(OVERFLOW_MARK):
             return await self._holding.release(request_id.removeprefix(OVERFLOW_MARK))
         try:
@@ -45,7 +45,7 @@ class Reminders:
         return None if record.final or record.behind else await self._step(record)
 
     async def _step(self, record: StoredRequest) -> float | None:
-        """Take the next step of a request that people have before them."""
+        """Take the next step of a request that people can see."""
         route = (await self._writer.policy()).route_for(record.request.agent, record.request.tool)
         copies = await self._outbox.copies(record.id)
         now = self._clock.now_ms()
@@ -58,7 +58,7 @@ class Reminders:
             return _SOON
         quiet = silent >= GRACE_SECONDS and _is_unreached(record, route, copies, missing=True)
         if later and (failed or quiet or later[0].after <= waited):
-            # The policy may name other adapters by now than when the request was born.
+            # The policy may name other adapters than when the request was created.
             queues = tuple(dict.fromkeys((*record.queues, *adapters_of(later[0].targets))))
             after = replace(record, tier=record.tier + 1, tier_at=now, queues=queues)
             data = {"targets": list(later[0].targets), "unreached": failed or quiet}
@@ -78,10 +78,10 @@ class Reminders:
 def _is_unreached(
     record: StoredRequest, route: Route, copies: Mapping[str, Copy], *, missing: bool = False
 ) -> bool:
-    """Whether every place of the request was tried, and none of them shows it.
+    """Return whether delivery failed at every place of the request.
 
-    With `missing`, a place that nobody posted to counts too, as its adapter may not be running, and
-    one where nobody knows whether a card stands.
+    With `missing`, places without a posted card count too, because their adapter may be down, and
+    places where the state is unknown.
     """
     places = route.places(record.tier)
     return bool(places) and all(_is_lost(place, copies, missing) for place in places)
@@ -96,17 +96,17 @@ def _is_lost(place: str, copies: Mapping[str, Copy], missing: bool) -> bool:
     return copy.away or copy.state not in _REACHES
 
 
-# Gives waiting requests the places that a new policy adds, and what it declares of their tools.
+# Pending requests after a policy change: new places, and new declarations about tools.
 #
-# The script that replaces the policy puts every waiting request on this queue, so that none is
-# missed when the gateway dies just then.
+# The script that replaces the policy puts every pending request into this queue, so that none is
+# missed if the gateway dies.
 
 _NEW_TARGETS_SOON = 0.05
-_AGAIN_SECONDS = 30.0  # an adapter may not know of the new policy yet, or not run yet
+_AGAIN_SECONDS = 30.0  # an adapter may not know the new policy yet, or not run yet
 
 
 class Rerouting:
-    """Looks at one waiting request at a time."""
+    """Handles one pending request at a time."""
 
     def __init__(self, core: Core) -> None:
         self._requests = core.requests
@@ -114,7 +114,7 @@ class Rerouting:
         self._outbox = core.outbox
 
     async def look(self, request_id: str) -> float | None:
-        """Have what lacks posted; return in how many seconds to look again, or None."""
+        """Have missing cards posted. Return the seconds until the next look, or None."""
         try:
             record = await self._requests.get(request_id)
         except NotFound:
@@ -125,15 +125,15 @@ class Rerouting:
         ruling = policy.ruling_on(record.request)
         wanted = queues_of(ruling, record.owner)
         if new := [queue for queue in wanted if queue not in record.queues]:
-            # From now on they hear of the request, and first of all of this change.
+            # From now on these queues get the request's events, starting with this change.
             after = replace(record, queues=(*record.queues, *new))
             await self._requests.progress(record, after, "rerouted", {"queues": new})
             return _NEW_TARGETS_SOON
         declared = policy.declare(record)
-        if declared != record:  # what its card offers to remember changes with it
+        if declared != record:  # the grants that its card offers change too
             await self._requests.progress(record, declared, "redeclared", {})
             return _NEW_TARGETS_SOON
-        if record.behind:  # it has no card yet, and gets it where it then belongs
+        if record.behind:  # without a card: it will be posted at the right place
             return None
         copies = await self._outbox.copies(request_id)
         lacking = adapters_of(

@@ -1,6 +1,6 @@
-"""Keeps every posted copy of a request's, a grant's or an overflow's card true at one adapter.
+"""Keep all posted cards of requests, grants and overflows up to date at one adapter.
 
-It looks at the subject as it is now, never at a message about it. Start at `CardKeeper.look`.
+It reads the current state, never an old event. Start with `CardKeeper.look`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gateway.ports.outgoing import GRANT, Copy, Notice, NoticeKind, is_grant
 
 
 class CardKeeper:
-    """Looks at one subject at a time for one adapter that posts, from its API."""
+    """Handles one subject at a time, for one adapter that posts."""
 
     def __init__(
         self,
@@ -42,13 +42,13 @@ class CardKeeper:
         self._overflows = OverflowCards(adapter, api, core, clock, self._copies)
 
     async def look(self, subject_id: str) -> float | None:
-        """Make the copies of a subject true; return in how many seconds to look again, or None."""
+        """Update the posted cards of a subject. Return the seconds until the next look, or None."""
         if subject_id.startswith(OVERFLOW_MARK):
             waits = await self._overflows.look(subject_id.removeprefix(OVERFLOW_MARK))
         elif is_grant(subject_id):
             waits = await self._look_at_grant(subject_id)
         else:
-            # Cards come to a channel as they were asked for, however long each takes to be read.
+            # Cards are posted in the order of the requests, even if some take longer to load.
             async with self._order.standing() as passed:
                 waits = await self._look_at_request(subject_id, passed)
         return min(waits, default=None)
@@ -77,7 +77,7 @@ class CardKeeper:
     def _list_informed(
         self, record: StoredRequest, policy: PolicyDocument, route: Route
     ) -> Iterable[str]:
-        """Return where the outcome is told on this platform."""
+        """Return the targets on this platform that get the outcome."""
         owner = next((one for one in policy.people if one.name == record.owner), None)
         targets = [target for target in route.notify if target != REQUESTER]
         if REQUESTER in route.notify and owner is not None:
@@ -93,7 +93,7 @@ class CardKeeper:
 
 
 class RequestSource(CardSource):
-    """What the copies of a request show."""
+    """Content of the posted cards of a request."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class RequestSource(CardSource):
         self._api = api
 
     async def draw(self, copy: Copy | None = None) -> Card:
-        """Return the card. An edit that takes buttons away says so."""
+        """Return the card. An edit that removes buttons is marked as such."""
         record, adapter = self._record, self._adapter
         card = await self._api.requests.draw(
             record, adapter.name, lines=adapter.card_lines, chars=adapter.card_chars
@@ -132,7 +132,7 @@ class RequestSource(CardSource):
         )
 
     async def remind(self, copy: Copy) -> tuple[Notice, Card] | None:
-        """Return the reminder for those who may decide; None once it is decided."""
+        """Return the reminder for people who may decide, or None after the decision."""
         if self.final:
             return None
         reminder = replace(_reminder_of(copy), mentions=self._called, discreet=self.discreet)
@@ -140,7 +140,7 @@ class RequestSource(CardSource):
 
 
 class GrantSource(CardSource):
-    """What the copies of a grant show."""
+    """Content of the posted cards of a grant."""
 
     checked = False
 
@@ -158,7 +158,7 @@ class GrantSource(CardSource):
         return self._view.card
 
     async def remind(self, copy: Copy) -> tuple[Notice, GrantCard]:
-        """Return what is announced beside the card, also once it ended."""
+        """Return the notice about the grant, even after it ended."""
         return _reminder_of(copy), self._view.news
 
 
@@ -167,7 +167,7 @@ def _reminder_of(copy: Copy) -> Notice:
 
 
 def mentions(policy: PolicyDocument, route: Route, platform: str) -> tuple[str, ...]:
-    """Return who may decide on a route, as a platform's identities and groups."""
+    """Return the approvers of a route as identities and groups of a platform."""
     prefix = f"{platform}:"
     people = {person.name: person.identities for person in policy.people}
     written = [one for name in route.approvers for one in (people.get(name) or (name,))]

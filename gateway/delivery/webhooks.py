@@ -1,9 +1,9 @@
-"""Tells other systems about requests by signed HTTP calls. Off unless an operator names an address.
+"""Send signed webhooks about requests to other systems. Off unless an operator sets an address.
 
-Each event of a request is sent at least once and in order: the cursor moves on after it was taken
-(or after every attempt failed). A first start begins with the first event that happens then. The
-bodies name things and carry no arguments, answers or messages. Signatures are those of Standard
-Webhooks: HMAC-SHA256 over `id.timestamp.body`.
+Start with `Webhooks`. Each event of a request is sent at least once and in order: the cursor moves
+after the receiver accepted it or all attempts failed. The first start begins with the next event.
+Bodies contain names but no arguments, answers or messages. Signatures follow Standard Webhooks:
+HMAC-SHA256 over `id.timestamp.body`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gateway.wire.codec import JsonObject
 log = logging.getLogger("gateway.delivery")
 
 _AGAIN_SECONDS = 1.0  # before following the events again
-_OTHERS_SECONDS = 5.0  # before looking whether the replica that sends still does
+_OTHERS_SECONDS = 5.0  # before checking whether the sending replica is still active
 _CLAIM_MARGIN = 5.0  # seconds
 _SECRET_PREFIX = "whsec_"
 _LEAST_SECRET_BYTES = 24
@@ -44,25 +44,25 @@ _STATUSES = {"submitted": "pending"}
 
 
 class WebhookCursor(Protocol):
-    """Remembers durably which event was sent last, and who sends. Replicas share it."""
+    """Durable position in the events, and the sending replica. All replicas share it."""
 
     async def claim(self, seconds: float) -> bool:
-        """Be the one replica that sends, for so many seconds; False while another one is."""
+        """Become the only replica that sends, for `seconds`. Return False if another one is."""
 
     async def load_cursor(self) -> str | None:
-        """Return the id of the last event that was dealt with, None in the beginning."""
+        """Return the ID of the last processed event, or None at the start."""
 
     async def save_cursor(self, event_id: str) -> None:
-        """Remember that this event was dealt with. A lost write repeats events, no more."""
+        """Save the ID of the last processed event. A lost write only repeats events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
-    """One receiver. `secret` is `whsec_` and base64 of at least 24 bytes; `hosts` may be called.
+    """One receiver. `secret` is `whsec_` plus base64 of at least 24 bytes; `hosts` may be called.
 
-    Each attempt takes `timeout` seconds at most. The pauses between the attempts grow from
-    `first_pause` to `longest_pause`; after `attempts` of them an event is given up. `inbox` is the
-    inbox's address, "" where nobody said it.
+    An attempt may take `timeout` seconds. Pauses between attempts grow from `first_pause` to
+    `longest_pause`. After `attempts` attempts an event is given up. `inbox` is the inbox's address,
+    or "".
     """
 
     url: str
@@ -78,7 +78,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookEnvironment:
-    """How names are resolved, and how time passes."""
+    """DNS resolver and clock, replaceable in tests."""
 
     resolve: Resolve = resolve_by_system
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -88,10 +88,10 @@ _REAL = WebhookEnvironment()
 
 
 class Webhooks:
-    """Sends events to one receiver. `history` returns up to so many events after an id;
-    `store_errors` are raised by a store that does not answer.
+    """Sends events to one receiver. `history` returns up to N events after an ID. `store_errors`
+    are the errors of an unavailable store.
 
-    Raises Forbidden or ValueError when the webhook's own settings are bad.
+    Raises Forbidden or ValueError if the webhook's settings are invalid.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Webhooks:
         self._resolve, self._pause = outside.resolve, outside.pause
 
     async def run(self) -> None:
-        """Send what was not sent yet, then every event as it comes, until cancelled."""
+        """Send unsent events, then every new event, until cancelled."""
         while True:
             try:
                 async with self._feed.changes() as changes:
@@ -127,7 +127,7 @@ class Webhooks:
                         await self._catch_up(event)
             except self._down as error:
                 log.warning(
-                    "webhooks begin again: %s",
+                    "webhooks restart: %s",
                     type(error).__name__,
                     extra={"event": "webhooks_again"},
                 )
@@ -149,7 +149,7 @@ class Webhooks:
         return next(iter(await self._history(last, 1)), None)
 
     async def _send(self, event: AuditEvent) -> bool:
-        """Send an event, or give it up; False when another replica is at it."""
+        """Send an event or give it up. Return False if another replica sends it."""
         hook, pause = self._hook, self._hook.first_pause
         for attempt in range(1, hook.attempts + 1):
             if not await self._cursor.claim(hook.timeout + pause + _CLAIM_MARGIN):
@@ -179,7 +179,7 @@ class Webhooks:
             why = f"status {answer.status}"
         self._tally.webhook_failures += 1
         log.warning(
-            "a webhook was not taken (attempt %d): %s",
+            "the receiver did not accept a webhook (attempt %d): %s",
             attempt,
             why,
             extra={"event": "webhook_failed", "id": event.id},
@@ -188,8 +188,8 @@ class Webhooks:
 
 
 def body_of(event: AuditEvent, address: str = "") -> bytes:
-    """Return what is sent about an event: names, status, digest, reason; nothing that was said. Of
-    a request that waits, also the `address` at which it is answered."""
+    """Return the body for an event: names, status, digest, reason, but no messages. For a pending
+    request also the `address` where it is decided."""
     status = event.type if event.type in ENDINGS else _STATUSES.get(event.type)
     data: JsonObject = {
         "id": event.request_id,
@@ -207,7 +207,7 @@ def body_of(event: AuditEvent, address: str = "") -> bytes:
 
 
 def signed_headers(key: bytes, message_id: str, now_ms: int, body: bytes) -> dict[str, str]:
-    """Return the headers of a message that is sent now, signed by a receiver's key."""
+    """Return the headers of a message sent now, signed with a receiver's key."""
     seconds = now_ms // 1000
     return {
         "Content-Type": "application/json",
@@ -219,7 +219,7 @@ def signed_headers(key: bytes, message_id: str, now_ms: int, body: bytes) -> dic
 
 
 def signature(key: bytes, event_id: str, seconds: int, body: bytes) -> str:
-    """Return the Standard Webhooks signature of a body, version 1."""
+    """Return the Standard Webhooks signature (version 1) of a body."""
     signed = f"{event_id}.{seconds}.".encode() + body
     return "v1," + base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
 
@@ -231,6 +231,6 @@ def _key(secret: str) -> bytes:
         key = b""
     if not secret.startswith(_SECRET_PREFIX) or len(key) < _LEAST_SECRET_BYTES:
         raise ValueError(
-            f"a webhook's secret is whsec_ and base64 of at least {_LEAST_SECRET_BYTES} bytes"
+            f"a webhook's secret must be whsec_ plus base64 of at least {_LEAST_SECRET_BYTES} bytes"
         )
     return key

@@ -1,8 +1,7 @@
-"""Ports: what the core offers adapters, and what it asks of them and of its surroundings.
+"""Public interface between the gateway and adapters; start with `Adapter` and `AdapterApi`.
 
-An adapter, ours or somebody else's, extends `Adapter` and calls the gateway by an `AdapterApi`. It
-imports from here, from `gateway.cards`, `gateway.chat`, `gateway.models` and `gateway.errors`, and
-from nowhere else in the gateway.
+An adapter extends `Adapter` and calls the gateway through an `AdapterApi`. It may import from this
+package, `gateway.cards`, `gateway.chat`, `gateway.models` and `gateway.errors` only.
 """
 
 from __future__ import annotations
@@ -216,10 +215,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """Who a credential belongs to. `kind` is agent or approver; `owner` is an agent's person.
+    """The owner of a bearer token. `kind` is `agent` or `approver`.
 
-    `since` is when the agent was given its name, in ms since the epoch by the server's clock: what
-    another holder of the name asked before is not its own.
+    `owner` is the person who owns the agent. `since` is when the agent got its name, in ms since
+    the epoch (server clock). Requests made earlier under the same name belong to a previous holder.
     """
 
     kind: str
@@ -233,7 +232,7 @@ class Credentials(Protocol):
     """Checks bearer tokens. Tokens are stored hashed and compared in constant time."""
 
     async def authenticate(self, token: str) -> Credential | None:
-        """Return whom the token belongs to; None for anything unknown, malformed or revoked."""
+        """Return the owner of a token, or None if the token is unknown, malformed or revoked."""
 
     async def holder(self, agent: str) -> Credential:
-        """Return the credential of an agent; raises Unauthorized when it has none."""
+        """Return the credential of an agent. Raises Unauthorized if it has none."""

@@ -1,7 +1,7 @@
-"""The calls that adapters may make, in groups: requests, grants, operators.
+"""Calls that adapters may make, in groups: requests, grants, operators; start with `AdapterApi`.
 
-Whoever acts is checked in the core, at that moment. The services of `gateway.approvals` implement
-the groups.
+The core checks the rights of the acting person at each call. `gateway.approvals` implements the
+groups.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from gateway.ports.outgoing import AdapterStorage
 from gateway.ports.sign_in import LoginLinks, Logins, Prove
 from gateway.wire.codec import JsonObject
 
-# What people list and look for: the queue from where they stand, and what ended or happened.
+# Queue filters, counts and searches.
 
 
 class QueueFilter(StrEnum):
-    """A side of the queue, as one person sees it: `mine` is what they may decide now and have not,
-    `others` what waits for somebody else."""
+    """A part of the queue as one person sees it. `mine`: requests that they may decide and have not
+    decided; `others`: requests that other people must decide."""
 
     MINE = "mine"
     OTHERS = "others"
@@ -54,8 +54,9 @@ class QueueFilter(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCounts:
-    """How much waits on each side. `more` says that not all that waits was looked at. Of theirs,
-    `fresh` were asked since a moment, and `newest` is when the last was."""
+    """Number of pending requests in each part of the queue. `more` means that some pending requests
+    were not counted. In `mine`, `fresh` are newer than `since`, and `newest` is the time of the
+    latest."""
 
     mine: int
     others: int
@@ -66,11 +67,11 @@ class QueueCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """What somebody looks for; empty members narrow nothing.
+    """Search criteria. An empty member matches everything.
 
-    `text` stands somewhere in what a card shows, `who` decided or did it, `outcome` is how it ended
-    or what happened. It happened from `since` on and before `until`, in ms. `after` is the cursor
-    that an earlier answer named.
+    `text` must occur in the text of a card. `who` is the person who decided or acted. `outcome` is
+    the final status or the kind of event. `since` (inclusive) and `until` (exclusive) are in ms
+    since the epoch. `after` is the cursor of an earlier result.
     """
 
     text: str = ""
@@ -84,7 +85,8 @@ class Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The requests that a search found among the newest `looked`; `next` is where one looks on."""
+    """Requests that match a search. `looked` is how many of the newest requests were searched;
+    `next` is the cursor for the next call, or None at the end."""
 
     items: tuple[StoredRequest, ...]
     looked: int
@@ -93,9 +95,8 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundEvents:
-    """The events that a search found among the newest `looked`, the newest first, and what each
-    says as a sentence. `more` says that there are older ones, or that more fit than were returned.
-    """
+    """Events that match a search, newest first, and what each says as a sentence. `looked` is how
+    many events were searched. `more` means that older events, or further matches, exist."""
 
     items: tuple[AuditEvent, ...]
     sentences: tuple[str, ...]
@@ -103,13 +104,13 @@ class FoundEvents:
     more: bool
 
 
-# What an admin names to have something remembered without being asked.
+# Creating grants without a request.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManualGrantRequest:
-    """What an admin wants remembered. `chosen` is the id of an offer of the example, or its
-    match."""
+    """A grant that an admin wants to create. `chosen` is the ID of an offer for the example call,
+    or the offer's match."""
 
     agent: str
     effect: Effect
@@ -122,7 +123,7 @@ class ManualGrantRequest:
 def build_example(
     *, agent: str, tool: str, kind: Kind, arguments: JsonObject, context: Context
 ) -> ApprovalRequest:
-    """Return a call as this agent would send it. Raises InvalidRequest for what none could send."""
+    """Build a call as this agent would send it. Raises InvalidRequest if no agent could send it."""
     call = ApprovalRequest(
         id=new_id(),
         agent=agent,
@@ -136,79 +137,80 @@ def build_example(
 
 
 Wait = Callable[[float], Awaitable[bool]]
-"""Waits up to so many seconds; returns whether an event came since the last call."""
+"""Wait for at most this many seconds. Return whether an event arrived since the last call."""
 
 
 class Feed(Protocol):
-    """The event stream as it grows, from all replicas."""
+    """Live event stream of all replicas."""
 
     def changes(self) -> AbstractAsyncContextManager[AsyncIterator[AuditEvent]]:
-        """Subscribe to events from now on; entering has registered, so read state after it."""
+        """Subscribe to new events. The subscription is active on entry, so read state
+        afterwards."""
 
     def controls(self) -> AbstractAsyncContextManager[AsyncIterator[AuditEvent]]:
-        """Subscribe, without their data, to the events that every replica acts on: the policy, and
-        what is remembered. It costs nothing while anything else happens."""
+        """Subscribe to policy and grant events, without their data. Other events cause no work."""
 
     def watch(self, request_id: str | None) -> AbstractAsyncContextManager[Wait]:
-        """Watch one request, or with None whatever happens; entering has registered."""
+        """Watch one request, or every request if None. The watch is active on entry."""
 
 
 Groups = Callable[[], Awaitable[tuple[str, ...]]]
-"""Asks the platform which of its groups somebody is in, as identities are written. Raises what the
-adapter raises where the platform does not say."""
+"""Ask the platform for the groups of a person, written as in identities. Raises the adapter's own
+error if the platform does not answer."""
 
 
 class RequestCalls(Protocol):
-    """Requests, and the answers of people. What policy hooks are still asked about is not found."""
+    """Read and decide requests. Requests that still wait for a policy hook are not found."""
 
     async def get(self, request_id: str, *, revision: int | None = None) -> StoredRequest:
-        """Return a request; raises NotFound.
+        """Return a request. Raises NotFound.
 
-        With the `revision` that a card shows, it may have changed since: `decide` has the last
-        word, and refuses what the card is too old for.
+        `revision` is the revision that a card shows. The request may have changed since; `decide`
+        rejects a click on an outdated card.
         """
 
     async def page(self, query: Query) -> Page:
-        """Return one page of requests, newest first or soonest first, as the query says."""
+        """Return one page of requests, in the order that the query names."""
 
     async def list_queue(
         self, identity: Identity, side: QueueFilter, *, after: str | None = None, limit: int = 50
     ) -> Page:
-        """Return one page of a side of the queue, the soonest deadline first. A page may hold fewer
-        than `limit`, and go on all the same."""
+        """Return one page of a part of the queue, earliest deadline first. A page may hold fewer
+        than `limit` requests even if more pages follow."""
 
     async def count_queue(self, identity: Identity, *, since: int = 0) -> QueueCounts:
-        """Return how much waits on each side, of the soonest thousand, and how much of theirs was
-        asked after a moment."""
+        """Count the pending requests on each side, among the thousand with the earliest deadlines.
+        `since` is in ms since the epoch (`QueueCounts.fresh`)."""
 
     async def search(self, search: Search) -> Found:
-        """Return which requests that ended fit, the newest first, from where the search goes on."""
+        """Return the ended requests that match, newest first. Continues at `Search.after`."""
 
     async def search_events(self, identity: Identity, search: Search) -> FoundEvents:
-        """Return which of the newest events fit. Raises Unauthorized for all but admins."""
+        """Return the newest events that match. Raises Unauthorized unless the person is an
+        admin."""
 
     async def draw(self, record: StoredRequest, platform: str, *, lines: int, chars: int) -> Card:
-        """Return the card of a request as it is posted on a platform, of so many lines and
-        characters of what would run. `Card.deciders` are accounts there."""
+        """Build the card of a request for a platform. `lines` and `chars` limit how much of the
+        call it shows. `Card.deciders` holds accounts of that platform."""
 
     async def decide(
         self, click: Click, *, groups: Groups | None = None, prove: Prove | None = None
     ) -> StoredRequest:
-        """Apply a click; return the request as it then stands.
+        """Apply a click and return the updated request.
 
-        Rights are asked here and nowhere else. `groups` is called for who may not decide without
-        their groups, where to know them takes a call of the platform. `prove` checks the passkey of
-        a step-up, over the subject that it is given, where the click came with one.
+        This is the only place that checks rights. `groups` is called only if the person has no
+        right without their groups and finding the groups needs a platform call. `prove` verifies
+        the passkey for the subject that it gets. Pass it if the click carries a passkey assertion.
 
-        Raises NotFound, Unauthorized (no approver, the requester, or a card that the gateway did
-        not post there), Conflict (ended, or an older revision was seen), InvalidRequest (action not
-        allowed, bad arguments).
+        Raises NotFound; Conflict if the request ended or the revision is outdated; InvalidRequest
+        if the action is not allowed or its content is bad. Raises Unauthorized for people who are
+        not approvers, for the requester, and for a card that the gateway did not post there.
         """
 
     async def decide_all(self, clicks: Sequence[Click]) -> list[StoredRequest]:
-        """Apply the clicks of one person, all of them or none: one answer to requests of one agent.
+        """Apply the same decision of one person to requests of one agent: all clicks or none.
 
-        Raises BatchRefused, which says for each request why not, and InvalidRequest.
+        Raises BatchRefused with a reason for each request, and InvalidRequest.
         """
 
     async def claim(
@@ -219,83 +221,86 @@ class RequestCalls(Protocol):
         on: bool = True,
         groups: Groups | None = None,
     ) -> StoredRequest:
-        """Say that this person is looking at a request, or is not any more.
+        """Record that a person is looking at a request, or (`on=False`) no longer is.
 
-        Raises as `decide` does.
+        Raises the same errors as `decide`.
         """
 
     async def reveal(self, request_id: str, identity: Identity) -> StoredRequest:
-        """Return a request whose masked secrets this person is about to see; that is audited.
+        """Return a request whose masked secrets this person is about to see. The event is audited.
 
-        Raises NotFound, and Unauthorized unless they may decide it, or are an admin.
+        Raises NotFound, and Unauthorized unless they may decide the request or are an admin.
         """
 
     async def reach(self, request_id: str, offer: str) -> str:
-        """Say how many recent requests an offer would have covered, and what people said to
-        those. Raises NotFound, InvalidRequest."""
+        """Describe how many recent requests an offer would have covered, and how people decided
+        them. Raises NotFound, InvalidRequest."""
 
     async def person(self, identity: Identity) -> Person | None:
-        """Return the person whom an identity belongs to."""
+        """Return the person with this identity, or None."""
 
     async def may_pass(self, identity: Identity, record: StoredRequest) -> bool:
-        """Whether this identity may give the request's session a pass.
+        """Return whether this identity may give the request's session a pass.
 
-        It is for what people see: `decide` asks again.
+        Use it for display only; `decide` checks again.
         """
 
     async def may_decide(self, identity: Identity, record: StoredRequest) -> str | None:
-        """Return None when this identity may decide the request, else the reason as a sentence.
+        """Return None if this identity may decide the request, or the reason why not as a sentence.
 
-        It is for what people see: `decide` asks again.
+        Use it for display only; `decide` checks again.
         """
 
     async def doubt_copies(
         self, stood: Callable[[str, MessageRef], bool], *, away: str = ""
     ) -> None:
-        """Have the posted cards of waiting requests looked at again, those for which `stood` says
-        so of their target and place: the platform tells that they may be gone.
+        """Check the cards of pending requests again, because the platform reports that some may be
+        gone. The callback selects them by target and message reference.
 
-        With `away`, why, nobody can answer there, and the request goes elsewhere.
+        `away` is the reason why nobody can answer there. If it is set, the requests go to other
+        places.
         """
 
     async def refuse(self, request_id: str, identity: Identity, why: str) -> None:
-        """Write down that somebody was turned away before a click was made of what they did."""
+        """Audit an attempt that the adapter rejected before it built a click."""
 
 
 class GrantCalls(Protocol):
-    """Remembered decisions."""
+    """List, revoke and create grants."""
 
     async def newest(
         self, *, ended: bool = False, revocable_by: Identity | None = None
     ) -> list[Grant]:
-        """Return the newest with their uses, 500 at most, or those of them that somebody may take
-        back. With `ended`, the last 50 that ended, but for denials of a few minutes that ran
-        out."""
+        """Return the newest grants with their use counts, at most 500. `revocable_by` keeps only
+        those that this identity may revoke. `ended=True` returns the last 50 ended grants instead,
+        without denials of a few minutes that expired."""
 
     async def card(self, grant_id: str) -> GrantCard:
-        """Return the card of one, also of one that ended. Raises NotFound."""
+        """Return the card of a grant, even of an ended one. Raises NotFound."""
 
     async def revoke(
         self, grant_id: str, identity: Identity, *, copy: str = "", ref: MessageRef | None = None
     ) -> Grant:
-        """Take one back: from then on it decides nothing.
+        """Revoke a grant. Matching requests require approval again.
 
-        `copy` and `ref` say on which posted card it was pressed. Raises NotFound, Conflict, which
-        says how it ended before, and Unauthorized unless they are an admin, made it, or may approve
-        there.
+        `copy` and `ref` identify the posted card that was clicked. Raises NotFound, and Conflict if
+        the grant already ended. Raises Unauthorized unless the person is an admin, made the grant,
+        or may approve on its route.
         """
 
     async def revoke_all(
         self, identity: Identity, *, agent: str | None = None, session: str | None = None
     ) -> list[Grant]:
-        """Take back all that this person may, or an agent's, or a session's; return those."""
+        """Revoke all grants of an agent, a session or everyone that this person may revoke; return
+        them."""
 
     async def offers(
         self, identity: Identity, agent: str, example: str | ApprovalRequest, effect: Effect
     ) -> tuple[Offer, ...]:
-        """Return what may be remembered of an example: a call, or the id of a request.
+        """Return the grants that an example allows. `example` is a call or the ID of a request.
 
-        Raises Unauthorized unless an admin asks, NotFound, and InvalidRequest when nothing may be.
+        Raises Unauthorized unless the person is an admin, NotFound, and InvalidRequest if no grant
+        is possible.
         """
 
     async def create(
@@ -306,42 +311,42 @@ class GrantCalls(Protocol):
         *,
         nonce: str = "",
     ) -> Grant:
-        """Write a grant of one of the example's offers; sent again with its nonce, the same one.
+        """Create a grant from one of the example's offers. Idempotent for the same `nonce`.
 
-        Raises as `offers` does, InvalidRequest also when what is chosen is none of them, and
-        Conflict when the nonce made another grant.
+        Raises the same errors as `offers`, InvalidRequest if `wish.chosen` is not an offer, and
+        Conflict if the nonce created a different grant.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """An offer that somebody could have remembered: its id, and in a text why, what it would have
-    let through, and what it covers. Secrets are masked."""
+    """A suggested grant. `offer` is its ID. `text` says why it is suggested, what it would have
+    approved and what it covers. Secrets are masked."""
 
     offer: str
     text: str
 
 
 class SuggestionCalls(Protocol):
-    """What people's past answers say about what to remember."""
+    """Suggest grants from people's past decisions."""
 
     async def find_usual(self, record: StoredRequest) -> str:
-        """Return the id of the narrowest offer that covers the last ten similar requests. "" where
-        people refused one of them, or there are fewer."""
+        """Return the ID of the narrowest offer that covers the last ten similar requests. "" if
+        there are fewer than ten, or if people denied one of them."""
 
     async def suggest(self, identity: Identity, record: StoredRequest) -> Suggestion | None:
-        """Return what this person approves again and again, at most once a week and beside one
-        request: one that they may decide, or approved."""
+        """Return an offer that this person approves often, at most once a week. It is shown on one
+        request that they may decide or approved."""
 
     async def decline(self, identity: Identity, record: StoredRequest, offer: str) -> None:
-        """Suggest an offer to this person no more for 90 days. Raises InvalidRequest where the
-        request has no such offer, and Unauthorized for whom the policy does not know."""
+        """Stop suggesting an offer to this person for 90 days. Raises InvalidRequest if the request
+        has no such offer, and Unauthorized if the policy does not know the person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayStatus:
-    """How the gateway stands: its kill switch, the agents that ask nobody for now, as people denied
-    too much of them in a row, and what is wrong, in sentences."""
+    """State of the gateway: the kill switch, the agents in a cool-down after several denials in a
+    row, and current problems as sentences."""
 
     switch: KillSwitch
     paused: tuple[Paused, ...]
@@ -349,25 +354,26 @@ class GatewayStatus:
 
 
 class OperatorCalls(Protocol):
-    """The kill switch, paused agents, sessions, what is declared of tools, and the report."""
+    """The kill switch, agents in a cool-down, sessions, declarations about tools, and the
+    report."""
 
     async def status(self, identity: Identity | None = None) -> GatewayStatus:
-        """Return how the gateway stands. Troubles are for admins, others are told of none."""
+        """Return the state of the gateway. Only admins get `troubles`."""
 
     async def stop_all(self, identity: Identity, *, on: bool) -> None:
-        """Deny everything from now on, or lift that again. Raises Unauthorized unless they are an
-        admin; that somebody else tried is audited."""
+        """Turn the kill switch on (deny every request) or off. Raises Unauthorized unless the
+        person is an admin; a rejected attempt is audited."""
 
     async def lift(self, agent: str, identity: Identity) -> bool:
-        """Let an agent ask again; return whether it was paused. Raises Unauthorized unless the
-        person is an admin, or an approver of the agent; that somebody else tried is audited."""
+        """End an agent's cool-down; return whether there was one. Raises Unauthorized unless the
+        person is an admin or an approver of the agent; a rejected attempt is audited."""
 
     async def list_sessions(self, agent: str | None) -> list[Session]:
-        """Return the sessions that have not ended, of one agent or of all."""
+        """Return the active sessions of one agent, or of all agents."""
 
     async def end_session(self, identity: Identity, agent: str, session: str) -> list[str]:
-        """End a session, cancel what waits in it, return the ids. Raises Unauthorized unless the
-        person is an admin, or an approver of the agent."""
+        """End a session, cancel its pending requests and return their IDs. Raises Unauthorized
+        unless the person is an admin or an approver of the agent."""
 
     async def declare(
         self,
@@ -377,28 +383,31 @@ class OperatorCalls(Protocol):
         confirmed: bool = False,
         about: StoredRequest | None = None,
     ) -> None:
-        """Write into the policy what an argument is, or that a tool is harmless. Saying the same
-        again changes nothing.
+        """Save a declaration in the policy: the role of an argument, or that a tool is harmless.
+        Idempotent.
 
-        `about` is the request on whose card it is said. Raises Unauthorized unless they are an
-        admin, InvalidRequest for what no policy holds, Unconfirmed where it frees what a name or a
-        look holds for an action or a path, and Conflict while the policy keeps changing.
+        `about` is the request whose card was used. Raises Unauthorized unless the person is an
+        admin, InvalidRequest if no policy can hold the declaration, and Conflict if the policy
+        keeps changing. Raises Unconfirmed if it relaxes an argument that looks like an action or a
+        path.
         """
 
     async def report(
         self, identity: Identity, *, since: int | None = None, until: int | None = None
     ) -> PeriodReport:
-        """Return how people decided, in the last 30 days where no period is given. Raises
-        Unauthorized for all but admins."""
+        """Return statistics of decisions, by default for the last 30 days. Raises Unauthorized
+        unless the person is an admin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterApi:
-    """What an adapter works at. `notes` are what it keeps for itself, shared by its replicas;
-    `feed` tells what happens, from all replicas of the gateway. `sizes` knows which cards show all
-    that would run. `links` sign people in to the inbox; `inbox` is its address as people open it,
-    "" where nobody said it. For pages, `logins` sign people in, and `secure` says that browsers
-    come over TLS. `claims` take new channels and accounts into the policy."""
+    """Everything that a running adapter can use.
+
+    `notes` is storage shared by the adapter's replicas. `feed` delivers the events of all replicas.
+    `sizes` knows which cards show the complete call. `links` creates sign-in links. `inbox` is the
+    public address of the inbox, or "". `logins` signs people in on web pages. `secure` means that
+    browsers connect over TLS. `claims` adds new channels and accounts to the policy.
+    """
 
     requests: RequestCalls
     grants: GrantCalls
@@ -415,18 +424,19 @@ class AdapterApi:
     secure: bool = False
 
     def address_of(self, request_id: str) -> str:
-        """Return where the inbox shows this request, "" where it has no address."""
+        """Return the inbox address of this request, or "" if the inbox has no address."""
         return address_of(self.inbox, request_id)
 
     async def lead_to(self, request_id: str, identity: Identity) -> str:
-        """Return where somebody answers what takes a step-up: a link that signs them in once, or
-        the request's address where they can be made none, "" without one. It is for them alone."""
+        """Return a link to the inbox for a decision that needs extra verification. It signs this
+        person in once, so show it only to them. Without a login link it is the request's address,
+        or ""."""
         try:
             return (await self.links.make(identity, request_id=request_id)).url
-        except GatewayError:  # they sign in as they are used to, and rights are asked there
+        except GatewayError:  # they sign in the usual way, and the core checks their rights
             return self.address_of(request_id)
 
 
 def address_of(inbox: str, request_id: str) -> str:
-    """Return where the inbox at this address shows a request, "" for no address."""
+    """Return the address of a request below this inbox address, or "" if it is empty."""
     return f"{inbox}/r/{request_id}" if inbox else ""

@@ -1,4 +1,4 @@
-"""What an adapter is: the seven methods that the gateway calls, and the facts that it reads."""
+"""Base class `Adapter`: the methods that the gateway calls and the attributes that it reads."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from gateway.ports.adapter_api import AdapterApi
 from gateway.ports.claims import ChatSetup
 from gateway.ports.outgoing import AdapterStorage, DeliveryFailed, Notice, Shown
 
-# What a check finds.
+# Results of `gateway doctor` checks.
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Whether something is as it should be, what it is, and what to do when it should not be."""
+    """Result of one check: `result` is OK, WARN or FAIL, `says` describes it, `remedy` says what to
+    do."""
 
     result: str
     says: str
@@ -27,32 +28,31 @@ class Finding:
 
 
 def report_ok(says: str) -> Finding:
-    """Return that all is well."""
+    """Return a finding for a check that passed."""
     return Finding(OK, says)
 
 
 def report_doubt(says: str, remedy: str) -> Finding:
-    """Return what works, and may be a surprise."""
+    """Return a finding for something that works, but may surprise the operator."""
     return Finding(WARN, says, remedy)
 
 
 def report_failure(says: str, remedy: str) -> Finding:
-    """Return what has to be put right."""
+    """Return a finding for a problem that must be fixed."""
     return Finding(FAIL, says, remedy)
 
 
 Called = Mapping[str, Sequence[str]]
-"""Targets of the routes in force, each with whom cards and reminders there call, as the platform's
-identities and groups."""
+"""Targets of the active routes. Each maps to the platform identities and groups that its cards and
+reminders mention."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveTrial:
-    """A trial with the operator: `gateway doctor --live --with-me`.
+    """A test with the operator's help: `gateway doctor --live --with-me`.
 
-    `user` is their account on the platform, as in identities, without the platform's name. `say`
-    prints a line for them. `record` keeps one exchange: its direction, `sent` or `got`, and what
-    it was.
+    `user` is their account on the platform, without the platform's name. `say` prints a line for
+    them. `record` saves one exchange: its direction (`sent` or `got`) and its content.
     """
 
     user: str
@@ -62,79 +62,82 @@ class LiveTrial:
 
 @dataclass(frozen=True, slots=True)
 class WebPages:
-    """What an adapter serves beside the HTTP API: `routes` are aiohttp route definitions. `end`
-    is called when the web server stops, and ends the answers that are kept open: the server waits
-    for them."""
+    """HTTP pages that an adapter serves next to the API. `routes` are aiohttp route definitions.
+    The web server calls `end` when it stops; `end` must close all open responses, because the
+    server waits for them."""
 
     routes: Sequence[Any] = ()
     end: Callable[[], None] = lambda: None
 
 
 class Adapter:
-    """A place where people answer. Built by its entry point with no arguments.
+    """A platform where people decide requests. The gateway builds it from its entry point without
+    arguments.
 
-    An adapter overrides `run`, and of the rest what its platform has. Posting methods raise the
-    failures of `gateway.ports`, and no others.
+    Override `run`, and the other methods that the platform supports. Methods that post may raise
+    only the errors of `gateway.ports`.
     """
 
     name: str = ""
-    """The adapter's name, as in settings, targets and message references."""
+    """Name of the adapter, as used in settings, targets and message references."""
     posts: bool = True
-    """Whether it posts cards. One that does not reads `api.requests`, as a web page does."""
+    """Whether the adapter posts cards. If False, it reads `api.requests`, as a web page does."""
     repeatable: bool = False
-    """Whether delivering again with the same nonce makes no second message."""
+    """Whether a second `deliver` with the same nonce posts no second message."""
     card_lines: int = 60
-    """How many lines of what would run fit on a card."""
+    """How many lines of the call fit on a card."""
     card_chars: int = 4000
-    """How many characters of what would run fit on a card."""
+    """How many characters of the call fit on a card."""
     list_command: str = ""
-    """What people type to see what waits for them, such as `/waiting`; "" for no such command."""
+    """Chat command that lists pending requests, such as `/waiting`; "" if there is none."""
     setup: ChatSetup | None = None
-    """How `gateway NAME setup` connects it; None where there is nothing to connect."""
+    """Setup used by `gateway NAME setup`; None if the adapter needs no setup."""
     checks_copies: bool = False
-    """Whether the platform tells nobody of deleted messages, so that `check_copy` has to ask."""
+    """Whether the gateway must poll with `check_copy`, because the platform reports no
+    deletions."""
 
     @property
     def problems(self) -> Sequence[str]:
-        """What keeps people from answering, in sentences; while there is any, the gateway is not
-        ready."""
+        """Sentences about problems that prevent decisions. The gateway is not ready while there is
+        one."""
         return ()
 
     def run(self, api: AdapterApi) -> AbstractAsyncContextManager[WebPages | None]:
-        """Serve until left. Entering means connected and healthy, and yields the pages to serve;
-        leaving lets running work finish."""
+        """Run the adapter. Entering connects and yields the pages to serve; it means healthy.
+        Leaving waits for running work."""
         raise NotImplementedError
 
     async def deliver(self, target: str, shown: Shown, nonce: str) -> MessageRef:
-        """Post a card at a target, `adapter:channel`; return where it stands."""
-        raise DeliveryFailed(f"{self.name} posts no cards")
+        """Post a card at a target (`adapter:channel`). Return a reference to the message."""
+        raise DeliveryFailed(f"{self.name} does not post cards")
 
     async def update(self, ref: MessageRef, shown: Shown, nonce: str) -> None:
-        """Make a posted copy show this card, as `deliver` would have posted it."""
-        raise DeliveryFailed(f"{self.name} posts no cards")
+        """Edit a posted message to show this card, as `deliver` would post it."""
+        raise DeliveryFailed(f"{self.name} does not post cards")
 
     async def tell(self, notice: Notice, shown: Shown) -> None:
-        """Post a notice beside, or about, a card."""
-        raise DeliveryFailed(f"{self.name} tells nobody")
+        """Post a notice next to a card or about it."""
+        raise DeliveryFailed(f"{self.name} does not post notices")
 
     async def check_copy(self, ref: MessageRef) -> None:
-        """Ask whether a posted copy is still there. Raises CopyGone; other failures mean that
-        nobody knows."""
+        """Check that a posted message still exists. Raises CopyGone if it does not; any other error
+        means that the state is unknown."""
 
     async def checks(
         self, called: Called, notes: AdapterStorage, *, live: bool, trial: LiveTrial | None = None
     ) -> Sequence[tuple[str, Finding]]:
-        """Return what `gateway doctor` finds, by name. The adapter is not running then.
+        """Return findings for `gateway doctor`, each with its name. The adapter is not running
+        then.
 
-        `called` are its targets. `notes` are what it keeps. With `live` it may post, and takes away
-        what it posted. With a `trial` it has the operator try it, too.
+        `called` are its targets and `notes` is its storage. With `live` it may post messages, and
+        removes them again. With `trial` it also asks the operator to try the adapter.
         """
         return ()
 
     def commands(self, verbs: Any) -> None:
-        """Add a parser for each command `gateway NAME COMMAND` to `verbs`, which argparse's
-        `add_subparsers` returned.
+        """Add a parser to `verbs` for each command `gateway NAME COMMAND`. `verbs` is the result of
+        argparse's `add_subparsers`.
 
-        Each sets the default `run`, an async function of the parsed options that returns the exit
-        code. The adapter is not running, and perhaps not configured.
+        Set the default `run` of each parser: an async function of the parsed options that returns
+        the exit code. The adapter is not running then and may not be configured.
         """

@@ -1,7 +1,7 @@
-"""How a chat is connected: its set-up in a terminal, and the claims of people in it.
+"""Connecting a chat: its setup in a terminal, and claims by its people; start with `ChatSetup`.
 
-An invitation is a code in the operator's terminal. Who types it in a chat claims a channel, or an
-account, for the policy. Nothing changes until the operator says yes.
+The operator's terminal shows an invitation code. A person who types it in a chat claims a channel
+or an account for the policy. The operator must confirm the claim before anything changes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from gateway.wire.codec import Wire
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedPlace:
-    """A channel that requests may come to.
+    """A channel that can receive requests.
 
-    `target` is what a route names, `adapter:place`. `words` describe the channel for the operator,
-    such as `#ops of Acme (34 members, not shared)`.
+    `target` is the name used in routes, `adapter:place`. `words` describes the channel to the
+    operator, such as `#ops of Acme (34 members, not shared)`.
     """
 
     target: str
@@ -28,10 +28,10 @@ class ClaimedPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimant:
-    """A person whom a chat has verified: a full member, no bot, no guest, nobody from elsewhere.
+    """A person verified by the chat: a full member, not a bot, a guest or an external user.
 
-    `handle` is the short name that the chat gives them. `words` describe them for the operator,
-    such as `Ana Perez (@ana, full member, U024BE7LH)`.
+    `handle` is their short name in the chat. `words` describes them to the operator, such as `Ana
+    Perez (@ana, full member, U024BE7LH)`.
     """
 
     identity: Identity
@@ -41,7 +41,7 @@ class Claimant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutePlaces:
-    """A route, and the targets that its requests go to."""
+    """A route and the targets of its requests."""
 
     name: str
     targets: tuple[str, ...]
@@ -49,10 +49,10 @@ class RoutePlaces:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation(Wire):
-    """A code that waits for somebody to type it in a chat: `id` is its hash, `platform` the chat.
+    """An unused invitation code. `id` is its hash, `platform` the chat where it must be typed.
 
-    One for a channel names the `route` that it joins. One for an account names the `person` that it
-    joins. Times are in ms since the epoch.
+    An invitation for a channel names the `route` to extend, one for an account the `person`. Times
+    are in ms since the epoch.
     """
 
     id: str
@@ -65,10 +65,10 @@ class Invitation(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatClaim(Wire):
-    """What somebody claimed with an invitation, and waits for the operator.
+    """A claim made with an invitation, pending until the operator confirms it.
 
-    `identity` is written `platform:id`. `target` and `place` are empty for an account. Both sides
-    see `number`, so that the operator says yes to the right one.
+    `identity` has the form `platform:id`. `target` and `place` are empty for an account. Both sides
+    see `number`, so that the operator confirms the right claim.
     """
 
     identity: str
@@ -81,83 +81,84 @@ class ChatClaim(Wire):
 
 
 class ClaimStore(Protocol):
-    """Keeps invitations and claims for all replicas. Both go by themselves in time."""
+    """Stores invitations and claims for all replicas. Both expire automatically."""
 
     async def invite(self, invitation: Invitation) -> None:
-        """Keep an invitation until it ends."""
+        """Save an invitation until it expires."""
 
     async def find(self, invitation_id: str) -> tuple[Invitation, ChatClaim | None] | None:
-        """Return an invitation that has not ended, and what was claimed with it."""
+        """Return an unexpired invitation and its claim, or None."""
 
     async def claim(self, invitation: Invitation, claim: ChatClaim, facts: dict[str, str]) -> bool:
-        """Keep the claim of an invitation, for a day, and note it with these facts; return False
-        where it has one already."""
+        """Save a claim for a day and audit it with these facts. Return False if the invitation
+        already has a claim."""
 
     async def list_all(self) -> list[tuple[Invitation, ChatClaim | None]]:
-        """Return what has not ended, the oldest first."""
+        """Return all unexpired invitations with their claims, oldest first."""
 
     async def remove(self, invitation_id: str) -> bool:
-        """Forget an invitation and its claim; return whether this call did."""
+        """Delete an invitation and its claim. Return whether this call deleted it."""
 
     async def count_wrong(self, platform: str) -> int:
-        """Count a wrong code; return how many there were lately in this chat."""
+        """Count a wrong code. Return the number of recent wrong codes in this chat."""
 
     async def end_all(self, platform: str) -> None:
-        """End the invitations of a chat that nobody has used."""
+        """End the unused invitations of a chat."""
 
     async def list_departed(self) -> set[str]:
-        """Return the names of people who left the policy: what they did bears them still."""
+        """Return the names of people removed from the policy. Their past actions keep these
+        names."""
 
     async def is_file_in_force(self) -> bool:
-        """Whether the policy comes from the file of the settings, and from nowhere else."""
+        """Return whether the policy comes only from the file named in the settings."""
 
 
 class ClaimCalls(Protocol):
-    """Who and what joins the policy from a chat."""
+    """Add channels and accounts from a chat to the policy."""
 
     async def claim(self, code: str, by: Claimant, place: ClaimedPlace | None = None) -> str:
-        """Claim a channel with a code of a set-up, or without `place` an account with a code of
-        `gateway approver link`. Return a number of two digits, which the operator sees too.
+        """Claim a channel with a setup code. Without `place`, claim an account with a code of
+        `gateway approver link`. Return a two-digit number that the operator also sees.
 
-        Raises Unauthorized for a code that is wrong, over, used, or for the other thing. After five
-        wrong ones the codes of this chat end.
+        Raises Unauthorized if the code is wrong, expired, used, or for the other kind. Five wrong
+        codes end all codes of this chat.
         """
 
     async def list_routes(self, identity: Identity) -> tuple[RoutePlaces, ...]:
-        """Return the routes for an admin who wants requests in a channel. Raises Unauthorized for
-        others, InvalidRequest where a policy file is in force."""
+        """Return the routes to an admin who wants requests in a channel. Raises Unauthorized for
+        other people, and InvalidRequest if a policy file is active."""
 
     async def add_place(self, identity: Identity, route: str, place: ClaimedPlace) -> str:
-        """Send the requests of a route to a channel too, for an admin; return a sentence that says
-        so. Raises as `list_routes` does, and NotFound for no such route."""
+        """Add a channel to a route, for an admin; return a sentence that confirms it. Raises the
+        errors of `list_routes`, and NotFound for an unknown route."""
 
     async def list_admins(self) -> tuple[str, ...]:
         """Return the names of the admins."""
 
 
 class SetupTerminal(Protocol):
-    """The terminal of whoever connects a chat."""
+    """The terminal of the person who connects a chat."""
 
     def say(self, line: str) -> None:
         """Print a line."""
 
     def open(self, url: str) -> None:
-        """Print a link, and open it in the browser where there is one."""
+        """Print a link, and open it in a browser if there is one."""
 
     def keep(self, variable: str, value: str) -> None:
-        """Keep a setting that was checked, for a set-up that is broken off and run again."""
+        """Save a checked setting, so that an interrupted setup can continue."""
 
     async def ask_secret(self, question: str, variable: str) -> str:
-        """Return what somebody types, unseen, or what the setting `variable` says already. Raises
-        InvalidRequest where nobody can type, and no other value comes."""
+        """Return a secret that the person types without echo, or the value of the setting
+        `variable`. Raises InvalidRequest if there is neither input nor a new value."""
 
 
 class ChatSetup:
-    """How one chat is connected by `gateway NAME setup`; each chat extends it.
+    """Base class for the setup of one chat with `gateway NAME setup`.
 
-    `variables` are the settings that it finds out. `invite` is what people type in a channel first,
-    "" where nothing is. `command` is what they type then, before `here` or `me`; and `option` comes
-    right before the code, "" for nothing.
+    `variables` are the settings that the setup determines. `invite` is the text that people type in
+    a channel first, or "". `command` comes next, before `here` or `me`. `option` comes directly
+    before the code, or is "".
     """
 
     variables: tuple[str, ...] = ()
@@ -166,10 +167,9 @@ class ChatSetup:
     option: str = ""
 
     async def connect(self, terminal: SetupTerminal, known: Mapping[str, str]) -> dict[str, str]:
-        """Have an app made and installed, and return the settings to keep, each checked.
+        """Guide the operator through creating and installing the app. Return the checked settings.
 
-        `known` are settings that an earlier, perhaps broken off, set-up kept: those that still work
-        are not asked for again. Says one line for each step, and one for each way that a token is
-        wrong before it asks again.
+        `known` are settings from an earlier or interrupted setup; do not ask for those that still
+        work. Print one line for each step. If a token is wrong, say why and ask again.
         """
         raise NotImplementedError

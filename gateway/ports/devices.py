@@ -1,4 +1,5 @@
-"""Devices that take web pushes: their values, and the calls of an adapter's pages."""
+"""Devices that receive web push messages: their data, and the calls for web pages in
+`DeviceCalls`."""
 
 from __future__ import annotations
 
@@ -13,13 +14,12 @@ from gateway.domain.records import Identity
 from gateway.models import Action
 from gateway.wire.codec import Wire
 
-# A device is a browser of a signed-in person that takes web pushes. It lives as long as its
-# session.
+# A device is the browser of a signed-in person that receives web push. It ends with its session.
 
 PUSH = "push"
-"""The outbox of requests that devices are told about."""
+"""Name of the outbox queue for web push."""
 MOST_DEVICES = 10
-"""Of one person."""
+"""Limit for one person."""
 
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 _MOST_ZONE = 64  # characters
@@ -27,12 +27,11 @@ _MOST_ZONE = 64  # characters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushDevice(Wire):
-    """One browser of a person. `id` follows from its `endpoint`, by which its push service knows
-    it.
+    """One browser of a person. `id` is derived from its push `endpoint`.
 
-    `key` and `auth` encrypt for it; `server_key` is our public key that it was made for. It belongs
-    to the adapter `place`, and to a `session`, by its hash. With `discreet` it shows nothing of
-    what would run. `failure` says what went wrong last, at `failed_at`; "" after what went well.
+    `key` and `auth` encrypt messages for it. `server_key` is the gateway's public key that it
+    subscribed with. `place` is the adapter, `session` a session hash. A `discreet` device shows
+    nothing of the call. `failure` is the last error, at `failed_at`, or "" after a success.
     """
 
     id: str
@@ -52,8 +51,8 @@ class PushDevice(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuietHours(Wire):
-    """When a person is not to be rung: from `begin` to `end`, as 22:00, in a time zone such as
-    Europe/Berlin. With `high`, requests of high risk ring all the same."""
+    """Hours without notifications for a person: from `begin` to `end`, such as 22:00, in a time
+    zone such as Europe/Berlin. If `high` is set, requests of high risk still notify."""
 
     begin: str
     end: str
@@ -61,17 +60,17 @@ class QuietHours(Wire):
     high: bool = False
 
     def problem(self) -> str:
-        """Return what is wrong with them, "" for nothing."""
+        """Return what is wrong with the values, or ""."""
         if not (_CLOCK.fullmatch(self.begin) and _CLOCK.fullmatch(self.end)):
             return "write times as 22:00"
         if self.begin == self.end:
-            return "they begin and end at the same time"
-        return "" if _zone(self.zone) else "this time zone is not known here"
+            return "quiet hours must not begin and end at the same time"
+        return "" if _zone(self.zone) else "unknown time zone; write it as Europe/Berlin"
 
     def seconds_left(self, now_ms: int) -> float:
-        """Return for how long they still are, 0 outside them."""
+        """Return the seconds until they end, or 0 outside them."""
         zone = _zone(self.zone)
-        if zone is None:  # it was known when it was written: better to ring than to be silent
+        if zone is None:  # known when saved: better notify than be silent
             return 0.0
         here = datetime.fromtimestamp(now_ms / 1000, zone)
         begin, end, now = _minutes(self.begin), _minutes(self.end), here.hour * 60 + here.minute
@@ -97,7 +96,7 @@ def _minutes(clock: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What a browser hands out to be pushed to, as it writes it, and what to call the device."""
+    """Push subscription that the browser returned, and a label for the device."""
 
     endpoint: str
     key: str
@@ -106,43 +105,44 @@ class Subscription:
 
 
 class DeviceCalls(Protocol):
-    """The devices of whoever is signed in: a person, or an identity that a route itself admits."""
+    """Manage the devices of the signed-in person, or of an identity that a route admits
+    directly."""
 
     @property
     def missing(self) -> str:
-        """Why nothing can be pushed here, as a sentence; "" where it can."""
+        """Sentence that says why web push is unavailable, or ""."""
 
     def server_key(self) -> str:
-        """Return the public key that browsers subscribe with. Raises Conflict with `missing`."""
+        """Return the public key for browser subscriptions. Raises Conflict with `missing`."""
 
     async def subscribe(self, identity: Identity, session: str, wish: Subscription) -> PushDevice:
-        """Have a browser told of requests as long as this session lives.
+        """Send this browser notifications until the session ends.
 
-        Raises Conflict with `missing` or when the person has too many, InvalidRequest for what no
-        browser hands out, or an address that must not be called.
+        Raises Conflict with `missing` or if the person has too many devices. Raises InvalidRequest
+        if the subscription is malformed or its address must not be called.
         """
 
     async def devices(self, identity: Identity) -> Sequence[PushDevice]:
-        """Return the person's devices, the oldest first."""
+        """Return the person's devices, oldest first."""
 
     def is_of(self, device: PushDevice, session: str) -> bool:
-        """Whether a device was signed in with this session."""
+        """Return whether a device subscribed in this session."""
 
     async def set_discreet(self, identity: Identity, device_id: str, *, on: bool) -> None:
-        """Have a device show nothing of what would run, or show it. Raises NotFound."""
+        """Choose whether a device shows nothing of the call. Raises NotFound."""
 
     async def remove(self, identity: Identity, device_id: str) -> None:
-        """Forget a device of the person. Raises NotFound."""
+        """Remove a device of the person. Raises NotFound."""
 
     async def test(self, identity: Identity, device_id: str) -> None:
-        """Send a notification that says that it is a test. Raises NotFound, and DeliveryFailed,
-        which says what the push service answered."""
+        """Send a test notification. Raises NotFound, and DeliveryFailed with the push service's
+        answer."""
 
     async def quiet(self, identity: Identity) -> QuietHours | None:
-        """Return the person's quiet hours."""
+        """Return the person's quiet hours, or None."""
 
     async def set_quiet(self, identity: Identity, hours: QuietHours | None) -> None:
-        """Keep the person's quiet hours, or none. Raises InvalidRequest."""
+        """Save the person's quiet hours, or remove them. Raises InvalidRequest."""
 
     async def check_answer(
         self,
@@ -154,14 +154,14 @@ class DeviceCalls(Protocol):
         digest: str,
         action: Action,
     ) -> None:
-        """Check that a notification could be answered so: what it showed is what would run, and an
-        approval was offered to a device of this session, and still would be.
+        """Check that a notification may decide a request: it showed the current call, and this
+        session's device was and still is offered an approval.
 
-        It decides nothing: `decide` has the last word. Raises NotFound, Conflict.
+        It decides nothing; call `decide` afterwards. Raises NotFound, Conflict.
         """
 
 
-# Names a browser and its system in words, from what the browser says of itself.
+# Names of browsers and systems in a `User-Agent`.
 
 _BROWSERS = (
     ("Edg", "Edge"),
@@ -188,8 +188,8 @@ _SYSTEMS = (
 
 
 def name_device(user_agent: str) -> str:
-    """Return browser and system of a `User-Agent`, as "Firefox on Linux". It is what the browser
-    claims, made only of words of ours: a help to recognise a device, and no proof."""
+    """Return the browser and system from a `User-Agent`, such as "Firefox on Linux". The header is
+    not proof, so the result contains only names from the lists above."""
     browser = next((name for mark, name in _BROWSERS if mark in user_agent), "A browser")
     system = next((name for mark, name in _SYSTEMS if mark in user_agent), "")
     return f"{browser} on {system}" if system else browser

@@ -1,7 +1,7 @@
-"""What the core and an adapter that posts cards say to each other: copies, notices, and failures.
+"""Messages between the core and an adapter: posted cards, notices and errors; see `Outbox`.
 
-An adapter translates one card into one message of its platform and says plainly what became of it.
-It knows neither policy nor Redis; what was posted where is kept by the core.
+An adapter turns each card into one message of its platform and reports the result. The core stores
+where each card was posted. An adapter knows neither the policy nor Redis.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ from gateway.errors import GatewayError
 from gateway.wire.codec import Wire
 
 Shown = Card | GrantCard
-"""What a posted message shows: a request, also the overflow of an agent, or a grant."""
+"""Content of a posted message: a request, the overflow card of an agent, or a grant."""
 
-# Queues and copies call a remembered decision by this and its id; a request by its id alone.
+# Queues and posted cards identify a grant by this prefix and its ID, a request by its ID alone.
 GRANT = "grant:"
 
 
 def is_grant(subject_id: str) -> bool:
-    """Whether what queues and copies call so is a remembered decision."""
+    """Return whether the ID belongs to a grant."""
     return subject_id.startswith(GRANT)
 
 
 class CopyState(StrEnum):
-    """How far one copy has come."""
+    """State of one posted card (a copy)."""
 
-    DUE = "due"  # not sent yet
-    INTENDED = "intended"  # being posted: after a crash nobody knows whether it was
+    DUE = "due"  # not posted yet
+    INTENDED = "intended"  # being posted; after a crash, unknown whether it was
     POSTED = "posted"
-    FAILED = "failed"  # the platform refused it; nobody sees it there
-    GONE = "gone"  # it was there once and cannot be changed any more
-    STUCK = "stuck"  # it stands there, out of date: the platform refused the edit too often
+    FAILED = "failed"  # the platform rejected it, so nobody sees it
+    GONE = "gone"  # posted once, and can no longer be edited
+    STUCK = "stuck"  # posted but outdated: the platform rejected too many edits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy(Wire):
-    """One copy of a card: where it should stand, where it stands, and what it shows.
+    """One posted card, in code a copy: its target, its state, and what it currently shows.
 
-    `nonce` is kept before posting, and stands in the copy's buttons, so that a copy posted just
-    before a crash is recognised by its first click. `revision` is the one it shows; `reminders` how
-    many it was given; `count` the number that it says, since `counted`. With `outcome` it is no
-    card, but the notice of how the request ended. `why` is the platform's answer to a failure.
-    `tries` counts the edits to revision `tried` that were refused, and how often an outcome was
-    told. `at` is when this was written down, or when it may be tried again. One that is `disarmed`
-    offers nothing more to press: it shows the end. Where the gateway is locked out it is `away`:
-    nobody can answer on it until it is edited again. `reposts` counts how often it was deleted and
-    posted again.
+    `nonce` is stored before posting and is part of the buttons. The first click on a card posted
+    just before a crash therefore identifies it. `revision` is the revision that the card shows.
+    `reminders` counts the reminders sent. `count` is the number of similar requests that it shows,
+    first seen at `counted`. `outcome` marks a notice about the final outcome instead of a card.
+    `why` is the platform's error. `tries` counts rejected edits to revision `tried`, or attempts to
+    send an outcome. `at` is the time of the last change, or of the next try. A `disarmed` card has
+    no buttons because the request ended. An `away` card is at a place that the gateway cannot
+    reach, so nobody can answer there until an edit succeeds. `reposts` counts how often it was
+    deleted and posted again.
     """
 
     target: str
@@ -73,23 +73,24 @@ class Copy(Wire):
 
     @property
     def key(self) -> str:
-        """What tells it from the other copies of its request."""
+        """Key that identifies this copy among those of its request."""
         return f"outcome {self.target}" if self.outcome else self.target
 
 
 class NoticeKind(StrEnum):
-    """What a notice is about."""
+    """Subject of a notice."""
 
-    REMINDER = "reminder"  # in the copy's thread, to those who may decide
-    OUTCOME = "outcome"  # to who asked, or who wants to know
+    REMINDER = "reminder"  # in the thread of the card, to people who may decide
+    OUTCOME = "outcome"  # to the requester, or to people who want to know
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """A short message beside a card. `ref` is the copy it belongs to, None for one of its own.
+    """A short message about a card. `ref` is the card it belongs to, or None for a separate
+    message.
 
-    `target` is where it goes. `mentions` are the approvers to call, as this platform's identities
-    and groups without its name. A `discreet` one says only the card's summary.
+    `target` is where to post it. `mentions` are the approvers to mention, as identities and groups
+    without the platform's name. A `discreet` notice shows only the card's summary.
     """
 
     kind: NoticeKind
@@ -101,16 +102,17 @@ class Notice:
 
 
 class DeliveryFailed(GatewayError):
-    """The platform refuses this for good, for example because the channel is not there."""
+    """The platform rejected the call permanently, for example because the channel does not
+    exist."""
 
     code: ClassVar[str] = "delivery_failed"
 
 
 class CopyGone(DeliveryFailed):
-    """The message is not there any more, or can never be changed again.
+    """The message no longer exists, or can never be edited again.
 
-    One that was `deleted` left nothing to press, at a place where another may be posted. What may
-    come back (access, a permission, a lock) is an edit that was refused, not a copy that is gone.
+    `deleted` means that no button is left and that the card may be posted there again. If the
+    obstacle can disappear (access, a permission, a lock), raise a failed edit instead.
     """
 
     code = "copy_gone"
@@ -121,13 +123,14 @@ class CopyGone(DeliveryFailed):
 
 
 class DeliveryUncertain(DeliveryFailed):
-    """It was sent, and no answer came: it may be there."""
+    """The message was sent, but no response came. It may exist."""
 
     code = "delivery_uncertain"
 
 
 class RetryLater(DeliveryFailed):
-    """Nothing was done; the platform may take it in `seconds`. What is `unsent` it never saw."""
+    """Nothing was done; try again in `seconds`. `unsent` means that the call did not reach the
+    platform."""
 
     code = "try_later"
 
@@ -137,14 +140,14 @@ class RetryLater(DeliveryFailed):
 
 
 class Limited(RetryLater):
-    """The platform refuses such calls, not only this one, for so long: too many were made."""
+    """The platform rejects all calls of this kind for `seconds`, because there were too many."""
 
     code = "limited"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One request, or remembered decision, that an outbox must look at, and the lease on it."""
+    """A leased queue entry: a request or grant whose posted cards must be checked."""
 
     request_id: str
     lease: str
@@ -152,10 +155,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxFigures:
-    """How true an adapter's cards are. Times are in seconds.
+    """Delivery state of one adapter. Times are in seconds.
 
-    `waiting` cards are to be looked at, the longest of them `overdue`. `stale` copies still have
-    buttons although their request ended, the first of them `oldest_stale` ago.
+    `waiting` cards are due, the oldest since `overdue`. `stale` cards still have buttons although
+    their request ended, the oldest since `oldest_stale`.
     """
 
     adapter: str
@@ -166,51 +169,52 @@ class OutboxFigures:
 
 
 class Outbox(Protocol):
-    """The durable queues behind every adapter that posts. Leases are scores of the server's
+    """Durable delivery queues, one for each adapter that posts. Leases expire by the server's
     clock."""
 
     async def lease_due(self, queue: str, *, limit: int, lease_ms: int) -> list[Task]:
-        """Lease up to `limit` requests that are due."""
+        """Lease up to `limit` entries that are due."""
 
     async def ack(self, queue: str, task: Task, *, again_ms: int | None = None) -> bool:
-        """Take a request off the queue, or put it off; False when it became dirty meanwhile."""
+        """Remove an entry, or with `again_ms` postpone it. Return False if it changed since the
+        lease."""
 
     async def renew(self, queue: str, task: Task, *, lease_ms: int) -> Task | None:
-        """Make a lease longer; None when the request became dirty meanwhile."""
+        """Extend a lease. Return None if the entry changed since the lease."""
 
     async def queued(self, queue: str, *, limit: int) -> list[tuple[str, int]]:
-        """Return up to `limit` of what is on a queue, each with when it is due, in ms."""
+        """Return up to `limit` entries of a queue, each with its due time in ms since the epoch."""
 
     async def mark(self, queue: str, request_id: str) -> None:
-        """Have a queue look at a request now."""
+        """Make an entry due now."""
 
     async def copies(self, request_id: str) -> dict[str, Copy]:
-        """Return what is known of a request's copies, by key."""
+        """Return the posted cards of a request by key."""
 
     async def put_copy(self, request_id: str, copy: Copy, *, before: Copy | None) -> bool:
-        """Store a copy if it is still as it was before."""
+        """Save a copy if the stored one still equals `before`. Return whether it was saved."""
 
     async def forget(self, request_id: str, copy: Copy) -> None:
-        """Forget a copy, if it is still like this: another one may be posted at its place."""
+        """Delete a copy if it is unchanged, so that a new card can be posted there."""
 
 
 class AdapterStorage(Protocol):
-    """What an adapter keeps for itself: small texts by name, each with an end."""
+    """Storage of an adapter: short texts by name, shared by its replicas."""
 
     async def get(self, name: str) -> str | None:
-        """Return a note."""
+        """Return the text with this name, or None."""
 
     async def put(self, name: str, text: str, *, seconds: float | None = None) -> None:
-        """Keep a note, for ever without an end."""
+        """Save a text for `seconds`, or permanently if None."""
 
     async def put_new(self, name: str, text: str, *, seconds: float) -> bool:
-        """Keep a note unless there is one; return whether it was kept."""
+        """Save a text unless the name exists. Return whether it was saved."""
 
     async def extend(self, name: str, text: str, *, seconds: float) -> bool:
-        """Give a note that still says `text` a new end; return whether it did."""
+        """Set a new expiry if the value still equals `text`. Return whether it did."""
 
     async def delete(self, name: str) -> None:
-        """Drop a note."""
+        """Delete a text."""
 
     async def take_turn(
         self,
@@ -223,19 +227,22 @@ class AdapterStorage(Protocol):
         leave: int,
         about: str = "",
     ) -> float:
-        """Take a turn of a budget that all replicas share: at most so many calls in so many
-        seconds, `leave` of which are left to others. Return the seconds to wait first, 0 when the
-        turn is taken; meanwhile the name stands in line, the lowest rank first. When its turn comes
-        sooner than that, the adapter's queue looks at the subject with the id `about` again."""
+        """Take a turn of a rate budget that all replicas share, and return the seconds to wait. 0
+        means that the turn was taken.
+
+        The budget allows `most` calls in `seconds`; `leave` of them stay free for others. A `name`
+        that must wait joins a line, lowest `rank` first. If its turn comes early, the adapter's
+        queue handles the subject with the ID `about` again.
+        """
 
     async def leave_line(self, budget: str, name: str, *, most: int, seconds: float) -> None:
-        """Give up a place in the line of a budget."""
+        """Remove a name from the line of a budget."""
 
     async def return_turn(self, budget: str, name: str) -> None:
-        """Give back the last turn that this name took of a budget."""
+        """Return the last turn that this name took from a budget."""
 
     async def shut(self, budget: str, *, seconds: float) -> None:
-        """Have nobody take a turn of a budget for so long."""
+        """Block all turns of a budget for `seconds`."""
 
     async def delay(self, budget: str, *, per_minute: float, burst: int) -> float:
-        """Spend one of a budget that all replicas share; return the seconds to wait first."""
+        """Take one call from a budget that all replicas share. Return the seconds to wait first."""

@@ -1,9 +1,8 @@
-"""Keeps under a platform's rate limits, together with all other replicas, holding nobody up.
+"""Stay below a platform's rate limits across all replicas; start with `RateLimiter.turn`.
 
-Who must wait stands in a line that all replicas share, the lowest rank first, and is told when to
-come back. It stands there under its name, so that whichever replica comes back takes the turn, and
-a message that changed meanwhile is edited once. Where a platform refuses all the same, nobody calls
-until it may.
+A call that must wait joins a line shared by all replicas, lowest rank first, and gets a time to
+come back. It is in the line under its name. Any replica can take the turn, and a message that
+changed meanwhile is edited once. If the platform still rejects a call, all calls pause.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from gateway.cards.card import Card
 from gateway.models import Status
 from gateway.ports.outgoing import AdapterStorage, Limited, RetryLater
 
-GATHER_SECONDS = 0.05  # those that were asked for together come here in any order
-_NOW = 0.2  # seconds; waits this short are waited out
+GATHER_SECONDS = 0.05  # calls that start together may arrive in any order
+_NOW = 0.2  # seconds; wait this long before giving up the turn
 _CROWDED_SECONDS = 5.0
-_PLACE_SECONDS = 300.0  # by then the line has forgotten who did not come back
+_PLACE_SECONDS = 300.0  # by then the line has dropped a name that did not return
 _LAST_MS = 10**13  # later than any time in ms
 
 Waiting = list[tuple[int, int, asyncio.Future[None]]]
@@ -32,27 +31,27 @@ Waiting = list[tuple[int, int, asyncio.Future[None]]]
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """At most so many calls in any so many seconds."""
+    """At most `most` calls in any `seconds`."""
 
     most: int
     seconds: float
 
 
 class Priority(IntEnum):
-    """How soon people should see an edit. The first two take buttons away that do nothing more."""
+    """Urgency of an edit. The first three remove buttons that no longer work."""
 
-    CLICKED = 0  # somebody looks at this very card, and waits
+    CLICKED = 0  # a person clicked this card and waits
     DECIDED = 1  # a person decided
-    ENDED = 2  # nobody decided: it ran out, or was taken back
+    ENDED = 2  # expired or cancelled without a decision
     OTHER = 3
 
     def rank(self, at: int) -> int:
-        """Return the rank of an edit about what happened at this time, in ms."""
+        """Return the rank of an edit about an event at this time, in ms since the epoch."""
         return self * _LAST_MS + min(max(at, 0), _LAST_MS - 1)
 
 
 def rank_edit(card: Card) -> int:
-    """Return the rank of the edit that shows a card: first those that take buttons away."""
+    """Return the rank of the edit that shows a card. Cards that lose their buttons come first."""
     if not card.disarms:
         return Priority.OTHER.rank(card.created)
     decided = card.status in (Status.APPROVED, Status.DENIED)
@@ -60,7 +59,7 @@ def rank_edit(card: Card) -> int:
 
 
 class RateLimiter:
-    """Hands out turns of budgets, which are an adapter's own."""
+    """Gives out turns of an adapter's rate budgets."""
 
     def __init__(self, notes: AdapterStorage) -> None:
         self._notes = notes
@@ -71,9 +70,9 @@ class RateLimiter:
     async def turn(
         self, budget: str, rate: Rate, name: str, *, rank: int = 0, about: str = ""
     ) -> AsyncIterator[None]:
-        """Hold a budget for one call, once nobody of a lower rank waits for it here.
+        """Take a turn for one call, after calls of a lower rank in this process.
 
-        Raises RetryLater when the call must be made later; nothing is held meanwhile.
+        Raises RetryLater if the call must be made later; nothing is reserved meanwhile.
         """
         slot = self.slot(budget, rate, name, rank=rank, about=about)
         try:
@@ -85,7 +84,7 @@ class RateLimiter:
             raise
 
     async def leave(self, name: str) -> None:
-        """Leave the line with a call that is not to be made any more."""
+        """Leave the line with a call that is no longer needed."""
         if (place := await self._notes.get(_place_of(name))) is not None:
             budget, most, seconds = json.loads(place)
             await self._notes.leave_line(budget, name, most=most, seconds=seconds)
@@ -94,10 +93,10 @@ class RateLimiter:
     async def slot(
         self, budget: str, rate: Rate, name: str, *, rank: int, leave: int = 0, about: str = ""
     ) -> AsyncIterator[None]:
-        """Make one call in its turn, whoever else is under way. It leaves so many to others.
+        """Take a turn for one call, in any order within this process; `leave` turns stay free.
 
-        Raises RetryLater when its turn is not now. What it is `about` is looked at again when its
-        turn comes sooner than that says.
+        Raises RetryLater if its turn is not now. If the turn comes earlier than announced, the
+        adapter's queue handles the subject `about` again.
         """
         while wait := await self._notes.take_turn(
             budget,
@@ -109,7 +108,7 @@ class RateLimiter:
             about=about,
         ):
             if wait > _NOW:
-                raise RetryLater(wait, "the platform takes no more at once")
+                raise RetryLater(wait, "the platform's rate limit is reached")
             await asyncio.sleep(wait)
         try:
             yield
@@ -123,7 +122,7 @@ class RateLimiter:
 
     @asynccontextmanager
     async def _line(self, budget: str, rank: int) -> AsyncIterator[None]:
-        """Stand in line, the lowest rank first."""
+        """Wait in this process's line, lowest rank first."""
         loop = asyncio.get_running_loop()
         if budget not in self._waiting:
             self._waiting[budget] = []
@@ -135,9 +134,9 @@ class RateLimiter:
                 await mine
         except (TimeoutError, asyncio.CancelledError) as error:
             if mine.done() and not mine.cancelled():
-                self._next(budget)  # it was our turn already
+                self._next(budget)  # the turn had already come
             if isinstance(error, TimeoutError):
-                raise RetryLater(1.0, "others are before it in this channel") from None
+                raise RetryLater(1.0, "other calls to this channel come first") from None
             raise
         try:
             yield
@@ -155,5 +154,5 @@ class RateLimiter:
 
 
 def _place_of(name: str) -> str:
-    """Return the note that says in which line a call stands."""
+    """Return the name of the note that stores the line of a call."""
     return f"stands {name}"

@@ -1,4 +1,5 @@
-"""How people sign in to a browser: sessions, devices, passkeys, an identity provider."""
+"""Browser sign-in for people: sessions, devices, passkeys, identity provider; start with
+`Logins`."""
 
 from __future__ import annotations
 
@@ -11,15 +12,15 @@ from gateway.models import Action, digest_of
 from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.codec import JsonObject, plain
 
-# Passkeys: a person's device proves, with a finger or a face, that it holds a key of theirs.
+# Passkeys: a device proves with a finger or a face that it holds the person's key.
 
-MOST_PASSKEYS = 20  # of one person
+MOST_PASSKEYS = 20  # limit for one person
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passkey:
-    """One passkey of a person. `words` name the browser it was made in; times are in ms since the
-    epoch, `used` is 0 until it first was."""
+    """One passkey of a person. `words` name the browser that created it. Times are in ms since the
+    epoch; `used` is 0 before the first use."""
 
     id: str
     words: str
@@ -29,8 +30,8 @@ class Passkey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """That somebody is there who holds a passkey of a person, and agreed to one thing. `words` name
-    the browser that it was made in."""
+    """Proof that a person agreed to one action with a passkey. `words` name the browser that
+    created the passkey."""
 
     identity: Identity
     passkey: str
@@ -38,13 +39,12 @@ class Proof:
 
 
 Prove = Callable[[str], Awaitable[Proof]]
-"""Checks that the person who clicks agreed to this subject with a passkey; raises Unauthorized."""
+"""Verify that the clicking person agreed to this subject with a passkey. Raises Unauthorized."""
 
 
 def subject_of(record: StoredRequest, click: Click) -> str:
-    """Return what a passkey agrees to: this answer to this request, as it was seen, exactly what
-    would run then, and all that is said and remembered with it. Whatever else is made of it needs
-    another assertion."""
+    """Return the text that a passkey signs: one decision on one revision of a request. It includes
+    the exact call, all messages and the grant. A different decision needs another assertion."""
     edits = click.action is Action.EDIT and click.arguments is not None
     digest = digest_of(record.request, click.arguments) if edits else record.digest
     parts = (click.answers, click.result, click.message, click.note, click.remember)
@@ -53,80 +53,81 @@ def subject_of(record: StoredRequest, click: Click) -> str:
 
 
 class Passkeys(Protocol):
-    """The passkeys of people: signing in with one, and agreeing to one thing, as a step-up does."""
+    """Sign in with a passkey, or agree to one action with it (extra verification)."""
 
     @property
     def problem(self) -> str:
-        """Why there are none here, as a sentence; "" where there are."""
+        """Sentence that says why passkeys are unavailable, or ""."""
 
     async def list_passkeys(self, session: str) -> list[Passkey]:
-        """Return the passkeys of the session's person, the newest last."""
+        """Return the passkeys of the session's person, newest last."""
 
     async def begin_adding(self, session: str) -> JsonObject:
         """Return the options for the browser's `navigator.credentials.create`."""
 
     async def add(self, session: str, credential: JsonObject, *, device: str) -> None:
-        """Keep a passkey for the session's person. Raises Unauthorized for what does not verify,
-        Conflict when they have MOST_PASSKEYS."""
+        """Save a passkey for the session's person. Raises Unauthorized if it does not verify, and
+        Conflict if they have MOST_PASSKEYS."""
 
     async def remove(self, session: str, passkey: str) -> bool:
-        """Forget a passkey of the session's own person; return whether there was one."""
+        """Delete a passkey of the session's person. Return whether it existed."""
 
     async def begin_sign_in(self, browser: str, *, address: str) -> JsonObject:
-        """Return the options for signing in. `browser` is a secret that the browser keeps, and the
-        answer must come with. Raises Busy when an address asks too often."""
+        """Return the options for signing in. `browser` is a secret stored in the browser; `sign_in`
+        needs it too. Raises Busy if an address asks too often."""
 
     async def sign_in(
         self, browser: str, credential: JsonObject, *, address: str, device: str
     ) -> str:
-        """Return a session of whoever holds the passkey. Raises Unauthorized, and Busy when too
-        much was wrong."""
+        """Return a session for the owner of the passkey. Raises Unauthorized, and Busy after too
+        many failures."""
 
     async def begin_proof(self, session: str, about: str) -> JsonObject:
-        """Return the options for the browser's `navigator.credentials.get`. The challenge is made
-        of `about`, such as a request's digest and the decision, so that what is signed is good for
-        nothing else; it is for this session, once, for five minutes.
+        """Return the options for the browser's `navigator.credentials.get`. The challenge contains
+        `about`, such as a request's digest and the decision. It works once, in this session, for
+        five minutes.
 
-        Raises Unauthorized for who is not signed in, InvalidRequest without a passkey.
+        Raises Unauthorized without a session, InvalidRequest without a passkey.
         """
 
     async def check_proof(self, session: str, about: str, credential: JsonObject) -> Proof:
-        """Return who agreed to `about`. Raises Unauthorized for all that does not verify, with
-        another `about`, another session, or a second time; that is audited."""
+        """Return the proof that a person agreed to `about`. Raises Unauthorized if it does not
+        verify, is used again, or belongs to another session or `about`. Failures are audited."""
 
 
-# An identity provider: the place where an organisation's people sign in already.
+# Identity provider: the organisation's existing sign-in.
 
 
 class Provider(Protocol):
-    """Signing in with an identity provider, by OpenID Connect."""
+    """Sign in with an identity provider, by OpenID Connect."""
 
     @property
     def name(self) -> str:
-        """The provider's host, for the button; "" where none is set."""
+        """Host of the provider, shown on the button; "" if none is set."""
 
     async def begin(self, browser: str, *, address: str) -> str:
-        """Return the provider's page to go to. `browser` is a secret that the browser keeps, and
-        what comes back must come with. Raises Busy when an address asks too often, Unreachable when
-        the provider does not answer."""
+        """Return the address of the provider's page. `browser` is a secret stored in the browser;
+        `finish` needs it too. Raises Busy if an address asks too often, Unreachable if the provider
+        does not answer."""
 
     async def finish(
         self, browser: str, answer: dict[str, str], *, address: str, device: str
     ) -> str:
-        """Return a session of whom the provider names. `answer` is what its page came back with.
-        Raises Unauthorized, with a sentence where the person is not known, and Unreachable."""
+        """Return a session for the person whom the provider names. `answer` are the parameters of
+        the redirect. Raises Unauthorized, with a sentence if the person is unknown, and
+        Unreachable."""
 
 
 IDLE_SECONDS = 7 * 86_400
-"""A session that is not used for so long has ended."""
+"""A session ends after this time without use."""
 LONGEST_SECONDS = 30 * 86_400
-"""A session has ended after so long, however much it is used."""
+"""A session ends after this time, even if it is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One browser that somebody is signed in on. `words` name browser and system, `way` is how
-    they signed in; times are in ms since the epoch. `id` signs nobody in."""
+    """One browser with a session. `words` name browser and system, `way` is the sign-in method.
+    Times are in ms since the epoch. `id` is not a secret and cannot sign in."""
 
     id: str
     person: str
@@ -139,12 +140,12 @@ class Device:
 
 
 CHAT_LINK_SECONDS = 300
-"""How long a link works that somebody asked for in a chat."""
+"""How long a sign-in link works that a person requested in a chat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginLink:
-    """A link that signs `name` in, once, within so many minutes. It is shown to them alone."""
+    """A link that signs `name` in once within `minutes`. Show it only to them."""
 
     url: str
     name: str
@@ -152,47 +153,46 @@ class LoginLink:
 
 
 class LoginLinks(Protocol):
-    """Makes links for people whom an adapter's platform has verified."""
+    """Create sign-in links for people whom a chat platform has verified."""
 
     async def make(self, identity: Identity, *, request_id: str = "") -> LoginLink:
-        """Return a link to the inbox, or there to a request, for whoever this identity is; that is
-        audited.
+        """Return a sign-in link to the inbox, or to a request in it. The event is audited.
 
-        Raises Unauthorized for whom neither a person of the policy nor a route names, Busy for who
-        asks too often, InvalidRequest where the inbox has no address.
+        Raises Unauthorized if neither the policy nor a route names the identity. Raises Busy if it
+        asks too often, and InvalidRequest if the inbox has no address.
         """
 
 
 class Logins(Protocol):
-    """Browser logins: a one-time code becomes a session, a session names an identity."""
+    """Browser sessions: exchange a login code for a session, and a session for an identity."""
 
     @property
     def passkeys(self) -> Passkeys:
-        """Passkeys, a way in without a link."""
+        """Sign-in with passkeys."""
 
     @property
     def provider(self) -> Provider:
-        """An identity provider, another one."""
+        """Sign-in with an identity provider."""
 
     async def find_holder(self, code: str, *, address: str) -> str:
-        """Return the name of the person whom a one-time login code signs in, and leave it unused.
-        Raises as `redeem` does."""
+        """Return the person whom a one-time login code signs in, without using it. Raises the
+        errors of `redeem`."""
 
     async def redeem(self, code: str, *, address: str, device: str = "") -> str:
-        """Use up a one-time login code; return a session token. `device` are words for the browser
-        (`name_device`). Raises Unauthorized, and Busy when too many codes were wrong, from this
-        address or in all."""
+        """Use a one-time login code and return a session token. `device` names the browser
+        (`name_device`). Raises Unauthorized, and Busy after too many wrong codes, from this address
+        or in total."""
 
     async def who(self, session: str, *, prolong: bool = True) -> Identity | None:
-        """Return whom the session belongs to; None when it ended. It is prolonged, unless this is
-        asked without the person doing anything."""
+        """Return the identity of a session, or None if it ended. Pass `prolong=False` for
+        background requests, so that they do not extend the session."""
 
     async def end(self, session: str) -> None:
-        """End the session: its person signs out."""
+        """End the session: the person signs out."""
 
     async def list_devices(self, session: str) -> list[Device]:
-        """Return where the session's person is signed in, the last used first."""
+        """Return the devices where the session's person is signed in, last used first."""
 
     async def end_devices(self, session: str, ids: tuple[str, ...] | None = None) -> int:
-        """End sessions of the session's own person by their devices' ids, or with None all but
-        this one; return how many ended."""
+        """End sessions of the session's person by device ID, or with None all but this one. Return
+        how many ended."""

@@ -1,5 +1,5 @@
-"""Redis and the archive's folder: the only part of the server that knows them.
+"""Redis and the archive folder; no other part of the server accesses them.
 
-Implements the interfaces of `domain.store` and `ports` with one Lua script per transition (`lua/`).
-Enter at `requests` (the state of requests) or `keys` (the names of all keys).
+Implements the interfaces of `domain.store` and `ports`, with one Lua script per transition
+(`lua/`). Start with `requests` (the state of requests) or `keys` (the names of all keys).
 """

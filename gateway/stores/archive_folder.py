@@ -1,11 +1,11 @@
-"""The archive's folder: compressed segments of the audit, read as one sequence with Redis.
+"""The archive folder (`Archive`), and the audit log as one sequence with Redis (`AuditHistory`).
 
-A segment is a file of gzip, numbered from 1. Its first line says what follows, with the SHA-256 of
-that and of the first line of the segment before; the rest are lines as `gateway audit export`
-writes them. A file is never changed. It comes into being by a link, which fails where there is one
-of its number already: of two gateways that write at once, one wins.
+A segment is a gzip file, numbered from 1. Its first line describes it. It holds the SHA-256 of the
+other lines and of the first line of the previous segment. The other lines have the format of
+`gateway audit export`. A file never changes. It is created with a link, which fails if the number
+exists: if two gateways write at once, one wins.
 
-A segment that is lost and was given up has a file too, which says so and holds nothing.
+A lost segment that was given up has a file that says so and holds no events.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ _DIGITS = 10
 _LONGEST_HEAD = 4096
 
 NOTHING = "0-0"
-"""An id before that of every event."""
+"""An ID before every event."""
 
 
 class ArchiveProblem(Unreachable):
-    """A part of the archive is missing, damaged or another one's."""
+    """A part of the archive is missing, damaged, or belongs to another Redis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentHead(Wire):
-    """What a segment holds: its events from `first` to `last`, and the seals over them.
+    """Description of a segment: its events from `first` to `last`, and the seals over them.
 
-    The seals build on the head `previous` and end with `head`. `sha256` is that of all lines but
-    the first, `before` that of the first line of the segment before, empty where there is none.
-    `lost` says why there is nothing in it.
+    The seals build on the head `previous` and end with `head`. `sha256` covers all lines but the
+    first. `before` is the SHA-256 of the previous segment's first line, or empty. `lost` says why
+    the segment is empty.
     """
 
     number: int
@@ -66,8 +66,8 @@ class SegmentHead(Wire):
 
 
 class ArchiveCursor(NamedTuple):
-    """How far the archive goes, as Redis knows: its segments from `first` to `number`, and the last
-    event and seal that left Redis."""
+    """State of the archive as stored in Redis: segments from `first` to `number`, and the last
+    event and seal that were moved out of Redis."""
 
     first: int = 1
     number: int = 0
@@ -76,7 +76,7 @@ class ArchiveCursor(NamedTuple):
 
     @classmethod
     def parse(cls, written: str | None) -> ArchiveCursor:
-        """Return the mark that is written so; None is that of a namespace without one."""
+        """Parse a stored cursor. None means that nothing was archived."""
         if not written:
             return cls()
         first, number, last, head = written.split(" ")
@@ -84,25 +84,25 @@ class ArchiveCursor(NamedTuple):
 
     @property
     def written(self) -> str:
-        """The mark as one word after the other, empty before anything left Redis."""
+        """The cursor as stored text; empty before anything was archived."""
         return "" if self == ArchiveCursor() else " ".join(map(str, self))
 
     @property
     def segments(self) -> range:
-        """The numbers of the segments that must be there."""
+        """The numbers of the segments that must exist."""
         return range(self.first, self.number + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A seal, and the events that it covers."""
+    """A seal and the events that it covers."""
 
     seal: Seal
     events: tuple[AuditEvent, ...]
 
 
 class Archive:
-    """The segments in one folder. All of it waits for the disk: call it in a thread.
+    """The segments in one folder. All methods access the disk: call them in a thread.
 
     `at` is called at each step of writing.
     """
@@ -113,12 +113,12 @@ class Archive:
         self._latest: tuple[int, tuple[JsonObject, ...]] = (0, ())
 
     def numbers(self) -> list[int]:
-        """Return the numbers of all segments, the lowest first."""
+        """Return the numbers of all segments, lowest first."""
         found = (path.name.removesuffix(_SUFFIX) for path in self.folder.glob(f"*{_SUFFIX}"))
         return sorted(int(name) for name in found if name.isdecimal())
 
     def measure(self) -> int:
-        """Return how many bytes all segments take. One that is dropped meanwhile takes none."""
+        """Return the size of all segments in bytes."""
         taken = 0
         for path in self.folder.glob(f"*{_SUFFIX}"):
             with suppress(OSError):
@@ -130,15 +130,15 @@ class Archive:
         return self.folder / f"{number:0{_DIGITS}}{_SUFFIX}"
 
     def head_of(self, number: int, *, again: bool = False) -> SegmentHead:
-        """Return what a segment says of itself, read from the disk `again` although it was before.
-        Raises ArchiveProblem."""
+        """Return the description of a segment, cached unless `again` is set. Raises
+        ArchiveProblem."""
         if again or number not in self._heads:
             self._heads[number] = _parse_head(self.path(number), self._first_line(number))
         return self._heads[number]
 
     def read(self, number: int) -> tuple[JsonObject, ...]:
-        """Return the lines of a segment, all but the first, as JSON objects. Raises ArchiveProblem
-        unless they are those that were written."""
+        """Return the lines of a segment without the first, as JSON objects. Raises ArchiveProblem
+        if they changed since they were written."""
         latest, lines = self._latest
         if latest == number:
             return lines
@@ -149,13 +149,13 @@ class Archive:
             raise _unreadable(path, error) from error
         head = _parse_head(path, first)
         if head.number != number or head.sha256 != sha256_hex(rest):
-            raise ArchiveProblem(f"{path} is damaged: its checksum is another one")
+            raise ArchiveProblem(f"{path} is damaged: its checksum does not match")
         lines = tuple(json.loads(line) for line in rest.splitlines())
         self._latest = number, lines
         return lines
 
     def check_order(self, number: int) -> None:
-        """Raise ArchiveProblem unless a segment follows the one before, where that is there."""
+        """Raise ArchiveProblem unless a segment follows the previous one, if that exists."""
         before = self.path(number - 1)
         if not before.exists() or (known := self.head_of(number - 1)).lost:
             return
@@ -163,10 +163,9 @@ class Archive:
             raise ArchiveProblem(f"{self.path(number)} does not follow {before.name}")
 
     def write(self, number: int, sealed: Sequence[Sealed]) -> None:
-        """Write a segment, so that it lasts, and read it back.
+        """Write a segment durably and read it back.
 
-        Raises FileExistsError when there is one of this number already, and OSError when the disk
-        is full or refuses.
+        Raises FileExistsError if the number exists, and OSError if the disk is full or fails.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         before = self._head_before(number)
@@ -186,7 +185,7 @@ class Archive:
         self._write_checked(head, body)
 
     def find_lost(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Return which of these segments cannot be read, and why."""
+        """Return which of these segments are unreadable, and why."""
         lost = {}
         for number in numbers:
             try:
@@ -196,8 +195,8 @@ class Archive:
         return lost
 
     def give_up(self, numbers: Iterable[int], mark: ArchiveCursor, why: str) -> None:
-        """Put a file that says why in place of each of these segments, which are lost. What was
-        there stays beside it, under another name."""
+        """Replace each of these lost segments with a file that says why. An existing file is
+        renamed and stays in the folder."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for number in sorted(numbers):
             path, before = self.path(number), self._head_before(number)
@@ -222,12 +221,12 @@ class Archive:
             self._write_checked(told, body)
 
     def verify(self, head: SegmentHead) -> None:
-        """Read a segment from the disk. Raises ArchiveProblem unless it is the one meant."""
+        """Read a segment from the disk. Raises ArchiveProblem unless it has this description."""
         self._heads.pop(head.number, None)
         self._latest = (0, ())
         self.read(head.number)
         if self.head_of(head.number) != head:
-            raise ArchiveProblem(f"{self.path(head.number)} is another one than was written")
+            raise ArchiveProblem(f"{self.path(head.number)} does not match what was written")
 
     def drop(self, below: int) -> None:
         """Delete the segments with lower numbers."""
@@ -237,7 +236,7 @@ class Archive:
                 self._heads.pop(number, None)
 
     def sweep(self) -> None:
-        """Delete what gateways that died while they wrote have left behind."""
+        """Delete partial files of gateways that died while writing."""
         for part in self.folder.glob(".*.part"):
             part.unlink(missing_ok=True)
 
@@ -280,7 +279,7 @@ class Archive:
 
 
 def name_numbers(numbers: Iterable[int]) -> str:
-    """Return numbers as people write them: `1 to 4, 7`."""
+    """Return numbers as readable ranges: `1 to 4, 7`."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:
@@ -291,12 +290,12 @@ def name_numbers(numbers: Iterable[int]) -> str:
 
 
 def event_of(line: JsonObject) -> AuditEvent | None:
-    """Return the event of a line, None for a seal."""
+    """Return the event of a line, or None for a seal."""
     return build(AuditEvent, line["event"]) if "event" in line else None
 
 
 def place_in(line: JsonObject) -> str:
-    """Return the id of a line's event, or of the last one that its seal covers."""
+    """Return the ID of a line's event, or of the last event that its seal covers."""
     found: str = line["event"]["id"] if "event" in line else line["seal"]["last"]
     return found
 
@@ -329,38 +328,39 @@ def _digest(head: SegmentHead) -> str:
 
 log = logging.getLogger("gateway.stores")
 
-_LAST = 2**64 - 1  # the greatest number of an event within a millisecond
+_LAST = 2**64 - 1  # highest sequence number within a millisecond
 _UNTOLD = (
-    "a part of the audit is in an archive: name its folder in GATEWAY_ARCHIVE, or run this where "
-    "the gateway runs"
+    "a part of the audit log is in an archive: set GATEWAY_ARCHIVE to its folder, or run this "
+    "on the gateway's host"
 )
 
 
 class AuditHistory:
-    """The audit as one sequence: what is in the archive, then what is in Redis. `redis` and `keys`
-    are the store's; `archive` is None where its folder is not known."""
+    """The audit log as one sequence: the archive, then Redis. `redis` and `keys` are the store's.
+    `archive` may be None."""
 
     def __init__(self, redis: Any, keys: Keys, archive: Archive | None) -> None:
         self._redis, self._keys, self._archive = redis, keys, archive
 
     async def mark(self) -> ArchiveCursor:
-        """Return how far the archive goes."""
+        """Return the state of the archive."""
         return ArchiveCursor.parse(await self._redis.hget(self._keys.meta, "archived"))
 
     def need_archive(self) -> Archive:
-        """Return the archive. Raises ArchiveProblem where its folder is not known."""
+        """Return the archive. Raises ArchiveProblem if its folder is unknown."""
         if self._archive is None:
             raise ArchiveProblem(_UNTOLD)
         return self._archive
 
     async def read(self, after: str | None, limit: int) -> list[AuditEvent]:
-        """Return up to `limit` events after an id, from the oldest kept when it is None.
+        """Return up to `limit` events after an ID, or from the oldest one if None.
 
-        Raises ArchiveProblem when some of them are in an archive that cannot be read.
+        Raises ArchiveProblem if some of them are in an unreadable archive.
         """
         start = "-" if after is None else f"({after}"
         rows = await self._redis.xrange(self._keys.events, start, "+", count=limit)
-        # Read after the events: what leaves Redis meanwhile is in the archive by now.
+        # Read the cursor after the events: events that left Redis in between are in the archive by
+        # then.
         mark = await self.mark()
         end = place_of(mark.last)
         if not mark.segments or (after is not None and place_of(after) >= end):
@@ -371,7 +371,7 @@ class AuditHistory:
         return found[:limit]
 
     async def find(self, event_id: str) -> AuditEvent | None:
-        """Return an event by its id, None once it is no longer kept, or where it cannot be read."""
+        """Return an event by ID. None if it is no longer stored or cannot be read."""
         rows = await self._redis.xrange(self._keys.events, event_id, event_id)
         if rows:
             return event_from(*rows[0])
@@ -387,7 +387,7 @@ class AuditHistory:
         return found[0] if found and found[0].id == event_id else None
 
     async def latest(self, count: int) -> list[AuditEvent]:
-        """Return the last events, the newest last."""
+        """Return the last `count` events, newest last."""
         rows = await self._redis.xrevrange(self._keys.events, count=count)
         mark = await self.mark()
         found = [event_from(*row) for row in reversed(rows)]
@@ -405,7 +405,7 @@ class AuditHistory:
 def _read_segments(
     archive: Archive, mark: ArchiveCursor, after: str | None, limit: int
 ) -> list[AuditEvent]:
-    """Return up to `limit` archived events after an id, each later than all before it."""
+    """Return up to `limit` archived events after an ID, in increasing order."""
     floor = (-1, 0) if after is None else place_of(after)
     found: list[AuditEvent] = []
     for number in mark.segments:

@@ -1,6 +1,6 @@
-"""Moves events that are sealed and some minutes old out of Redis, into the archive.
+"""Move sealed events that are some minutes old from Redis to the archive; start with `Archiver`.
 
-Start at `Archiver`. docs/adr/0033-archive.md says why nothing is lost on the way.
+docs/adr/0033-archive.md explains why no event is lost.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _CLAIM_MS = 300_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivePace:
-    """When a segment is made: of what happened `settled_ms` ago, once that is `most_events`, or
-    once the first of it happened `longest_ms` ago."""
+    """When to write a segment. Only events older than `settled_ms` count. A segment is due at
+    `most_events`, or when the first event is `longest_ms` old."""
 
     settled_ms: int = 300_000
     longest_ms: int = 3_600_000
@@ -44,24 +44,24 @@ PACE = ArchivePace()
 
 @dataclass(frozen=True, slots=True)
 class SealedBatch:
-    """Seals in their order with their events, and the place of the last one in its stream."""
+    """Seals in order with their events. `entry` is the last seal's ID in its stream."""
 
     sealed: list[Sealed]
     entry: str
 
     @property
     def last(self) -> str:
-        """The last event."""
+        """The ID of the last event."""
         return self.sealed[-1].seal.last
 
     @property
     def head(self) -> str:
-        """The chain's head after the last seal."""
+        """The head of the chain after the last seal."""
         return self.sealed[-1].seal.head
 
 
 class Trimming:
-    """Drops events and seals from the beginning of their streams, on one gateway at a time."""
+    """Drops the oldest events and seals from their streams, in one gateway at a time."""
 
     def __init__(self, store: RedisStore) -> None:
         self._store = store
@@ -70,15 +70,15 @@ class Trimming:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[bool]:
-        """Have nobody else trim inside the block; yields False while another gateway does."""
+        """Trim exclusively during the block. Yields False while another gateway trims."""
         keys = self._store.keys
         names = [keys.of("archive", "claim"), keys.meta]
         async with self._lock:
             yield bool(await self._claim.run(self._store.redis, names, [self._me, _CLAIM_MS]))
 
     async def trim(self, before: ArchiveCursor, after: ArchiveCursor, entry: str) -> bool:
-        """Drop the events that the new mark says are gone, and the seals up to `entry`; return
-        False when another gateway was faster."""
+        """Drop the events that the new cursor counts as archived, and the seals up to `entry`.
+        Return False if another gateway was faster."""
         keys = self._store.keys
         done = await self._trim.run(
             self._store.redis,
@@ -89,9 +89,10 @@ class Trimming:
 
 
 class Archiver:
-    """Archives, on whichever gateway has the turn. The folder must be the one that Redis knows.
+    """Archives events, in one gateway at a time. The folder must be the one that Redis knows.
 
-    `tell` is told what keeps it from archiving, None when nothing does."""
+    `tell` receives the reason if archiving fails, or None if it works.
+    """
 
     def __init__(
         self,
@@ -107,25 +108,25 @@ class Archiver:
         self._said = ""
 
     async def run(self) -> None:
-        """Look once a minute, until cancelled."""
+        """Archive once a minute until cancelled."""
         while True:
             try:
                 await self.archive_all()
                 self._said = ""
                 self._tell(None)
             except (GatewayError, RedisError, OSError) as error:
-                if str(error) != self._said:  # once, and not each minute
+                if str(error) != self._said:  # log only changes
                     log.error("not archived: %s", error, extra={"event": "archive_failed"})
                 self._said = str(error)
-                if not isinstance(error, RedisError):  # that is told elsewhere
-                    self._tell(f"the audit is not archived, and stays in Redis: {error}")
+                if not isinstance(error, RedisError):  # reported elsewhere
+                    self._tell(f"the audit log is not archived and stays in Redis: {error}")
             await asyncio.sleep(_ARCHIVER_LOOK_SECONDS)
 
     async def archive_all(self) -> int:
-        """Archive what is due; return how many segments left Redis.
+        """Archive everything that is due. Return how many segments left Redis.
 
-        Raises ArchiveProblem when the folder is not the one that Redis knows, OSError when the disk
-        refuses.
+        Raises ArchiveProblem if the folder is not the one that Redis knows, OSError if the disk
+        fails.
         """
         made, due = 0, True
         while due:
@@ -135,7 +136,7 @@ class Archiver:
         return made
 
     async def _archive_next(self) -> bool:
-        """Archive one segment, or trim one that a gateway died over; return whether one was due."""
+        """Archive one segment, or finish one of a gateway that died. Return whether one was due."""
         mark = await self._store.audit.mark()
         numbers = await asyncio.to_thread(self._look, mark)
         strays = [number for number in numbers if number > mark.number]
@@ -151,7 +152,7 @@ class Archiver:
         if batch is None:
             return False
         if strays:
-            text = "segments %s hold what Redis has forgotten: the audit went backwards"
+            text = "segments %s contain events that Redis lost: Redis is older than the archive"
             log.error(text, strays, extra={"event": "archive_went_back"})
         left = ArchiveCursor(
             number=max([mark.number, *numbers]) + 1, last=batch.last, head=batch.head
@@ -163,7 +164,7 @@ class Archiver:
         return await self._trim(mark, left, batch.entry)
 
     def _look(self, mark: ArchiveCursor) -> list[int]:
-        """Return the numbers of all segments, and clear away what is left of dead writers."""
+        """Return the numbers of all segments. Also deletes partial files of dead gateways."""
         self._archive.sweep()
         check_folder(self._archive, mark)
         return self._archive.numbers()
@@ -174,7 +175,7 @@ class Archiver:
         return await self._trimming.trim(mark, left, entry)
 
     async def _gather(self, mark: ArchiveCursor) -> SealedBatch | None:
-        """Return what is to be the next segment, None when nothing is due."""
+        """Return the events for the next segment, or None if nothing is due."""
         now, pace = await self._store.now(), self._pace
         sealed: list[Sealed] = []
         entry, count = "", 0
@@ -191,17 +192,19 @@ class Archiver:
 
 
 def check_folder(archive: Archive, mark: ArchiveCursor) -> None:
-    """Raise ArchiveProblem unless the folder holds the last segment that left Redis."""
+    """Raise ArchiveProblem unless the folder contains the last segment that left Redis."""
     if not mark.segments:
         return
-    # Another folder may be there since, or none.
+    # The folder may have been replaced or removed since.
     found = archive.head_of(mark.number, again=True)
     if (found.last, found.head) != (mark.last, mark.head):
-        raise ArchiveProblem(f"{archive.folder} is the archive of another Redis")
+        raise ArchiveProblem(
+            f"{archive.folder} is the archive of another Redis: check GATEWAY_ARCHIVE"
+        )
 
 
 def next_id(event_id: str) -> str:
-    """Return the first id that comes after one."""
+    """Return the next ID after this one."""
     milliseconds, _, sequence = event_id.partition("-")
     return f"{milliseconds}-{int(sequence) + 1}"
 

@@ -1,4 +1,4 @@
-"""Seals events behind the hot path, and reads the audit out."""
+"""Seal events in the background (`Sealer`), and export the audit log (`export`)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from gateway.wire.codec import JsonObject, build, plain
 log = logging.getLogger("gateway.stores")
 
 _PAGE = 1000
-_SEALED_TOGETHER = 200  # hashing so many keeps nobody waiting for long
+_SEALED_TOGETHER = 200  # so many that hashing delays nobody
 _GATHER_SECONDS = 2.0
 _LOOK_SECONDS = 60.0
 _PAUSE_SECONDS = 1.0
@@ -45,7 +45,8 @@ _SEALS_AT_ONCE = 100
 
 
 class Sealer:
-    """Seals what happened, at most every two seconds. Any replica may: the chain takes one."""
+    """Seals events at most every two seconds. Any replica may run it; the chain accepts one
+    seal."""
 
     def __init__(self, store: RedisStore, feed: Feed) -> None:
         self._store = store
@@ -53,7 +54,7 @@ class Sealer:
         self._seal = Script("seal_events", store.at)
 
     async def run(self) -> None:
-        """Seal until cancelled; woken by events, silent while nothing happens."""
+        """Seal until cancelled. New events wake it."""
         while True:
             try:
                 async with self._feed.watch(None) as wait:
@@ -66,9 +67,9 @@ class Sealer:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def seal_all(self) -> int:
-        """Seal every event that there is by now; return how many seals were made here.
+        """Seal all current events. Return how many seals this call made.
 
-        Those that come meanwhile are left for the next time: a busy stream would never let go.
+        Later events are left for the next call, because a busy stream would never end.
         """
         made, sealing = 0, _SEALED_TOGETHER
         while sealing == _SEALED_TOGETHER:
@@ -77,7 +78,7 @@ class Sealer:
         return made
 
     async def _seal_batch(self) -> int:
-        """Seal the next events; return how many, 0 also when another replica was faster."""
+        """Seal the next events. Return how many; 0 also if another replica was faster."""
         store = self._store
         head, last = await store.redis.hmget(store.keys.meta, "head", "sealed")
         events = await store.history(last, _SEALED_TOGETHER)
@@ -94,9 +95,9 @@ class Sealer:
 
 
 async def export(store: RedisStore) -> AsyncIterator[str]:
-    """Yield the audit as lines, events and seals in order: the archive, then what is in Redis.
+    """Yield the audit log as lines, events and seals in order: the archive, then Redis.
 
-    What cannot be read of the archive is a line too, which `verify` tells of.
+    An unreadable part of the archive becomes a line too, which `verify` reports.
     """
     meta = await store.redis.hmget(store.keys.meta, "head", "sealed", "archived")
     head, sealed, archived = meta
@@ -113,9 +114,9 @@ async def export(store: RedisStore) -> AsyncIterator[str]:
 
 
 class _SealedPart:
-    """Reads the audit up to the event `end`, whose seal was made when the archive stood at `mark`.
+    """Reads the audit log up to the event `end`, sealed when the archive was at `mark`.
 
-    More may leave Redis while it is read.
+    More events may leave Redis during the read.
     """
 
     def __init__(self, store: RedisStore, end: str, mark: ArchiveCursor) -> None:
@@ -137,14 +138,14 @@ class _SealedPart:
         while pages:
             page = await self._page()
             mark = await self._store.audit.mark()
-            if mark.number > self._done:  # some of it may have left Redis before it was read
+            if mark.number > self._done:  # some events may have left Redis before they were read
                 async for line in self._since(mark):
                     yield line
                 continue
             for one in page:
                 for event in one.events:
                     yield event_line(event)
-                if one.events:  # a seal over trimmed events has nothing to stand behind
+                if one.events:  # skip a seal over trimmed events
                     yield seal_line(one.seal)
                 self._told = one.seal.last
             pages = bool(page)
@@ -155,7 +156,7 @@ class _SealedPart:
                 yield line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)
 
     async def _since(self, mark: ArchiveCursor) -> AsyncIterator[str]:
-        """Yield what was archived since we began to read, as far as it was sealed then."""
+        """Yield events archived since the read began, if they were sealed before it."""
         for number in range(max(self._done + 1, mark.first), mark.number + 1):
             for line in await self._segment(number):
                 place = self._end if isinstance(line, str) else place_in(line)
@@ -164,7 +165,7 @@ class _SealedPart:
         self._told, self._done = mark.last, mark.number
 
     async def _segment(self, number: int) -> Sequence[JsonObject | str]:
-        """Return the lines of a segment, or one that says why it cannot be read."""
+        """Return the lines of a segment, or one line that says why it is unreadable."""
         self.archived = True
         archive = self._store.audit.need_archive()
         try:
@@ -184,26 +185,26 @@ class _SealedPart:
 
 
 async def find_strays(store: RedisStore, mark: ArchiveCursor) -> list[int]:
-    """Return the segments that hold what Redis has not, though it never left it."""
+    """Return segments with events that Redis does not have and never moved out."""
     if store.archive is None:
         return []
     numbers = await asyncio.to_thread(store.archive.numbers)
     beyond = [number for number in numbers if number > mark.number]
     known = {seal.head async for _, seal in seals_of(store)} if beyond else set()
-    now = await store.audit.mark()  # one may have left Redis meanwhile, as it should
+    now = await store.audit.mark()  # one may have left Redis normally meanwhile
     strays = []
     for number in (one for one in beyond if one > now.number):
         try:
             head = await asyncio.to_thread(store.archive.head_of, number)
         except ArchiveProblem:
-            strays.append(number)  # its line in the export will say so
+            strays.append(number)  # the export has a line for it
         else:
             strays += [number] if head.head not in known else []
     return strays
 
 
 async def sealed_after(store: RedisStore, last: str) -> AsyncIterator[tuple[str, Sealed]]:
-    """Yield the seals in Redis after an event with their events, each with its own place."""
+    """Yield each seal after an event, with its events and its ID in the stream."""
     async for entry, seal in seals_of(store):
         if place_of(seal.last) <= place_of(last):
             continue
@@ -213,7 +214,7 @@ async def sealed_after(store: RedisStore, last: str) -> AsyncIterator[tuple[str,
 
 
 async def seals_of(store: RedisStore) -> AsyncIterator[tuple[str, Seal]]:
-    """Yield every seal in Redis with its place, oldest first."""
+    """Yield every seal in Redis with its ID, oldest first."""
     cursor = "-"
     while rows := await store.redis.xrange(store.keys.seals, cursor, "+", count=_PAGE):
         for entry, fields in rows:

@@ -1,5 +1,4 @@
-"""Invitations to a chat, and what was claimed with them: one hash, whose old entries go when it is
-read."""
+"""Redis store for chat invitations and claims (`RedisClaims`). Reading deletes expired entries."""
 
 from __future__ import annotations
 
@@ -15,12 +14,12 @@ from gateway.stores.scripts import Script
 from gateway.wire.codec import build, plain
 
 _CLAIM = " claim"
-_KEPT_MS = 86_400_000  # a claim that no operator looked at
+_KEPT_MS = 86_400_000  # for a claim that no operator looked at
 _WRONG_SECONDS = 600
 
 
 class RedisClaims:
-    """A `gateway.ports.claims.ClaimStore` over one namespace."""
+    """A `gateway.ports.claims.ClaimStore` in one namespace. All entries are in one hash."""
 
     def __init__(self, store: RedisStore, clock: Clock) -> None:
         self._store = store
@@ -31,22 +30,22 @@ class RedisClaims:
         self._take = Script("take_invitation", store.at)
 
     async def invite(self, invitation: Invitation) -> None:
-        """Keep an invitation until it ends."""
+        """Save an invitation until it expires."""
         await self._redis.hset(self._key, invitation.id, dumps(plain(invitation)))
 
     async def find(self, invitation_id: str) -> tuple[Invitation, ChatClaim | None] | None:
-        """Return an invitation that has not ended, and what was claimed with it."""
+        """Return an unexpired invitation and its claim, or None."""
         return next((one for one in await self.list_all() if one[0].id == invitation_id), None)
 
     async def claim(self, invitation: Invitation, claim: ChatClaim, facts: dict[str, str]) -> bool:
-        """Keep the claim of an invitation, for a day, and note it with these facts; return False
-        where it has one already."""
+        """Save a claim for a day and audit it with these facts. Return False if the invitation
+        already has a claim."""
         kept = dumps(plain(replace(invitation, ends=claim.at + _KEPT_MS)))
         told = [invitation.id, kept, dumps(plain(claim)), dumps(mask(facts))]
         return bool(await self._take.run(self._redis, [self._key, self._keys.events], told))
 
     async def list_all(self) -> list[tuple[Invitation, ChatClaim | None]]:
-        """Return what has not ended, the oldest first; forget the rest."""
+        """Return all unexpired invitations with their claims, oldest first; delete the rest."""
         found = await self._redis.hgetall(self._key)
         made = []
         for name, text in found.items():
@@ -61,28 +60,28 @@ class RedisClaims:
         return sorted(made, key=lambda one: one[0].made)
 
     async def remove(self, invitation_id: str) -> bool:
-        """Forget an invitation and its claim; return whether this call did."""
+        """Delete an invitation and its claim. Return whether this call deleted it."""
         names = (invitation_id, invitation_id + _CLAIM)
         return bool(await self._redis.hdel(self._key, *names))
 
     async def count_wrong(self, platform: str) -> int:
-        """Count a wrong code; return how many there were lately in this chat."""
+        """Count a wrong code. Return the number of recent wrong codes in this chat."""
         key = self._keys.of("claims", "wrong", platform)
         count = int(await self._redis.incr(key))
         await self._redis.expire(key, _WRONG_SECONDS)
         return count
 
     async def end_all(self, platform: str) -> None:
-        """End the invitations of a chat that nobody has used."""
+        """End the unused invitations of a chat."""
         for invitation, claim in await self.list_all():
             if claim is None and invitation.platform == platform:
                 await self.remove(invitation.id)
         await self._redis.delete(self._keys.of("claims", "wrong", platform))
 
     async def list_departed(self) -> set[str]:
-        """Return the names of people who left the policy."""
+        """Return the names of people removed from the policy."""
         return {*await self._redis.hkeys(self._keys.departed)}
 
     async def is_file_in_force(self) -> bool:
-        """Whether the policy comes from the file of the settings."""
+        """Return whether the policy comes from the file named in the settings."""
         return bool((await self._store.policy_file()).digest)

@@ -1,4 +1,4 @@
-"""Connects to Redis or Valkey by one URL, and asks every server behind it."""
+"""Connect to Redis or Valkey by one URL (`connect`), or query every server behind it (`each`)."""
 
 from __future__ import annotations
 
@@ -32,26 +32,25 @@ from gateway.wire.redis_connection import (
 )
 
 AWAY: tuple[type[BaseException], ...] = (NoConnection, NoAnswer, ConnectionError)
-"""What is raised where a server is away, which is no fault of the gateway's."""
+"""Errors that mean an unreachable server, not a fault of the gateway."""
 
 _COMMAND_SECONDS = 5.0
 _CONNECT_SECONDS = 5.0
 _RETRIES = 3
-_PAUSES = (0.05, 0.1, 0.2)  # as long as those of the pool
+_PAUSES = (0.05, 0.1, 0.2)  # the same as the pool's
 _CONNECTIONS = 48
 _READERS = 1000
 
 
 _FORMS = (
-    "REDIS_URL cannot be read. Write redis://user:password@host:6379/0, rediss://... for TLS, "
+    "REDIS_URL is invalid. Write redis://user:password@host:6379/0, rediss://... for TLS, "
     "unix:///path, redis+sentinel://host:26379/service or redis+cluster://host:6379, and "
-    "percent-encode what is not a letter or digit in the password "
-    "(docs/reference/configuration.md)."
+    "percent-encode special characters in the password (docs/reference/configuration.md)."
 )
 
 
 class UnusableUrl(GatewayError):
-    """The URL of Redis is written wrong."""
+    """The Redis URL is invalid."""
 
     code = "unusable_url"
     exit_code = 2
@@ -60,9 +59,9 @@ class UnusableUrl(GatewayError):
 def connect(url: str, *, blocking: bool = False) -> Any:
     """Return a redis.asyncio client for `url`.
 
-    Its forms are those of `gateway.wire.redis_connection`. A `blocking` client has no socket
-    timeout: its callers put a watchdog around each read, and an answer that is too large is given
-    up (`gateway.stores.ingress`). Raises UnusableUrl, which never tells the URL.
+    `gateway.wire.redis_connection` lists the forms of URLs. A `blocking` client has no socket
+    timeout, so callers must limit each read. It rejects replies that are too large
+    (`gateway.stores.ingress`). Raises UnusableUrl, which never contains the URL.
     """
     try:
         return _connect(url, blocking)
@@ -73,7 +72,7 @@ def connect(url: str, *, blocking: bool = False) -> Any:
 def _connect(url: str, blocking: bool) -> Any:
     options: dict[str, Any] = {
         "decode_responses": True,
-        # An agent may write any bytes; they must not break whoever reads them.
+        # An agent may write any bytes; they must not break readers.
         "encoding_errors": "replace",
         "socket_timeout": None if blocking else _COMMAND_SECONDS,
         "socket_connect_timeout": _CONNECT_SECONDS,
@@ -98,14 +97,14 @@ def _connect(url: str, blocking: bool) -> Any:
             url, max_connections=_CONNECTIONS, timeout=_COMMAND_SECONDS, **options
         )
     heed_cancellation(pool)
-    # Opens nothing; refuses options that there are not.
+    # Opens nothing, but rejects unknown options.
     pool.make_connection()  # type: ignore[no-untyped-call]
     return redis.asyncio.Redis.from_pool(pool)
 
 
 @asynccontextmanager
 async def line_to(url: str) -> AsyncIterator[Multiplexer | None]:
-    """Yield a line for scripts, or None where there is more than one server to send them to."""
+    """Yield one shared connection for scripts, or None for a cluster, which has several servers."""
     if urlsplit(url).scheme == "redis+cluster":
         yield None
         return
@@ -119,7 +118,8 @@ async def line_to(url: str) -> AsyncIterator[Multiplexer | None]:
 
 
 class _Cluster(redis.asyncio.RedisCluster):
-    """A cluster that is away fails as one server does: its own errors are no `RedisError`."""
+    """Raises connection errors when a cluster is unreachable; redis-py's own are not
+    RedisErrors."""
 
     async def initialize(self, *args: Any, **kwargs: Any) -> _Cluster:
         with _as_lost_connection():
@@ -132,8 +132,8 @@ class _Cluster(redis.asyncio.RedisCluster):
 
 
 def _prepare(cluster: _Cluster, blocking: bool) -> _Cluster:
-    """Have a cluster's connections be ours, and use our parser if they are `blocking`: its
-    constructor takes no name for either."""
+    """Make a cluster use this module's connection class, and the bounded parser if `blocking`. Its
+    constructor has no option for either."""
     cluster.get_connection_kwargs()["connection_class"] = _Connection
     for node in cluster.startup_nodes:
         node.connection_class = _Connection
@@ -147,8 +147,8 @@ def _prepare(cluster: _Cluster, blocking: bool) -> _Cluster:
 
 
 class _Connection(heedful(redis.asyncio.Connection)):  # type: ignore[misc]
-    """A connection that another task closes while one waits to write to it, as that of a cluster's
-    node may be, is lost like any other."""
+    """Raises NoConnection if another task closed the connection while this one waited to write.
+    This happens with cluster nodes."""
 
     async def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
         try:
@@ -168,12 +168,12 @@ def _as_lost_connection() -> Iterator[None]:
 
 
 async def disconnect(client: Any) -> None:
-    """Close a client of `connect`, and the connections to Sentinels behind it."""
+    """Close a client of `connect`, and its connections to Sentinels."""
     await client.aclose()
     await close_sentinels(getattr(client, "connection_pool", None))
 
 
-# Every server behind one URL: users and settings do not replicate, so each is told and asked.
+# Every server behind one URL. Users and settings do not replicate, so each server is handled.
 
 _SECONDS = 5.0
 _GONE = ("noaddr", "handshake")
@@ -184,16 +184,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard(Generic[T]):
-    """What the servers answered by `host:port`, and why the others did not."""
+    """Results by `host:port`, and the reason for each server that did not respond."""
 
     answers: dict[str, T]
     silent: dict[str, str]
 
 
 async def each(client: Any, work: Callable[[Any], Awaitable[T]]) -> Heard[T]:
-    """Do `work` with a connection to each server: primaries and replicas, those that are down too.
+    """Run `work` on each server: primaries and replicas, including those that are down.
 
-    Raises what went wrong when it went wrong on all of them.
+    Raises an error only if it failed on all of them.
     """
     addresses = await _addresses(client)
     if not addresses:
@@ -245,7 +245,7 @@ def _login(client: Any) -> dict[str, Any]:
 
 
 async def _addresses(client: Any) -> list[tuple[str, int]]:
-    """Return where the servers of a Sentinel service or a cluster are; nothing for one server."""
+    """Return the servers of a Sentinel service or cluster, or nothing for a single server."""
     pool = getattr(client, "connection_pool", None)
     if hasattr(client, "get_nodes"):
         return await _of_cluster(client)
@@ -255,7 +255,7 @@ async def _addresses(client: Any) -> list[tuple[str, int]]:
 
 
 async def _of_sentinel(pool: Any) -> list[tuple[str, int]]:
-    # Not `discover_slaves`: it leaves out those that are down.
+    # Not `discover_slaves`, which leaves out replicas that are down.
     primary = await pool.sentinel_manager.discover_master(pool.service_name)
     for sentinel in pool.sentinel_manager.sentinels:
         try:
@@ -268,7 +268,7 @@ async def _of_sentinel(pool: Any) -> list[tuple[str, int]]:
 
 
 async def _of_cluster(client: Any) -> list[tuple[str, int]]:
-    # Not the client's own list: servers leave out replicas that are down.
+    # Not the client's own list, because servers leave out replicas that are down.
     await client.initialize()
     known = {node.name for node in client.get_nodes()}
     for node in client.get_nodes():
@@ -280,7 +280,7 @@ async def _of_cluster(client: Any) -> list[tuple[str, int]]:
         for address, row in rows.items():
             if not any(flag in row["flags"] for flag in _GONE):
                 host, _, port = address.rpartition(":")
-                # A server that was never told its own address leaves it out.
+                # A server that does not know its own address leaves it out.
                 by_name = f"{row['hostname']}:{port}"
                 found.append((row["hostname"] if by_name in known else host or node.host, port))
         return [(host, int(port)) for host, port in found]
@@ -293,7 +293,7 @@ async def _cluster_nodes(node: Any) -> dict[str, dict[str, Any]]:
 
 
 PACKED_BYTES = 2048
-"""How long a field of a record may be that a server is to keep packed."""
+"""Servers should store fields of a record up to this length in packed form."""
 
 _SETTINGS = (
     "append*",
@@ -307,11 +307,10 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What one server says of itself. `default` is what nobody in particular may do there.
+    """Settings and state of one server. `default` lists what clients without a user name may do.
 
-    `replicas` are those that follow it now, whether or not we were told where they are; `cut` says
-    that it should follow another, and does not. `used`
-    bytes of its `room` hold data; no room means that nothing bounds it.
+    `replicas` are connected to it now. `cut` means that it should replicate another server but does
+    not. `used` bytes of `room` hold data; a room of 0 means no limit.
     """
 
     settings: dict[str, str]
@@ -324,20 +323,20 @@ class Facts:
 
 
 def packs_records(server: Facts) -> bool:
-    """Whether a server keeps a record packed, however long what is in it: half as much again is
-    what it takes otherwise. Servers know the setting by one name or two."""
+    """Return whether a server stores long records in packed form, which saves a third of the
+    memory. The setting has two names, depending on the server."""
     names = ("hash-max-listpack-value", "hash-max-ziplist-value")
     return max(int(server.settings.get(name, 0)) for name in names) >= PACKED_BYTES
 
 
 def writes_alone(servers: Collection[Facts]) -> bool:
-    """Whether a server that has replicas, or may get them, takes writes that none of them has."""
+    """Return whether a server with replicas accepts writes that no replica has."""
     several = len(servers) > 1 or any(one.replicas for one in servers)
     return several and any(one.settings.get("min-replicas-to-write") == "0" for one in servers)
 
 
 async def facts(client: Any) -> Heard[Facts]:
-    """Ask each server for its settings and users."""
+    """Query each server for its settings and users."""
     return await each(client, _facts)
 
 
@@ -361,7 +360,7 @@ async def _facts(node: Any) -> Facts:
 
 
 async def _default_rights(node: Any) -> str:
-    """Return what a client may do that names no user; empty when it may do nothing."""
+    """Return what a client without a user name may do; empty if nothing."""
     try:
         user = await node.acl_getuser("default")
     except ResponseError as error:

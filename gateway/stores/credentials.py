@@ -1,4 +1,4 @@
-"""Bearer tokens of agents and approvers, and the agents' Redis users on every server."""
+"""Bearer tokens of agents and approvers (`RedisCredentials`), and agents' Redis users."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.codec import JsonObject
 from gateway.wire.schema import AGENT_NAME
 
-# The agents' Redis users: made, changed and removed on every server.
+# Redis users of agents: created, changed and removed on every server.
 
 _NO_FILE = "not configured to use an ACL file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisUser:
-    """A user at the one moment when its password is known.
+    """A new Redis user with its password, which is known only now.
 
-    `kept` tells whether every server writes its users down; `silent` are the servers that did not
-    take part, and why.
+    `kept` means that every server saves its users to a file. `silent` are the servers that did not
+    respond, and why.
     """
 
     name: str
@@ -49,18 +49,19 @@ class RedisUser:
 
 
 def user_name(keys: Keys, agent: str) -> str:
-    """Return the name of an agent's user; namespaces share a server, and may share agents' names.
+    """Return the name of an agent's user. It contains the namespace, because namespaces may share a
+    server and agent names.
 
-    Neither name can hold the dot between them.
+    Neither name can contain the dot between them.
     """
     return f"{keys.namespace}.agent-{agent}"
 
 
 async def grant(client: Any, keys: Keys, agent: str, *, beside: Collection[str] = ()) -> RedisUser:
-    """Give an agent a user that can write its own stream, read its replies, nothing else.
+    """Create a user that can only write its agent's stream and read its replies.
 
-    A user of that name is replaced, and its open connections are cut; not so with the hashes of
-    passwords that it keeps `beside` the new one.
+    An existing user is replaced and its connections are cut. With `beside` (hashes of passwords
+    that stay valid) the connections stay open.
     """
     password = secrets.token_urlsafe(32)
     sha256 = sha256_hex(password.encode())
@@ -77,7 +78,7 @@ async def grant(client: Any, keys: Keys, agent: str, *, beside: Collection[str] 
 async def put(
     client: Any, keys: Keys, agent: str, passwords: Collection[str], *, cut: bool
 ) -> Heard[bool]:
-    """Give an agent's user these passwords alone, as SHA-256; return who writes its users down."""
+    """Set the passwords (SHA-256) of an agent's user. Return which servers save their users."""
     name = user_name(keys, agent)
     rule = [
         "on",
@@ -98,8 +99,8 @@ async def put(
         try:
             await node.execute_command("ACL", "SETUSER", name, "reset", *rule, "+client|setinfo")
         except ResponseError:
-            # Redis 7.0 cannot grant a single subcommand of CLIENT; its ACL log then names the
-            # refusal.
+            # Redis 7.0 cannot allow a single subcommand of CLIENT; its ACL log shows the
+            # rejections.
             await node.execute_command("ACL", "SETUSER", name, "reset", *rule)
         return await _save(node)
 
@@ -107,7 +108,7 @@ async def put(
 
 
 async def remove(client: Any, keys: Keys, agent: str) -> Heard[int]:
-    """Delete an agent's user, which cuts its open connections; return on how many each had it."""
+    """Delete an agent's user, which cuts its connections. Return how many each server had."""
 
     async def delete(node: Any) -> int:
         gone = int(await node.execute_command("ACL", "DELUSER", user_name(keys, agent)))
@@ -118,7 +119,7 @@ async def remove(client: Any, keys: Keys, agent: str) -> Heard[int]:
 
 
 async def _save(node: Any) -> bool:
-    """Write users to the server's ACL file; return False when it has none."""
+    """Save users to the server's ACL file. Return False if it has none."""
     try:
         await node.execute_command("ACL", "SAVE")
     except ResponseError as error:
@@ -141,11 +142,11 @@ AGENT, APPROVER = "agent", "approver"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCredential:
-    """A credential at the one moment when its token is known. `redis` is an agent's user.
+    """A new credential with its token, which is known only now.
 
-    `kept` is false when that user is gone after a restart of the server; `silent` are the servers
-    that know nothing of it, and why. Until `old_until` (ms since the epoch) those that it replaces
-    are good, too.
+    `redis_user` belongs to an agent. `kept` is False if that user is lost when the server restarts.
+    `silent` are servers without the user, and why. Replaced tokens work until `old_until` (ms since
+    the epoch).
     """
 
     name: str
@@ -159,8 +160,8 @@ class NewCredential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedCredential:
-    """One credential as it is listed; `created` is in ms since the epoch, and so is `old_until`,
-    when the last of those that it replaced ends."""
+    """One credential in a list. `created` and `old_until` are in ms since the epoch; `old_until` is
+    the end of the last replaced token."""
 
     kind: str
     name: str
@@ -171,11 +172,11 @@ class ListedCredential:
 
 
 class RedisCredentials:
-    """Credentials of one namespace. Tokens are kept as SHA-256 and known once, when they are made.
+    """Credentials of one namespace. Tokens are stored as SHA-256 and shown only once.
 
-    What was read is used for half a second, so that a revoked token is refused within a second.
-    A change holds its name for `change_ms`, renewed while it goes on: a gateway that was killed
-    blocks no longer.
+    Entries are cached for half a second, so a revoked token is rejected within a second. A change
+    locks its name for `change_ms`, renewed while it runs. A lock of a dead gateway therefore
+    expires.
     """
 
     def __init__(self, store: RedisStore, clock: Clock, *, change_ms: int = CHANGE_MS) -> None:
@@ -191,8 +192,8 @@ class RedisCredentials:
         self._claim = Script("take_claim", store.at)
 
     async def authenticate(self, token: str) -> Credential | None:
-        """Return whom the token belongs to; None for anything unknown, malformed or revoked, and
-        for a person whom the policy knows no more."""
+        """Return the owner of a token. None if it is unknown, malformed or revoked, or if the
+        policy no longer contains its person."""
         match = _TOKEN.fullmatch(token)
         entry = await self._entry(match[1]) if match else None
         known = entry["sha256"] if entry else "0" * 64
@@ -205,7 +206,7 @@ class RedisCredentials:
         return _credential(match[1], entry)
 
     async def _entry(self, key_id: str) -> JsonObject | None:
-        """Return what is kept of a token; one that another process made just now is there too."""
+        """Return the stored entry of a token, even if another process just created it."""
         found = (await self._entries()).get(key_id)
         if found is None:
             row = await self._redis.hget(self._keys.credentials, key_id)
@@ -219,16 +220,16 @@ class RedisCredentials:
     async def holder(self, agent: str) -> Credential:
         """Return the credential of an agent.
 
-        Raises Unauthorized when the agent has none: it was revoked, or never made.
+        Raises Unauthorized if the agent has none because it was revoked or never created.
         """
-        # One that was made a moment ago by another process is looked for before it is refused.
+        # Before rejecting, look for an entry that another process just created.
         found = await self._find(AGENT, agent) or await self._find(AGENT, agent, fresh=True)
         if found is None:
             raise Unauthorized(f"the agent {agent} has no credential")
         return _credential("", found)
 
     async def list_all(self, kind: str) -> list[ListedCredential]:
-        """Return all credentials of a kind by name."""
+        """Return all credentials of a kind, sorted by name."""
         entries = (await self._entries(fresh=True)).items()
         ours = [(key_id, entry) for key_id, entry in entries if entry["kind"] == kind]
         old: dict[str, int] = {}
@@ -250,7 +251,7 @@ class RedisCredentials:
         return sorted(rows, key=lambda row: row.name)
 
     def _is_over(self, entry: JsonObject) -> bool:
-        """Whether a token was replaced, and its time beside the new one is over."""
+        """Return whether a replaced token has passed its overlap."""
         return "until" in entry and entry["until"] <= self._clock.now_ms()
 
     async def add_agent(
@@ -261,16 +262,16 @@ class RedisCredentials:
         token: str | None = None,
         enrolled: bool = False,
     ) -> NewCredential:
-        """Make an agent's token, or keep the given one, and its Redis user. Raises InvalidRequest,
-        also for an owner who is no person of the policy, or Conflict when it exists."""
+        """Create an agent with its Redis user, and a token or the given one. Raises Conflict if it
+        exists, InvalidRequest for a wrong name or an owner who is not in the policy."""
         if not AGENT_NAME.fullmatch(name):
-            raise InvalidRequest("an agent's name is made of a-z, 0-9, _ and -, at most 64")
+            raise InvalidRequest("an agent's name has 1 to 64 characters of a-z, 0-9, _ and -")
         if owner is not None:
             await self._refuse_nobody(owner)
         async with self._alone(AGENT, name):
             if await self._find(AGENT, name, fresh=True):
                 raise Conflict(f"the agent {name} exists; rotate or revoke it")
-            # The user first: when it cannot be made there is no token either.
+            # Create the user first: if that fails, there is no token either.
             user = await grant(self._redis, self._keys, name)
             since = await self._store.register_agent(name)
             row = {"owner": owner, "since": since, "redis": user.sha256, "enrolled": enrolled}
@@ -279,18 +280,18 @@ class RedisCredentials:
         return _with_user(new, user)
 
     async def _refuse_nobody(self, owner: str) -> None:
-        """Refuse a name that is nobody's: it is compared with who decides, and would ban nobody."""
+        """Reject an owner who is not in the policy. Nobody would be excluded from deciding."""
         people = [one.name for one in (await self._store.policy()).people]
         if owner not in people:
             known = ", ".join(people) or "nobody yet"
             raise InvalidRequest(
-                f"the owner {owner!r} is no person of the policy; it knows {known}"
+                f"the owner {owner!r} is not a person in the policy; it contains {known}"
             )
 
     async def enrol_agent(self, name: str) -> NewCredential:
-        """Make an agent whose token its machine keeps, or replace a token that enrolment made.
+        """Create an agent whose token its machine stores, or replace a token from enrolment.
 
-        Raises Conflict for any other agent: naming it does not take its token.
+        Raises Conflict for other agents, so that a name alone does not replace their token.
         """
         try:
             return await self.add_agent(name, enrolled=True)
@@ -300,9 +301,9 @@ class RedisCredentials:
     async def rotate_agent(
         self, name: str, *, overlap_ms: int = 0, enrolled: bool = False
     ) -> NewCredential:
-        """Replace an agent's token and Redis password; the old ones stop working after the overlap.
+        """Replace an agent's token and Redis password. The old ones stop working after the overlap.
 
-        Raises Conflict for `enrolled` where another way made the agent.
+        With `enrolled`, raises Conflict if the agent was not created by enrolment.
         """
         async with self._alone(AGENT, name):
             entry = await self._get(AGENT, name)
@@ -321,7 +322,7 @@ class RedisCredentials:
         return _with_user(new, user)
 
     async def rotate_approver(self, name: str, *, overlap_ms: int = 0) -> NewCredential:
-        """Replace a person's token; the old one stops working after the overlap."""
+        """Replace a person's token. The old one stops working after the overlap."""
         async with self._alone(APPROVER, name):
             await self._get(APPROVER, name)
             new = await self._replace(APPROVER, name, {"owner": None}, overlap_ms)
@@ -332,14 +333,14 @@ class RedisCredentials:
     async def _replace(
         self, kind: str, name: str, row: JsonObject, overlap_ms: int
     ) -> NewCredential:
-        """Make a token, and end the others of the name, or say when they end."""
+        """Create a token, and end the other tokens of the name now or after the overlap."""
         until = self._clock.now_ms() + overlap_ms
         ending = {
             key_id: json.dumps({**one, "until": min(until, one.get("until", until))})
             for key_id, one in (await self._entries(fresh=True)).items()
             if (one["kind"], one["name"]) == (kind, name)
         }
-        # In one step: a gateway that is killed here leaves no old token that does not end.
+        # In one step, so that a gateway that dies here leaves no old token without an end.
         new = await self._make(kind, name, row, ending=ending)
         if overlap_ms:
             return replace(new, old_until=until)
@@ -347,7 +348,7 @@ class RedisCredentials:
         return new
 
     async def _redis_hashes(self, agent: str) -> list[str]:
-        """Return the hashes of an agent's passwords that are good now."""
+        """Return the hashes of an agent's valid passwords."""
         return [
             one["redis"]
             for one in (await self._entries(fresh=True)).values()
@@ -357,7 +358,7 @@ class RedisCredentials:
         ]
 
     async def end_replaced(self) -> None:
-        """Forget tokens whose overlap is over, with their Redis passwords and connections."""
+        """Delete tokens whose overlap is over, with their Redis passwords and connections."""
         over = {
             (one["kind"], one["name"])
             for one in (await self._entries()).values()
@@ -384,17 +385,17 @@ class RedisCredentials:
             await self._store.note("old_token_ended", **who, data=data)
 
     async def run(self) -> None:
-        """End what was replaced, until cancelled."""
+        """End replaced tokens until cancelled."""
         while True:
             await self.end_replaced()
             await asyncio.sleep(_SWEEP_SECONDS)
 
     async def revoke_agent(self, name: str) -> None:
-        """Remove an agent: its token, its Redis user, and what it wrote that nobody has read.
+        """Remove an agent: its token, its Redis user, and its unread messages.
 
-        Deleting the user cuts open connections. Raises NotFound, and Unreachable when a server that
-        did not answer may still know the user; everything else is done by then, and calling it
-        again does the rest.
+        Deleting the user cuts its connections. Raises NotFound. Raises Unreachable if a server that
+        did not respond may still have the user; everything else is done then, and a second call
+        completes it.
         """
         async with self._alone(AGENT, name):
             known = await self._forget(AGENT, name)
@@ -415,10 +416,10 @@ class RedisCredentials:
     async def add_approver(
         self, name: str, *, admin: bool = False, identities: tuple[str, ...] = ()
     ) -> NewCredential:
-        """Make a person who may decide on the default route, with a token of their own, and the
-        identities that they have elsewhere."""
+        """Create a person with a token who may decide on the default route, and add their other
+        identities."""
         if not _PERSON.fullmatch(name):
-            raise InvalidRequest("a person's name is made of a-z, 0-9, ., _ and -, at most 64")
+            raise InvalidRequest("a person's name has 1 to 64 characters of a-z, 0-9, ., _ and -")
         async with self._alone(APPROVER, name):
             if await self._find(APPROVER, name, fresh=True):
                 raise Conflict(f"the approver {name} exists; revoke them first")
@@ -427,9 +428,9 @@ class RedisCredentials:
             return await self._make(APPROVER, name, {"owner": None})
 
     async def revoke_approver(self, name: str) -> None:
-        """Remove a person from the policy, and their token. Raises NotFound.
+        """Remove a person and their token. Raises NotFound.
 
-        A platform's group that a route names still admits whom the platform lists in it.
+        A platform group in a route still admits the people whom the platform lists in it.
         """
         async with self._alone(APPROVER, name):
             listed = any(person.name == name for person in (await self._store.policy()).people)
@@ -440,7 +441,7 @@ class RedisCredentials:
 
     @asynccontextmanager
     async def _alone(self, kind: str, name: str) -> AsyncIterator[None]:
-        """Change one credential at a time, on all replicas; raises Conflict after a while."""
+        """Lock one credential on all replicas. Raises Conflict if the lock is not free in time."""
         keys = [self._keys.of("changing", kind, name), self._keys.meta]
         who = secrets.token_hex(8)
         until = asyncio.get_running_loop().time() + _TURN_SECONDS
@@ -453,12 +454,12 @@ class RedisCredentials:
             yield
         finally:
             await cancel_and_wait(holding)
-            # A claim for one millisecond gives it back. When that fails it runs out by itself.
+            # A claim of one millisecond releases the lock. If that fails, the lock expires.
             with suppress(*REDIS_ERRORS):
                 await self._claim.run(self._redis, keys, [who, 1])
 
     async def _hold(self, keys: list[str], who: str) -> None:
-        """Keep a claim until cancelled. When that fails, so does the change itself."""
+        """Renew a lock until cancelled. If renewing fails, the change fails too."""
         while True:
             await asyncio.sleep(self._change_ms / 3000)
             with suppress(*REDIS_ERRORS):
@@ -518,7 +519,7 @@ class RedisCredentials:
         return found
 
     async def _forget(self, kind: str, name: str, *, but: str = "") -> bool:
-        """Drop every token of a name, should there be more than one; return whether there was."""
+        """Delete all tokens of a name. Return whether there was one."""
         entries = await self._entries(fresh=True)
         gone = [
             key_id
@@ -555,7 +556,7 @@ def _with_user(new: NewCredential, user: RedisUser) -> NewCredential:
 
 
 def _with_person(policy: PolicyDocument, new: Person) -> PolicyDocument:
-    """Add a person with a token; one who is known already keeps their other identities."""
+    """Add a person with a token. An existing person keeps their other identities."""
     name = new.name
     known = next((one for one in policy.people if one.name == name), new)
     identities = dict.fromkeys((*known.identities, *new.identities, f"token:{name}"))
@@ -572,7 +573,7 @@ def _with_person(policy: PolicyDocument, new: Person) -> PolicyDocument:
 
 
 def _without_person(policy: PolicyDocument, name: str) -> PolicyDocument:
-    """Remove a person, also where a route names one of their identities."""
+    """Remove a person, and their identities from routes."""
     known = next((one.identities for one in policy.people if one.name == name), ())
     gone = {name, f"token:{name}", *known}
     return replace(

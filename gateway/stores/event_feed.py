@@ -1,7 +1,7 @@
-"""Follows the event stream with one blocking read and wakes everyone in this process who waits.
+"""Follow the event stream with one blocking read and wake waiting tasks; start with `RedisFeed`.
 
-The stream of all events is followed while somebody here wants it, the short one of control events
-always. `RedisCursor` keeps which event was sent last to the webhook, and which replica sends.
+The stream of all events is followed while a task needs it, the short stream of control events
+always. `RedisCursor` stores the last event sent to the webhook, and which replica sends.
 """
 
 from __future__ import annotations
@@ -32,20 +32,19 @@ log = logging.getLogger("gateway.stores")
 _WATCHDOG_SECONDS = 6.0
 _BATCH = 500
 _PAUSE_SECONDS = 0.2
-# Less than events are settled before they move to the archive.
+# Shorter than the time after which events move to the archive.
 _LONGEST_GAP_SECONDS = 60.0
 
 Ends = Callable[[], Awaitable[tuple[str, str]]]
-"""Returns the last entry that left a stream, and the last one of all."""
+"""Returns the last entry that left a stream, and its newest entry."""
 
 
 class RedisFeed:
-    """A `gateway.ports.Feed` over one namespace. `redis` must be a client without socket
-    timeout.
+    """A `gateway.ports.Feed` in one namespace. `redis` must have no socket timeout.
 
-    A read waits for `block_ms`. An interruption shorter than `patience` seconds, which is more
-    than one quiet read, is no news. A subscriber falls behind by `buffer` events at most. All
-    events are followed for `linger` seconds after the last one left who wanted them.
+    One read blocks for `block_ms`. `healthy` ignores interruptions shorter than `patience` seconds,
+    which must exceed one read. A subscriber may fall behind by `buffer` events. The stream of all
+    events is followed for `linger` seconds after the last subscriber left.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class RedisFeed:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Follow until left. The place in the streams is taken before entering returns."""
+        """Follow the streams during the block. Their positions are known on entry."""
         await self._control.begin()
         hearing = asyncio.create_task(
             self._control.follow(self._controls.tell, self._controls.cut_off_all, lambda: True),
@@ -93,30 +92,30 @@ class RedisFeed:
 
     @property
     def follows_all(self) -> bool:
-        """Whether all events are followed here just now."""
+        """Whether this process currently follows all events."""
         return self._following is not None
 
     @property
     def healthy(self) -> bool:
-        """Whether events are being read, so that those who wait here hear of them."""
+        """Whether events are being read, so that waiting tasks are woken."""
         return self._control.healthy and (not self.follows_all or self._all.healthy)
 
     @asynccontextmanager
     async def changes(self) -> AsyncIterator[AsyncIterator[AuditEvent]]:
-        """Subscribe to events from now on. The iterator raises Unreachable when it fell behind."""
+        """Subscribe to new events. The iterator raises Unreachable if it falls behind."""
         with self._subscribers.one() as events:
             async with self._wanted():
                 yield events
 
     @asynccontextmanager
     async def controls(self) -> AsyncIterator[AsyncIterator[AuditEvent]]:
-        """Subscribe to what every replica acts on. Raises as that of `changes` does."""
+        """Subscribe to control events. Raises the same error as `changes`."""
         with self._controls.one() as events:
             yield events
 
     @asynccontextmanager
     async def watch(self, request_id: str | None) -> AsyncIterator[Wait]:
-        """Watch one request, or with None whatever happens, from entering on."""
+        """Watch one request, or every request if None. The watch is active on entry."""
         watch = Bell()
         self._watches[request_id].add(watch)
         try:
@@ -129,7 +128,7 @@ class RedisFeed:
 
     @asynccontextmanager
     async def _wanted(self) -> AsyncIterator[None]:
-        """Follow all events while inside."""
+        """Follow all events during the block."""
         self._wanting += 1
         try:
             if self._running:
@@ -154,7 +153,7 @@ class RedisFeed:
         return self._wanting > 0 or now - self._left_at < self._linger
 
     async def find_ends(self) -> tuple[str, str]:
-        """Return the last event that left Redis, and the last one of all."""
+        """Return the last event that left Redis, and the newest event."""
         rows = await self._redis.xrevrange(self._keys.events, count=1)
         left = ArchiveCursor.parse(await self._redis.hget(self._keys.meta, "archived")).last
         return left, rows[0][0] if rows else left
@@ -170,14 +169,14 @@ class RedisFeed:
         self._subscribers.tell(event)
 
     def _look_anew(self) -> None:
-        """Have everyone look at the state anew."""
+        """Make all tasks read the current state."""
         for watch in (watch for watches in self._watches.values() for watch in watches):
             watch.wake()
         self._subscribers.cut_off_all()
 
 
 class _Follower:
-    """Follows one stream from the place that `begin` takes."""
+    """Follows one stream from the position found by `begin`."""
 
     def __init__(self, redis: Any, key: str, ends: Ends, *, block_ms: int, patience: float) -> None:
         self._redis = redis
@@ -190,13 +189,13 @@ class _Follower:
 
     @property
     def healthy(self) -> bool:
-        """Whether it reads, or has not for less than its patience."""
+        """Whether it reads, or stopped for less than `patience`."""
         since = self._failing_since
         return since is None or asyncio.get_running_loop().time() - since < self._patience
 
     async def begin(self) -> None:
-        """Take the place from which to follow. While Redis does not answer it is taken later, and
-        whoever listens is told to look at the state anew."""
+        """Find the position to start from. If Redis does not respond, it is found later, and
+        subscribers must read the current state."""
         self._failing_since = self._cursor = None
         try:
             _, self._cursor = await self._ends()
@@ -210,14 +209,14 @@ class _Follower:
         missed: Callable[[], None],
         wanted: Callable[[], bool],
     ) -> None:
-        """Tell of each event while that is wanted, and call `missed` where some were."""
+        """Pass each event to `tell` while `wanted`. Call `missed` if some were missed."""
         quiet = False
         while wanted():
             try:
                 quiet = not await self._read(tell, missed, quiet=quiet)
             except Exception as error:
-                # The cursor stands, so nothing is missed once the server is back. And whatever else
-                # it was: without this task nobody here is woken any more.
+                # The cursor is unchanged, so nothing is missed after a reconnect. Catch every
+                # error: without this task nobody here would be woken.
                 self._interrupt(error)
                 await asyncio.sleep(_PAUSE_SECONDS)
             else:
@@ -236,7 +235,8 @@ class _Follower:
     async def _read(
         self, tell: Callable[[AuditEvent], None], missed: Callable[[], None], *, quiet: bool
     ) -> bool:
-        """Tell of what comes next; return whether anything came. `quiet` is what it was before."""
+        """Pass on the next events. Return whether there were any. `quiet` is the previous result
+        negated."""
         now = asyncio.get_running_loop().time
         if self._cursor is None or quiet or now() - self._read_at > _LONGEST_GAP_SECONDS:
             await self._check_cursor(missed)
@@ -250,17 +250,17 @@ class _Follower:
             try:
                 event = event_from(event_id, fields)
             except (KeyError, ValueError) as error:
-                log.error("%s is no event: %s", event_id, error, extra={"event": "bad_event"})
+                log.error("cannot read event %s: %s", event_id, error, extra={"event": "bad_event"})
                 continue
             tell(event)
         return bool(found)
 
     async def _check_cursor(self, missed: Callable[[], None]) -> None:
-        """Have everyone look at the state anew when the cursor is behind or ahead of the stream.
+        """Make all tasks read the current state if the cursor is behind or ahead of the stream.
 
-        A server that was restored from an older file, or whose clock was put back, counts from
-        lower ids again; a reader that stood by its cursor would never hear of anything. And one
-        that was away for long may find that what it missed has moved to the archive.
+        A server restored from an older file, or with its clock set back, uses lower IDs again. A
+        reader that kept its cursor would receive nothing. After a long absence, missed events may
+        have moved to the archive.
         """
         left, last = await self._ends()
         if self._cursor is not None:
@@ -276,7 +276,7 @@ class _Follower:
 
 
 class _Subscribers:
-    """Hands events to subscribers, each at its own pace, `buffer` of them behind at most."""
+    """Passes events to subscribers at their own pace, at most `buffer` events behind."""
 
     def __init__(self, buffer: int) -> None:
         self._buffer = buffer
@@ -284,7 +284,7 @@ class _Subscribers:
 
     @contextmanager
     def one(self) -> Iterator[AsyncIterator[AuditEvent]]:
-        """Subscribe while inside. The iterator raises Unreachable when it fell behind."""
+        """Subscribe during the block. The iterator raises Unreachable if it falls behind."""
         queue: asyncio.Queue[AuditEvent | None] = asyncio.Queue(self._buffer)
         self._queues.add(queue)
         try:
@@ -293,7 +293,8 @@ class _Subscribers:
             self._queues.discard(queue)
 
     def tell(self, event: AuditEvent) -> None:
-        """Hand an event to all. A reader this slow must not hold events in memory."""
+        """Pass an event to all subscribers. Cut off slow readers, so that events do not fill the
+        memory."""
         for queue in list(self._queues):
             if queue.full():
                 self._cut_off(queue)
@@ -301,7 +302,7 @@ class _Subscribers:
                 queue.put_nowait(event)
 
     def cut_off_all(self) -> None:
-        """End all subscriptions, and tell their readers so."""
+        """End all subscriptions; their iterators raise."""
         for queue in list(self._queues):
             self._cut_off(queue)
 
@@ -313,17 +314,17 @@ class _Subscribers:
 
 
 class Bell:
-    """Rings when an event that someone watches for was read."""
+    """Rings when an event arrives that a task watches for."""
 
     def __init__(self) -> None:
         self._bell = asyncio.Event()
 
     def wake(self) -> None:
-        """Wake the waiter."""
+        """Wake the waiting task."""
         self._bell.set()
 
     async def wait(self, timeout: float) -> bool:
-        """Wait up to `timeout` seconds; return whether an event came since the last call."""
+        """Wait up to `timeout` seconds. Return whether an event came since the last call."""
         try:
             async with asyncio.timeout(timeout):
                 await self._bell.wait()
@@ -342,7 +343,7 @@ async def _drain(queue: asyncio.Queue[AuditEvent | None]) -> AsyncIterator[Audit
 
 
 class RedisCursor:
-    """A `gateway.delivery.webhooks.Cursor` over one namespace."""
+    """A `gateway.delivery.webhooks.Cursor` in one namespace."""
 
     def __init__(self, store: RedisStore) -> None:
         self._redis = store.redis
@@ -352,15 +353,15 @@ class RedisCursor:
         self._take = Script("take_claim", store.at)
 
     async def claim(self, seconds: float) -> bool:
-        """Be the one replica that sends, for so many seconds; False while another one is."""
+        """Become the only replica that sends, for `seconds`. Return False if another one is."""
         taken = await self._take.run(self._redis, self._claim, [self._sender, int(seconds * 1000)])
         return bool(taken)
 
     async def load_cursor(self) -> str | None:
-        """Return the id of the last event that was dealt with, None in the beginning."""
+        """Return the ID of the last processed event, or None."""
         found: str | None = await self._redis.get(self._place)
         return found
 
     async def save_cursor(self, event_id: str) -> None:
-        """Remember that this event was dealt with."""
+        """Save the ID of the last processed event."""
         await self._redis.set(self._place, event_id)

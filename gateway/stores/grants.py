@@ -1,4 +1,4 @@
-"""Remembered decisions in Redis. Each is written by one script, and ended by another."""
+"""Redis store for grants (`RedisGrants`). One script writes a grant, another ends it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MOST_DENIALS = 500
 
 
 class RedisGrants:
-    """A `gateway.policy.grant_book.GrantStore` beside a store of requests.
+    """A `gateway.policy.grant_book.GrantStore` next to a store of requests.
 
-    Patterns of one agent for one tool are tried one after the other: there are `most_patterns` at
-    most. Exact grants are looked up.
+    Exact grants are looked up. Pattern grants of one agent for one tool are tried one after the
+    other, so `most_patterns` limits their number.
     """
 
     def __init__(self, store: RedisStore, *, most_patterns: int = MOST_PATTERNS) -> None:
@@ -38,7 +38,7 @@ class RedisGrants:
         self._mark_outdated = Script("mark_grant_outdated", store.at)
 
     async def add(self, grant: Grant) -> str:
-        """Write a grant and its event, durably, before it decides anything."""
+        """Save a grant and its event durably before it decides anything."""
         exact = grant.match.shape is Shape.EXACT
         outcome = await self._add.run(
             self._redis,
@@ -68,10 +68,10 @@ class RedisGrants:
         only_spent: bool = False,
         announced: bool = False,
     ) -> bool:
-        """Take a grant back; return whether it was there.
+        """End a grant. Return whether it was active.
 
-        What denied the same call for a few minutes is not listed among those that ended, unless a
-        person took it back, and then only for these minutes.
+        A denial that covers the same call for a few minutes is not listed among the ended grants,
+        unless a person revoked it. Even then it is listed only for those minutes.
         """
         keys = self._keys
         ended = keys.grants_passed if grant.told and why != "revoked" else keys.grants_ended
@@ -95,7 +95,8 @@ class RedisGrants:
     async def say(
         self, grant: Grant, field: str, *, before: str, after: str, event: str, announced: bool
     ) -> bool:
-        """Note something about a live grant, if it stood as `before`; return whether it did."""
+        """Set a field of an active grant if its value is still `before`. Return whether it was
+        set."""
         keys = self._keys
         return bool(
             await self._say.run(
@@ -116,7 +117,7 @@ class RedisGrants:
         )
 
     async def mark_outdated(self, grant: Grant, outdated: Outdated) -> bool:
-        """Suspend a live grant, unless it has changed since; return whether that was done now."""
+        """Suspend an active grant unless it changed since. Return whether this call did."""
         keys, was = self._keys, await self._redis.hget(self._keys.grant(grant.id), "body")
         if was is None or _grant(was) != replace(grant, **GRANT_OVERLAY):
             return False
@@ -144,7 +145,7 @@ class RedisGrants:
         )
 
     async def erase(self, grant: Grant) -> None:
-        """Put a grant that ended in the place of what it covered, and have its cards follow."""
+        """Replace the content of an ended grant by this one, and update its cards."""
         key = self._keys.grant(grant.id)
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hset(key, "was", body_of_grant(grant))
@@ -154,35 +155,37 @@ class RedisGrants:
         await pipeline.execute()
 
     async def get(self, grant_id: str) -> Grant | None:
-        """Return a grant with its uses, None when it is not there any more."""
+        """Return an active grant with its uses, or None."""
         found = await self.find(grant_id)
         return found if found is not None and found.end is None else None
 
     async def find(self, grant_id: str) -> Grant | None:
-        """Return a grant with its uses, also one that ended and is not forgotten yet."""
+        """Return a grant with its uses, even if it ended, or None."""
         return next(iter(await self._load([grant_id])), None)
 
     async def about(self, agent: str, tool: str, digest: str) -> tuple[int, list[Grant]]:
-        """Return what may cover such a request, in one round trip, and the generation it is of."""
+        """Return the grants that may cover such a request, in one round trip, and the policy
+        generation."""
         keys = self._keys
         indexes = keys.grants_exact(digest), keys.grants_on(agent, tool)
         everywhere = keys.grants_on(agent, ANY_TOOL)
-        # The generation first: what is newer than it decides nothing, what is older never comes.
+        # Read the generation first: newer grants decide nothing under it, and older ones are all
+        # listed.
         listed = (("HVALS", key) for key in (*indexes, everywhere))
         generation, *found = await self._store.together(("HGET", keys.meta, "generation"), *listed)
         return int(generation or 0), [_grant(body) for bodies in found for body in bodies]
 
     async def count(self) -> tuple[int, int]:
-        """Return the generation, and how many grants there are in it."""
-        # The generation first, as in `about`.
+        """Return the policy generation and the number of grants."""
+        # Read the generation first, as in `about`.
         generation, count = await self._store.together(
             ("HGET", self._keys.meta, "generation"), ("ZCARD", self._keys.grants)
         )
         return int(generation or 0), int(count)
 
     async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:
-        """Return one page of grants, the newest first, and the cursor of the next. Before the
-        first stand the denials that answer the same call."""
+        """Return one page of grants, newest first, and the cursor of the next page. The first page
+        starts with denials that cover the same call for a few minutes."""
         rank, denials = 0, list[Grant]()
         if after is None:
             denials = await self._list_denials()
@@ -193,7 +196,7 @@ class RedisGrants:
         return [*denials, *await self._load(ids)], ids[-1] if len(ids) == limit else None
 
     async def _list_denials(self) -> list[Grant]:
-        """Return the denials that answer the same call just now, the last one first."""
+        """Return the denials that currently cover the same call, latest first."""
         key, now = self._keys.grants_passed, await self._store.now()
         ids = await self._redis.zrange(
             key, "+inf", f"({now}", byscore=True, desc=True, offset=0, num=_MOST_DENIALS
@@ -201,18 +204,19 @@ class RedisGrants:
         return [one for one in await self._load(ids) if one.end is None]
 
     async def list_ended(self, limit: int) -> list[Grant]:
-        """Return the grants that ended last, the last one first."""
+        """Return the grants that ended last, latest first."""
         last = await self._redis.zrange(self._keys.grants_ended, 0, limit - 1, desc=True)
         return await self._load(last)
 
     async def of_session(self, agent: str, session: str, *, denials: bool = True) -> list[Grant]:
-        """Return the grants that end with a session, with the plain `denials` or without."""
+        """Return the grants that end with a session, optionally with denials that cover the same
+        call."""
         kept = await self._load(await self._redis.smembers(self._keys.grants_in(agent, session)))
         plain = await self._list_denials() if denials else []
         return [*kept, *(one for one in plain if (one.agent, one.session) == (agent, session))]
 
     async def due(self, now: int, limit: int) -> tuple[list[Grant], list[Grant]]:
-        """Return grants whose time is over at `now`, and those whose end is to be announced."""
+        """Return the grants that expired at `now`, and those with a due notice of expiry."""
         pipeline = self._redis.pipeline(transaction=False)
         for key in (self._keys.grants_due, self._keys.grants_ending):
             pipeline.zrange(key, "-inf", now, byscore=True, offset=0, num=limit)
@@ -228,7 +232,7 @@ class RedisGrants:
         found = list[Grant]()
         for grant_id, row in zip(wanted, rows, strict=True):
             body = row[0] or row[1]
-            if body is not None and body.isdigit():  # the minutes of a plain denial
+            if body is not None and body.isdigit():  # the minutes of a short denial
                 made = await self._read_denial(grant_id, int(body), row[_FIELDS.index("expires")])
             else:
                 made = _grant(body) if body else None
@@ -268,7 +272,7 @@ def _grant(body: str) -> Grant:
 
 
 def _overlay(grant: Grant, fields: dict[str, str | None]) -> Grant:
-    """Return a grant with what its hash says beside the body."""
+    """Return a grant with the values of its separate hash fields."""
     last, ended = fields["last"], fields["ended"]
     by, why = fields["by"] or "", fields["why"] or ""
     return replace(

@@ -1,12 +1,12 @@
-"""Reads what agents write: about fifty streams per blocking read, shared among the replicas.
+"""Read agents' messages: about fifty streams per blocking read, shared among the replicas.
 
-A plain XREAD by the owning replica is enough, because handling is idempotent and the script that
-handled an entry deletes it. Whoever takes a shard over reads it from the start: what lies there was
-never handled.
+Start with `Ingress`. A plain XREAD by the owning replica is enough: handling is idempotent, and the
+script that handles an entry deletes it. A replica that takes over a shard reads it from the start,
+because everything left there is unhandled.
 
-No more is taken in than fits. Redis cannot bound what a user may write, and tells no entry's size
-before it is read. So a connection that is in the middle of too large an answer is given up, entries
-are asked for one by one, and one that does not fit by itself is dropped unread.
+Reads are bounded. Redis cannot limit what a user writes, and does not tell an entry's size before
+it is read. A connection is therefore closed in the middle of too large a reply. Entries are then
+requested one by one, and an entry that is too large is dropped unread.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from gateway.wire.schema import told_verb
 log = logging.getLogger("gateway.stores")
 
 MOST_BYTES = 8 * 1_048_576
-"""Of one answer. A message may have one megabyte, so that a few of the largest fit."""
+"""Limit for one reply. A message may have one megabyte, so a few of the largest fit."""
 
-# An entry of many short fields takes several times as much on its way as it takes in the server.
+# An entry with many short fields is several times larger in a reply than in the server.
 _LEAST_DROPPED = MOST_BYTES // 8
 _BATCH = 128
 _SECONDS = 6.0
@@ -43,37 +43,37 @@ Entries = list[tuple[str, dict[str, str]]]
 
 
 class AnswerTooLarge(RedisError):
-    """An answer has more than `MOST_BYTES`; the connection that it came on is given up."""
+    """A reply exceeds `MOST_BYTES`. Its connection is closed."""
 
 
 class BoundedParser(DefaultParser):  # type: ignore[valid-type,misc] # a name for the one in use
-    """Gives a connection up in the middle of an answer that is too large."""
+    """Closes a connection in the middle of a reply that is too large."""
 
     def __init__(self, socket_read_size: int) -> None:
         super().__init__(socket_read_size)
         self._taken = 0
 
     async def read_from_socket(self) -> bool:
-        """Take in the next piece of an answer; raises AnswerTooLarge."""
+        """Read the next piece of a reply. Raises AnswerTooLarge."""
         piece = await self._stream.read(self._read_size)
         if not piece:
             raise Disconnected("the server closed the connection")
         self._taken += len(piece)
         if self._taken > MOST_BYTES:
-            raise AnswerTooLarge(f"an answer of more than {MOST_BYTES} bytes")
+            raise AnswerTooLarge(f"the reply has more than {MOST_BYTES} bytes")
         self._reader.feed(piece)
         return True
 
     async def read_response(self, *args: Any, **options: Any) -> Any:
-        """Return the next answer."""
+        """Return the next reply."""
         self._taken = 0
         return await super().read_response(*args, **options)
 
 
 class BoundedReader:
-    """Reads many streams at once. `blocking` gives up what is too large, see `BoundedParser`.
+    """Reads many streams at once. `blocking` rejects replies that are too large (`BoundedParser`).
 
-    `events` is where it is written down that an entry was dropped.
+    `events` is the stream that records dropped entries.
     """
 
     def __init__(self, redis: Any, blocking: Any, events: str, drop: Script) -> None:
@@ -84,9 +84,10 @@ class BoundedReader:
         self._count = _BATCH
 
     async def read(self, cursors: dict[str, str], block: int) -> dict[str, Entries]:
-        """Return what comes after each cursor, waiting for `block` ms at most.
+        """Return the entries after each cursor. Waits for at most `block` ms.
 
-        After too large an answer one entry is asked for of each, and then more again.
+        After a reply that is too large, the next reads ask for one entry per stream, then for more
+        again.
         """
         try:
             async with asyncio.timeout(_SECONDS):
@@ -98,7 +99,7 @@ class BoundedReader:
         return dict(found)
 
     async def _one_by_one(self, cursors: dict[str, str]) -> dict[str, Entries]:
-        """Return the next entry of each stream; one that does not fit by itself is dropped."""
+        """Return the next entry of each stream. Drop an entry that is too large."""
         found: dict[str, Entries] = {}
         for stream, cursor in cursors.items():
             try:
@@ -113,7 +114,7 @@ class BoundedReader:
 
     async def _drop_oversized(self, stream: str) -> None:
         agent = stream.rpartition(":")[2]
-        why = f"a message that is larger than {MOST_BYTES} bytes was dropped unread"
+        why = f"a message larger than {MOST_BYTES} bytes was dropped unread"
         data = {"verb": "", "code": "too_large", "why": why}
         words: list[str | int] = [_LEAST_DROPPED, agent, json.dumps(data)]
         if await self._drop.run(self._redis, [stream, self._events], words):
@@ -121,7 +122,7 @@ class BoundedReader:
 
 
 Handle = Callable[[str, str, dict[str, str]], Awaitable[None]]
-"""Handles (agent, entry id, fields). Raising anything means: try again later."""
+"""Handles (agent, entry ID, fields). Any exception means: try again later."""
 
 _BLOCK_MS = 4000
 _MEND_MS = 500
@@ -133,13 +134,13 @@ MOST_ATTEMPTS = 5
 
 
 class Duty:
-    """Whether this process does what one replica does for all of them. See ADR 36."""
+    """Whether this process is the leader replica. See ADR 36."""
 
     def __init__(self) -> None:
         self.taken, self.lost = asyncio.Event(), asyncio.Event()
 
     def note(self, *, held: bool) -> None:
-        """Say whether it has the duty now."""
+        """Record whether this process is the leader."""
         if held == self.taken.is_set():
             return
         came, went = (self.taken, self.lost) if held else (self.lost, self.taken)
@@ -148,10 +149,10 @@ class Duty:
 
 
 class Ingress:
-    """Hands every entry of every agent to `handle`, again and again until the entry is gone.
+    """Passes every entry of every agent to `handle`, repeatedly until the entry is gone.
 
-    `redis` sends commands, `blocking` must have no socket timeout. Entries that fail five times go
-    to the dead letter stream, and `dead_letter` is told, so that the agent gets an answer. `at` is
+    `redis` sends commands. `blocking` must have no socket timeout. Entries that fail five times go
+    to the dead letter stream; `dead_letter` is called, so that the agent gets a response. `at` is
     called at each step of that.
     """
 
@@ -181,7 +182,7 @@ class Ingress:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Read until left; entering has taken the first leases."""
+        """Read during the block. The first leases are taken on entry."""
         await self._take_leases()
         task = asyncio.create_task(self._keep_leases(), name="ingress leases")
         try:
@@ -192,11 +193,11 @@ class Ingress:
 
     @property
     def healthy(self) -> bool:
-        """Whether leases were renewed lately, so that agents are being read."""
+        """Whether leases were renewed recently, so that agents are being read."""
         return asyncio.get_running_loop().time() - self._leased_at < REPLICA_LEASE_MS / 1000
 
     async def _leave(self) -> None:
-        """Give the shards back at once; when that fails, the lease runs out by itself."""
+        """Return the shards at once. If that fails, the lease expires."""
         try:
             await self._redis.zrem(self._keys.replicas, self._replica)
         except (RedisError, OSError) as error:
@@ -236,7 +237,7 @@ class Ingress:
                 )
                 await asyncio.sleep(_RETRY_SECONDS)
             except Exception:
-                # Whatever it was, the other agents of this shard must go on being read.
+                # After any error, continue reading the other agents of this shard.
                 log.exception("shard %s failed", shard, extra={"event": "ingress_failed"})
                 await asyncio.sleep(_RETRY_SECONDS)
 
@@ -247,8 +248,8 @@ class Ingress:
         streams = await self._streams(shard)
         suspects = set(streams)
         while True:
-            # What was handled is gone, so every read begins at the start. No id that an agent made
-            # up, and no server that counts from lower ids again, can hide an entry from us.
+            # Handled entries are deleted, so every read begins at the start. No invented ID, and no
+            # server that uses lower IDs again, can hide an entry.
             cursors = {announcements: announced, **dict.fromkeys(streams, "0")}
             block = _MEND_MS if self._no_streams else _BLOCK_MS
             found = await self._reader.read(cursors, block)
@@ -268,7 +269,8 @@ class Ingress:
                     suspects.discard(stream)
 
     async def _streams(self, shard: int) -> list[str]:
-        """Return what to read. A key that is no stream would fail the read of all the others."""
+        """Return the streams to read. A key of another type would make the read of all others
+        fail."""
         agents = await self._redis.zrange(self._keys.agents, shard, shard, byscore=True)
         names = [self._keys.ingress(agent) for agent in agents]
         pipeline = self._redis.pipeline(transaction=False)
@@ -277,16 +279,16 @@ class Ingress:
         kinds = dict(zip(names, await pipeline.execute() if names else (), strict=True))
         wrong = {name for name, kind in kinds.items() if kind not in ("stream", "none")}
         for name in wrong - self._no_streams:
-            log.error("%s is no stream: delete it", name, extra={"event": "ingress_wrong_type"})
+            log.error("%s is not a stream: delete it", name, extra={"event": "ingress_wrong_type"})
         self._no_streams = self._no_streams.difference(names) | wrong
         return [name for name in names if name not in wrong]
 
     async def _handle_all(
         self, stream: str, entries: list[tuple[str, dict[str, str]]], *, counted: bool
     ) -> tuple[str, bool]:
-        """Handle a batch of one stream; return whether any of it failed.
+        """Handle a batch of one stream. Return whether any entry failed.
 
-        All at once, but submits first: what is said about a request must find it.
+        Entries run concurrently, but submits first: other messages need the request to exist.
         """
         agent = stream.rpartition(":")[2]
         submits = [entry for entry in entries if entry[1].get("verb") == "submit"]
@@ -304,10 +306,10 @@ class Ingress:
     async def _handle_one(
         self, agent: str, entry: str, fields: dict[str, str], counted: bool
     ) -> bool:
-        """Handle one entry; return whether it is settled.
+        """Handle one entry. Return whether it is done.
 
-        Entries found on a first read may have killed the replica before us, so they are counted
-        before they are handled; others are counted when they fail.
+        Entries of a first read may have killed the previous replica, so they are counted before
+        they are handled. Others are counted when they fail.
         """
         async with self._at_once:
             name = f"{agent} {entry}"
@@ -318,7 +320,7 @@ class Ingress:
             try:
                 await self._handle(agent, entry, fields)
             except Exception:
-                # Whatever it is, one bad entry must not stop the others.
+                # After any error, continue with the other entries.
                 log.exception("an entry failed", extra={"event": "entry_failed", "agent": agent})
                 if not counted:
                     await self._redis.hincrby(self._keys.attempts, name, 1)
@@ -330,7 +332,7 @@ class Ingress:
 
     async def _give_up(self, agent: str, entry: str, fields: dict[str, str], name: str) -> None:
         self._at("dead:before")
-        # Which it was, not what it said: that would lie here outside retention and erasure.
+        # Store only metadata: the content would escape retention and erasure.
         letter = json.dumps(fields)
         known = {"agent": agent, "entry": entry, "verb": told_verb(fields.get("verb", ""))}
         about = {"chars": len(letter), "sha256": sha256_hex(letter.encode())}

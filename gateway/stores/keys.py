@@ -1,4 +1,4 @@
-"""The names of all keys of one namespace. They share a hash tag, so one script may touch them."""
+"""Names of all keys of a namespace. They share a hash tag, so that a script may use several."""
 
 from __future__ import annotations
 
@@ -13,53 +13,54 @@ class Keys:
         self.namespace = namespace
         self._tag = f"{{{namespace}}}:"
         self.grants = self.of("grants")
-        """All remembered decisions by when they were made (sorted set)."""
+        """All grants, by creation time (sorted set)."""
         self.grants_due = self.of("grants", "due")
-        """Remembered decisions by when they expire (sorted set)."""
+        """Grants by expiry (sorted set)."""
         self.grants_ending = self.of("grants", "ending")
-        """Remembered decisions by when their end is to be announced (sorted set)."""
+        """Grants by the time of the notice before they expire (sorted set)."""
         self.grants_ended = self.of("grants", "ended")
-        """Remembered decisions that ended, by when (sorted set)."""
+        """Ended grants by end time (sorted set)."""
         self.grants_passed = self.of("grants", "passed")
-        """Denied requests that answer the same call, by until when (sorted set)."""
+        """Denied requests that also deny repeats of the same call, by the end of that (sorted
+        set)."""
         self.pending = self.of("pending")
         """All pending requests by creation time (sorted set)."""
         self.deadlines = self.of("deadlines")
         """Pending requests by deadline (sorted set)."""
         self.done = self.of("done")
-        """Final requests by when they ended (sorted set)."""
+        """Final requests by end time (sorted set)."""
         self.events = self.of("events")
-        """Everything that happened, in order: the audit (stream)."""
+        """The audit log: all events in order (stream)."""
         self.seals = self.of("seals")
         """Hash-chained seals over batches of events (stream)."""
         self.meta = self.of("meta")
         """Schema version, policy generation, kill switch, agent count (hash)."""
         self.probe = self.of("probe")
-        """What is written to see whether anything is (string, for seconds)."""
+        """Written to test whether Redis accepts writes (string, for seconds)."""
         self.policy = self.of("policy")
         """The policy document (string, JSON)."""
         self.sessions = self.of("sessions")
-        """`agent session` by when something was last asked or seen waiting in it (sorted set)."""
+        """`agent session` by the time of the last request or sign of life (sorted set)."""
         self.processes = self.of("processes")
-        """`agent process` by the end of its waiter lease (sorted set)."""
+        """`agent process` by the end of its lease (sorted set)."""
         self.agents = self.of("agents")
-        """Agents by the shard their ingress stream is read in (sorted set)."""
+        """Agents by the shard of their ingress stream (sorted set)."""
         self.replicas = self.of("replicas")
         """Gateway replicas by the end of their lease (sorted set)."""
         self.owners = self.of("owners")
-        """Which replica reads which shard, and which has the `duty` (hash)."""
+        """The replica that reads each shard, and the leader replica under `duty` (hash)."""
         self.attempts = self.of("attempts")
-        """How often handling an ingress entry failed (hash)."""
+        """Number of failures for each ingress entry (hash)."""
         self.dead = self.of("dead")
-        """Ingress entries that could not be handled (stream)."""
+        """Ingress entries that failed permanently (stream)."""
         self.breakers = self.of("breakers")
-        """Agents that ask nobody for now, by until when (hash)."""
+        """Agents in a cool-down, with its end (hash)."""
         self.credentials = self.of("credentials")
-        """Bearer credentials by key id (hash)."""
+        """Bearer credentials by key ID (hash)."""
         self.departed = self.of("departed")
-        """How often a person was taken out of the policy, by name (hash)."""
+        """How often each person was removed from the policy, by name (hash)."""
         self.prefixes = (self.dirty(""), self.record(""), self.behind(""))
-        """What the names of outboxes, of records, and of who waits behind what begin with."""
+        """Prefixes of the keys of outboxes, records and groups of requests (`behind`)."""
 
     def of(self, *parts: str) -> str:
         """Return a key of this namespace."""
@@ -67,79 +68,79 @@ class Keys:
 
     @property
     def control(self) -> str:
-        """The events that every replica acts on, without data; the script that writes an event
-        derives this name from that of `events` (stream)."""
+        """Events that every replica acts on, without their data. The script that writes an event
+        derives this name from `events` (stream)."""
         return f"{self._tag}control"
 
     @property
     def counts(self) -> str:
-        """How often each thing happened, of the events that are sealed (hash)."""
+        """Number of sealed events of each kind (hash)."""
         return f"{self._tag}counts"
 
     @property
     def troubles(self) -> str:
-        """Targets that take no cards, each with why (hash)."""
+        """Targets that accept no cards, with the reason (hash)."""
         return f"{self._tag}troubles"
 
     @property
     def devices(self) -> str:
-        """Whose each device is that takes pushes, by its id (hash)."""
+        """The owner of each push device, by device ID (hash)."""
         return f"{self._tag}push:devices"
 
     @property
     def quiet(self) -> str:
-        """People's quiet hours (hash)."""
+        """Quiet hours by person (hash)."""
         return f"{self._tag}push:quiet"
 
     def record(self, request_id: str) -> str:
-        """The state record of a request (hash)."""
+        """The record of a request (hash)."""
         return f"{self._tag}req:{request_id}"
 
     def secret(self, request_id: str) -> str:
-        """Secret answers of a question, until its deadline (string, JSON)."""
+        """Secret answers of a form, until its deadline (string, JSON)."""
         return f"{self._tag}secret:{request_id}"
 
     def versions(self, call: str) -> str:
-        """The requests of one part of a host's call (set)."""
+        """The requests of one part of a coding agent's call (set)."""
         return f"{self._tag}call:{call}"
 
     def ingress(self, agent: str) -> str:
-        """What an agent writes (stream)."""
+        """Messages from an agent (stream)."""
         return f"{self._tag}in:{agent}"
 
     def replies(self, agent: str, process: str) -> str:
-        """What one process of an agent reads (stream)."""
+        """Messages to one process of an agent (stream)."""
         return f"{self._tag}out:{agent}:{process}"
 
     def waiting(self, agent: str, process: str) -> str:
-        """Ids that a process waits for (set)."""
+        """IDs of the requests that a process waits for (set)."""
         return f"{self._tag}waiting:{agent}:{process}"
 
     def pending_of(self, agent: str) -> str:
-        """An agent's pending requests by creation time (sorted set)."""
+        """Pending requests of an agent by creation time (sorted set)."""
         return f"{self._tag}pending:{agent}"
 
     def load(self, agent: str) -> str:
-        """What an agent's requests come to: the bytes of those that wait, when what it handed in of
-        late will have faded, when its next card may be posted,
-        the revision of its overflow card, people's denials in a row and the pause they led to, and
-        for each likeness (`=...`) the request that leads (hash)."""
+        """Load of an agent (hash): bytes of pending requests, when the load of recent requests will
+        have decayed, when the next card may be posted. Also the revision of the overflow card,
+        consecutive denials, their cool-down, and the leading request for each likeness (`=...`)."""
         return f"{self._tag}load:{agent}"
 
     def behind(self, what: str) -> str:
-        """Requests that wait behind another or an overflow card, by creation (sorted set)."""
+        """Requests behind another request's card or an overflow card, by creation time (sorted
+        set)."""
         return f"{self._tag}behind:{what}"
 
     def dirty(self, queue: str) -> str:
-        """Requests that an outbox must look at again, by when (sorted set)."""
+        """Outbox queue: requests by the time to handle them (sorted set)."""
         return f"{self._tag}dirty:{queue}"
 
     def copies(self, subject_id: str) -> str:
-        """The posted copies of a card, by target (hash)."""
+        """The posted cards of a request, grant or overflow, by target (hash)."""
         return f"{self._tag}copies:{subject_id}"
 
     def subject(self, subject_id: str) -> str:
-        """What a card is about: a request, a remembered decision, or an agent's overflow."""
+        """The key of a card's subject: a request, a grant, or an agent's overflow card."""
         if subject_id.startswith(OVERFLOW_MARK):
             return self.load(subject_id.removeprefix(OVERFLOW_MARK))
         if is_grant(subject_id):
@@ -147,42 +148,42 @@ class Keys:
         return self.record(subject_id)
 
     def note(self, adapter: str, name: str) -> str:
-        """Something an adapter keeps (string)."""
+        """A text in an adapter's storage (string)."""
         return f"{self._tag}note:{adapter}:{name}"
 
     def devices_of(self, person: str) -> str:
-        """A person's devices that take pushes, by id (hash)."""
+        """A person's push devices by ID (hash)."""
         return f"{self._tag}push:of:{person}"
 
     def shard(self, number: int | str) -> str:
-        """Announcements to whoever reads this shard of ingress streams (stream)."""
+        """Announcements to the replica that reads this shard of ingress streams (stream)."""
         return f"{self._tag}shard:{number}"
 
     def grant(self, grant_id: str) -> str:
-        """A remembered decision (hash)."""
+        """A grant (hash)."""
         return f"{self._tag}grant:{grant_id}"
 
     def same(self, agent: str, session: str, digest: str) -> str:
-        """The denied requests that answer this call just now (hash by id)."""
+        """Recently denied requests that also deny this call (hash by ID)."""
         return f"{self._tag}same:{agent}:{session}:{digest}"
 
     def counter(self, key: str) -> str:
-        """What a rule approved within the window of one of its limits: a sixtieth of the window to
-        an amount (hash)."""
+        """Amounts that a rule approved within the window of a limit, for each sixtieth of it
+        (hash)."""
         return f"{self._tag}counter:{key}"
 
     def decided(self, agent: str, tool: str) -> str:
-        """What people decided lately of an agent's use of a tool, by when (sorted set)."""
+        """Recent decisions by people about an agent's use of a tool, by time (sorted set)."""
         return f"{self._tag}decided:{agent}:{tool}"
 
     def grants_exact(self, digest: str) -> str:
-        """Remembered decisions about one digest: id to body (hash)."""
+        """Grants for one action digest: ID to body (hash)."""
         return f"{self._tag}grants:exact:{digest}"
 
     def grants_on(self, agent: str, tool: str) -> str:
-        """Remembered decisions about an agent's use of a tool: id to body (hash)."""
+        """Grants for an agent's use of a tool: ID to body (hash)."""
         return f"{self._tag}grants:tool:{agent}:{tool}"
 
     def grants_in(self, agent: str, session: str) -> str:
-        """The grants that end with a session (set)."""
+        """Grants that end with a session (set)."""
         return f"{self._tag}grants:session:{agent}:{session}"

@@ -1,4 +1,4 @@
-"""The queues behind posted cards, what is known of each copy, and what adapters keep."""
+"""Redis store for delivery queues, posted cards and adapter storage; start with `RedisOutbox`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MINUTE_MS = 60_000
 
 
 class RedisOutbox:
-    """A `gateway.ports.outgoing.Outbox` over one namespace."""
+    """A `gateway.ports.outgoing.Outbox` in one namespace."""
 
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys, self._now = store.redis, store.keys, store.now
@@ -23,14 +23,15 @@ class RedisOutbox:
         self._put_copy = Script("put_copy", store.at)
 
     async def lease_due(self, queue: str, *, limit: int, lease_ms: int) -> list[Task]:
-        """Lease up to `limit` requests that are due."""
+        """Lease up to `limit` entries that are due."""
         ids, lease = await self._lease_due.run(
             self._redis, [self._keys.dirty(queue)], [limit, lease_ms]
         )
         return [Task(request_id=one, lease=lease) for one in ids]
 
     async def ack(self, queue: str, task: Task, *, again_ms: int | None = None) -> bool:
-        """Take a request off the queue, or put it off; False when it became dirty meanwhile."""
+        """Remove an entry, or with `again_ms` postpone it. Return False if it changed since the
+        lease."""
         again = "" if again_ms is None else again_ms
         done = await self._ack.run(
             self._redis, [self._keys.dirty(queue)], [task.request_id, task.lease, again]
@@ -38,40 +39,40 @@ class RedisOutbox:
         return bool(done)
 
     async def renew(self, queue: str, task: Task, *, lease_ms: int) -> Task | None:
-        """Make a lease longer; None when the request became dirty meanwhile."""
+        """Extend a lease. Return None if the entry changed since the lease."""
         lease = await self._ack.run(
             self._redis, [self._keys.dirty(queue)], [task.request_id, task.lease, lease_ms]
         )
         return Task(request_id=task.request_id, lease=lease) if lease else None
 
     async def queued(self, queue: str, *, limit: int) -> list[tuple[str, int]]:
-        """Return up to `limit` of what is on a queue, each with when it is due, in ms."""
+        """Return up to `limit` entries of a queue, each with its due time in ms since the epoch."""
         rows = await self._redis.zrange(self._keys.dirty(queue), 0, limit - 1, withscores=True)
         return [(one, int(due)) for one, due in rows]
 
     async def mark(self, queue: str, request_id: str) -> None:
-        """Have a queue look at a request now. What is due already stays due since then."""
+        """Make an entry due now. An entry that is already due keeps its time."""
         key, now = self._keys.dirty(queue), str(await self._now())
-        # Whoever looks at it with a lease that has run out must find it changed. That comes first:
-        # whoever leases it in between is overtaken by what follows. The other way round their lease
-        # would change and still run, and nobody would look until it ended.
+        # The holder of an expired lease must find the entry changed, so the score changes first. A
+        # lease taken between the two commands is then replaced by the second. In the other order
+        # that lease would change but stay valid, and nobody would handle the entry until it ended.
         await self._together(
             ("ZADD", key, "XX", "INCR", "-1", request_id),
             ("ZADD", key, "LT", now, request_id),
         )
 
     async def copies(self, request_id: str) -> dict[str, Copy]:
-        """Return what is known of a request's copies, by key."""
+        """Return the posted cards of a request by key."""
         rows = await self._redis.hgetall(self._keys.copies(request_id))
         return {key: build(Copy, json.loads(raw)) for key, raw in rows.items()}
 
     async def put_copy(self, request_id: str, copy: Copy, *, before: Copy | None) -> bool:
-        """Store a copy if it is still as it was before."""
+        """Save a copy if the stored one still equals `before`. Return whether it was saved."""
         was = "" if before is None else _text(before)
         return await self._put(request_id, copy.key, was, _text(copy))
 
     async def forget(self, request_id: str, copy: Copy) -> None:
-        """Forget a copy, if it is still like this: another one may be posted at its place."""
+        """Delete a copy if it is unchanged, so that a new card can be posted there."""
         await self._put(request_id, copy.key, _text(copy), "")
 
     async def _put(self, request_id: str, key: str, before: str, after: str) -> bool:
@@ -90,25 +91,25 @@ class RedisAdapterStorage:
         self._turn = Script("take_turn", store.at)
 
     async def get(self, name: str) -> str | None:
-        """Return a note."""
+        """Return the text with this name, or None."""
         text: str | None = await self._redis.get(self._key(name))
         return text
 
     async def put(self, name: str, text: str, *, seconds: float | None = None) -> None:
-        """Keep a note, for ever without an end."""
+        """Save a text for `seconds`, or permanently if None."""
         await self._redis.set(self._key(name), text, px=_ms(seconds))
 
     async def put_new(self, name: str, text: str, *, seconds: float) -> bool:
-        """Keep a note unless there is one; return whether it was kept."""
+        """Save a text unless the name exists. Return whether it was saved."""
         return bool(await self._redis.set(self._key(name), text, nx=True, px=_ms(seconds)))
 
     async def extend(self, name: str, text: str, *, seconds: float) -> bool:
-        """Give a note that still says `text` a new end; return whether it did."""
+        """Set a new expiry if the value still equals `text`. Return whether it did."""
         life = int(seconds * 1000)
         return bool(await self._extend.run(self._redis, [self._key(name)], [text, life]))
 
     async def delete(self, name: str) -> None:
-        """Drop a note."""
+        """Delete a text."""
         await self._redis.delete(self._key(name))
 
     async def take_turn(
@@ -122,12 +123,12 @@ class RedisAdapterStorage:
         leave: int,
         about: str = "",
     ) -> float:
-        """Take a turn of a budget that all replicas share, or return the seconds to wait first."""
+        """Take a turn of a rate budget and return 0, or return the seconds to wait first."""
         told: list[str | int] = [name, rank, most, _ms(seconds) or 0, leave, about]
         return float(await self._turn.run(self._redis, self._line(budget), told)) / 1000
 
     async def leave_line(self, budget: str, name: str, *, most: int, seconds: float) -> None:
-        """Give up a place in the line of a budget; whoever is first then is looked at again."""
+        """Remove a name from the line of a budget. The queue then handles the new first in line."""
         told: list[str | int] = [name, "", most, _ms(seconds) or 0, 0, ""]
         await self._turn.run(self._redis, self._line(budget), told)
 
@@ -136,7 +137,7 @@ class RedisAdapterStorage:
         return [self._key(f"{part} {budget}") for part in parts] + [self._keys.dirty(self._adapter)]
 
     async def return_turn(self, budget: str, name: str) -> None:
-        """Give back the last turn that this name took of a budget."""
+        """Return the last turn that this name took from a budget."""
         key = self._key(f"calls {budget}")
         for call in await self._redis.zrange(key, 0, -1, desc=True):
             if call.partition(" ")[2] == name:
@@ -144,11 +145,11 @@ class RedisAdapterStorage:
                 return
 
     async def shut(self, budget: str, *, seconds: float) -> None:
-        """Have nobody take a turn of a budget for so long."""
+        """Block all turns of a budget for `seconds`."""
         await self._redis.set(self._key(f"shut {budget}"), "1", px=max(1, int(seconds * 1000)))
 
     async def delay(self, budget: str, *, per_minute: float, burst: int) -> float:
-        """Spend one of a budget that all replicas share; return the seconds to wait first."""
+        """Take one call from a budget that all replicas share. Return the seconds to wait first."""
         each = int(_MINUTE_MS / per_minute)
         wait = await self._rate_limit.run(
             self._redis, [self._key(f"budget {budget}")], [each, burst]
@@ -160,8 +161,8 @@ class RedisAdapterStorage:
 
 
 def _text(copy: Copy) -> str:
-    """Return the JSON by which replicas, also of other versions, know whether a copy is still as it
-    was: the order of its members is part of it."""
+    """Return the JSON that detects changes to a copy. Replicas of all versions compare it as text,
+    so the order of members matters."""
     return dumps(plain(copy))
 
 

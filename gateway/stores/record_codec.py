@@ -1,7 +1,7 @@
-"""How a record lies in its Redis hash: each member is a field, which is absent at its default.
+"""Convert records to Redis hashes and back, and cache pending records (`Recent`).
 
-The defaults of `StoredRequest` are part of what is stored: never change one. `Recent` keeps what
-this process last saw of the requests that wait, so that a click need not read them first.
+Each member is a field; members at their default are absent. The defaults of `StoredRequest` are
+therefore part of the stored format: never change one. `Recent` saves a click from reading first.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from gateway.wire.codec import JsonObject, build, default_of, fitters_of, plain
 log = logging.getLogger("gateway.stores")
 
 NUMBER_FIELD = "number"
-"""The number that is shown where the agent waits. It is read by itself, and never into a record."""
+"""Field with the verification code of the agent. It is read separately, never as part of a
+record."""
 
-# Members of the request that the hash holds as fields of their own, so that scripts can check them.
+# Members of the request with their own fields in the hash, so that scripts can check them.
 _APART = ("id", "agent", "digest")
 _NAMES = {"request": "body", "revision": "rev"}
 _BESIDE = ("approvers", "numbered", "decision", "spends")
 _TEXTS = frozenset({"digest", "route", "owner", "asks_because", "process", "note", "behind"})
-# Scripts look for a word in these.
+# Scripts search for a word in these.
 _WORDS = frozenset({"attached", "consumers", "nonces", "queues"})
 
 OF_SCRIPTS = frozenset({"status", "created", "deadline", "behind", "alike"})
@@ -40,7 +41,7 @@ OF_SCRIPTS = frozenset({"status", "created", "deadline", "behind", "alike"})
 
 
 class _Member(NamedTuple):
-    """A member of a record: its field in the hash, its default, and how both are converted."""
+    """A member of a record: its field in the hash, its default, and the conversions."""
 
     name: str
     field: str
@@ -49,7 +50,7 @@ class _Member(NamedTuple):
     read: Callable[[str], Any]
 
     def text(self, value: Any) -> str:
-        """Return what is stored of a value, "" where that is nothing."""
+        """Return the stored text of a value, or "" for the default."""
         return "" if value == self.default else self.write(value)
 
 
@@ -93,20 +94,20 @@ _MEMBERS = _members()
 
 
 def fields_of(record: StoredRequest) -> dict[str, str]:
-    """Return the fields of a record but its decision, absent ones left out."""
+    """Return the fields of a record without its decision. Absent fields are left out."""
     values = vars(record)
     written = [(one.field, one.text(values[one.name])) for one in _MEMBERS]
     return {field: text for field, text in (*written, ("asked", _asked(record))) if text}
 
 
 def changed_fields(before: StoredRequest, after: StoredRequest) -> dict[str, str]:
-    """Return the fields in which two records differ, as `after` has them: "" for one to delete.
-    What the scripts write themselves is none of them."""
+    """Return the fields that differ, with the values of `after`; "" means delete. Fields that
+    scripts write themselves are left out."""
     was, now = vars(before), vars(after)
     changed = {
         one.field: one.text(now[one.name])
         for one in _MEMBERS
-        if now[one.name] is not was[one.name]  # most are the very same
+        if now[one.name] is not was[one.name]  # most members are identical objects
         and now[one.name] != was[one.name]
         and one.field not in OF_SCRIPTS | {"rev"}
     }
@@ -116,14 +117,13 @@ def changed_fields(before: StoredRequest, after: StoredRequest) -> dict[str, str
 
 
 def _asked(record: StoredRequest) -> str:
-    """Return the digest of what was asked, "" where that would run: an edit changes it."""
+    """Return the digest of the original request, or "" if no edit changed it."""
     asked = record.request.digest
     return "" if asked == record.digest else asked
 
 
 def ending_of(record: StoredRequest) -> tuple[str, str]:
-    """Return a record's decision as it is stored, and what the event of its ending says, both as
-    JSON or ""."""
+    """Return the stored form of a record's decision and the data of its event, as JSON or ""."""
     if record.decision is None:
         return "", ""
     values = record.decision.values()
@@ -131,8 +131,10 @@ def ending_of(record: StoredRequest) -> tuple[str, str]:
 
 
 def _short(values: JsonObject, record: StoredRequest) -> list[Any] | None:
-    """Return what the record does not say of an approval by one person, as most decisions are, or
-    None for any other. `whole` in shared_functions.lua reads it as well."""
+    """Return a short form for an approval by one person, the most common decision. None for others.
+
+    It contains only values that the record lacks. `whole` in shared_functions.lua reads it as well.
+    """
     if values["decided_by"]["kind"] != DeciderKind.PERSON or "signature" not in values:
         return None
     who = values["decided_by"]["name"]
@@ -144,7 +146,7 @@ def _short(values: JsonObject, record: StoredRequest) -> list[Any] | None:
 def _whole(
     short: list[Any], request_id: str, status: str, digest: str, deadline: int
 ) -> JsonObject:
-    """Return the decision of which `_short` left this."""
+    """Return the decision for this short form of `_short`."""
     revision, who, decided_at, signature = short
     return {
         "request_id": request_id,
@@ -161,7 +163,7 @@ def _whole(
 
 
 def record_from(request_id: str, fields: dict[str, str]) -> StoredRequest:
-    """Return the record that `fields` hold. Fields of newer versions are ignored, and kept."""
+    """Return the record stored in `fields`. Fields of newer versions are ignored and kept."""
     values = {one.name: one.read(fields[one.field]) for one in _MEMBERS if fields.get(one.field)}
     own = {"id": request_id, "agent": fields["agent"]}
     own["digest"] = fields.get("asked", fields["digest"])
@@ -172,7 +174,7 @@ def record_from(request_id: str, fields: dict[str, str]) -> StoredRequest:
 
 
 def _decision_from(request_id: str, fields: dict[str, str]) -> Decision:
-    """Return the decision, whichever way it is stored."""
+    """Return the decision from its full or its short form."""
     kept: JsonObject | list[Any] = json.loads(fields["decision"])
     if isinstance(kept, list):
         deadline = int(fields["deadline"])
@@ -195,14 +197,14 @@ def event_from(event_id: str, fields: dict[str, str]) -> AuditEvent:
 
 _MOST_RECENT_BYTES = 64 * 1024 * 1024
 _RECORD_BYTES = 4096
-"""What a record weighs in memory, roughly, beside the text in it."""
+"""Approximate memory size of a record without its text."""
 
 
 class Recent:
-    """Pending records as they were last read or written here. The oldest go when it gets full.
+    """Cache of pending records as last read or written by this process. Drops the oldest when full.
 
-    Another replica may have changed any of them since: whoever uses one must leave the last word to
-    a script that compares the revision.
+    Another replica may have changed a record since. After reading one here, let a script compare
+    the revision before anything is written.
     """
 
     def __init__(self, most_bytes: int = _MOST_RECENT_BYTES) -> None:
@@ -211,12 +213,12 @@ class Recent:
         self._records: dict[str, tuple[StoredRequest, int]] = {}
 
     def get(self, request_id: str) -> StoredRequest | None:
-        """Return what was seen last."""
+        """Return the cached record, or None."""
         found = self._records.get(request_id)
         return found[0] if found else None
 
     def read(self, request_id: str, fields: dict[str, str]) -> StoredRequest | None:
-        """Return the record that these fields hold, None when there are none; keep it."""
+        """Return and cache the record stored in these fields, or None if there are none."""
         if not fields:
             return None
         record = record_from(request_id, fields)
@@ -224,13 +226,13 @@ class Recent:
         return record
 
     def read_if_legible(self, request_id: str, fields: dict[str, str]) -> StoredRequest | None:
-        """As `read`, for one of many: None, and logged, when it cannot be read."""
+        """Like `read`, but log an unreadable record and return None."""
         try:
             return self.read(request_id, fields)
         except Exception as error:
-            # Whatever is wrong with one must not hide the others.
+            # One broken record must not hide the others.
             log.error(
-                "request %s cannot be read: %s",
+                "cannot read request %s: %s",
                 request_id,
                 bug(error),
                 extra={"event": "record_unreadable"},
@@ -238,7 +240,7 @@ class Recent:
             return None
 
     def keep(self, record: StoredRequest, letters: int) -> None:
-        """Keep a record that waits, which holds about so many letters; forget a final one."""
+        """Cache a pending record with about `letters` characters. Drop it if it is final."""
         self.forget(record.id)
         if record.final:
             return
@@ -249,17 +251,17 @@ class Recent:
             self.forget(next(iter(self._records)))
 
     def forget(self, request_id: str) -> None:
-        """Forget a record: it is not as it was."""
+        """Remove a stale record from the cache."""
         _, weight = self._records.pop(request_id, (None, 0))
         self._bytes -= weight
 
 
 def policy_of(raw: str | None) -> PolicyDocument:
-    """Return the policy that is kept as this text, without its generation; None is an empty one."""
+    """Return the policy stored as this text, without its generation. None is an empty policy."""
     return build(PolicyDocument, json.loads(raw)) if raw else PolicyDocument()
 
 
-# What lies in fields of its own, beside a grant's body that never changes.
+# Members of a grant that change. They have their own fields next to the body.
 GRANT_OVERLAY: dict[str, Any] = {
     "used": 0,
     "last_used": None,
@@ -271,12 +273,12 @@ GRANT_OVERLAY: dict[str, Any] = {
 
 
 def body_of_grant(grant: Grant) -> str:
-    """Return the JSON of all of a grant that never changes."""
+    """Return the JSON of the members of a grant that never change."""
     return dumps(plain(replace(grant, **GRANT_OVERLAY)))
 
 
 def event_of_grant(grant: Grant) -> str:
-    """Return what the audit says of a new grant: nothing of the arguments that it covers."""
+    """Return the audit data of a new grant, without the arguments that it covers."""
     values = plain(grant)
     kept = {name: value for name, value in values.items() if name not in ("match", "words")}
     told = {**kept, "tool": grant.match.tool, "scope": grant.match.scope.value}

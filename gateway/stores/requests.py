@@ -1,4 +1,4 @@
-"""The state of all requests in Redis: one hash each, one script for each transition."""
+"""Redis store for requests (`RedisStore`): one hash per request, one script per transition."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ _AT_ONCE = 500
 
 
 def _cursor(request_id: str, score: float) -> str:
-    """Name a place in the index by its own score: the server's time, as no gateway's clock is."""
+    """Return a cursor made of the index's own score: the server's time, not a gateway's clock."""
     return f"{score:.0f}-{request_id}"
 
 
 def _fits(record: StoredRequest, query: Query) -> bool:
     return (
         (query.followers or not record.follows)
-        # Among the deadlines stand approvals, too, that nobody has taken yet.
+        # The index of deadlines also contains approvals that no process has claimed yet.
         and not (query.soonest and record.final)
         and query.status in (None, record.status)
         and query.agent in (None, record.request.agent)
@@ -69,25 +69,25 @@ def _fits(record: StoredRequest, query: Query) -> bool:
 
 
 STREAMS_PER_SHARD = 50
-# As long as a submission that was refused may cross with one that is stored.
+# As long as a rejected submission may overlap with one that is stored.
 _PROBE_MS = 10_000
 _UNSTORED_SECONDS = 3600
 _WINDOW_PARTS = 60  # as in shared_functions.lua
 
 
 class AppliedFile(NamedTuple):
-    """Which policy file was applied last, by its digest, and who put in force what is now."""
+    """The digest of the last applied policy file, and who applied the active policy."""
 
     digest: str
     by: str
 
 
 class RedisStore:
-    """A `gateway.domain.store.WritableStore` over one namespace of a Redis or Valkey server.
+    """A `gateway.domain.store.WritableStore` in one namespace of a Redis or Valkey server.
 
-    `redis` is a redis.asyncio client (single, Sentinel or Cluster) that decodes responses.
-    `line` runs its scripts, where there is one; `at` is called before and after each. A process
-    that is gone is told of to so many requests `at_once`.
+    `redis` is a redis.asyncio client (single, Sentinel or Cluster) that decodes responses. `line`
+    runs the scripts if set. `at` is called before and after each script. `at_once` limits how many
+    requests are updated in one step when a process disappears.
     """
 
     def __init__(
@@ -111,7 +111,8 @@ class RedisStore:
         self._register, self._schema = Script("register_agent", at), Script("mark_schema", at)
 
     async def together(self, *commands: Sequence[str]) -> list[Any]:
-        """Send commands at once; return their answers. What others send may come between them."""
+        """Send commands together and return their replies. Commands of others may run between
+        them."""
         if isinstance(self.line, Multiplexer):
             return await self.line.send_all(*commands)
         pipeline = self.redis.pipeline(transaction=False)
@@ -120,7 +121,7 @@ class RedisStore:
         return list(await pipeline.execute())
 
     async def load(self, request_id: str) -> StoredRequest | None:
-        """Return the record as it stands, or None."""
+        """Return the current record, or None."""
         fields = await self.redis.hgetall(self.keys.record(request_id))
         return self._recent.read(request_id, fields)
 
@@ -129,7 +130,7 @@ class RedisStore:
         return self._recent.get(request_id)
 
     async def load_many(self, request_ids: Sequence[str]) -> list[StoredRequest | None]:
-        """Return the records in the order asked for, in one round trip. See `domain.store`."""
+        """Return the records in the given order, in one round trip. See `domain.store`."""
         pipeline = self.redis.pipeline(transaction=False)
         for request_id in request_ids:
             pipeline.hgetall(self.keys.record(request_id))
@@ -151,7 +152,7 @@ class RedisStore:
         posts: bool,
         number: str = "",
     ) -> tuple[WriteResult, StoredRequest]:
-        """Create a record; the server's clock sets its deadline. See `domain.store`."""
+        """Create a record. The server's clock sets its deadline. See `domain.store`."""
         call = submission(
             self.keys,
             record,
@@ -186,7 +187,7 @@ class RedisStore:
         return WriteResult((await self._change.run(self.line, *call))[0])
 
     async def change_all(self, transitions: Sequence[Transition]) -> tuple[WriteResult, str]:
-        """Apply all these transitions or none of them. See `domain.store`."""
+        """Apply all transitions or none. See `domain.store`."""
         for one in transitions:
             self._recent.forget(one.before.id)
         answer = await self._change.run(self.line, *changes(self.keys, transitions))
@@ -194,10 +195,11 @@ class RedisStore:
         return WriteResult(answer[0]), transitions[which - 1].before.id if which else ""
 
     async def attach(self, request_ids: Sequence[str], origin: MessageContext) -> list[str]:
-        """Attach a process to requests, renew its lease, answer each; return the ids it may see."""
+        """Attach a process to requests, renew its lease, answer each; return the IDs it may see."""
         answers = await self._attach_once(request_ids, origin, known=not request_ids)
         if answers == ["lapsed"]:
-            # It has been told off as gone, and does not know: it takes back what it waited for.
+            # The process was marked as gone while it was away. Attach it to its pending requests
+            # again.
             request_ids = await self._find_forsaken(origin)
             answers = await self._attach_once(request_ids, origin)
         return [found for found, seen in zip(request_ids, answers, strict=True) if seen]
@@ -238,7 +240,7 @@ class RedisStore:
         return answers
 
     async def _find_forsaken(self, origin: MessageContext) -> list[str]:
-        """Return the pending requests of a process that are said to be waited for by nobody."""
+        """Return the pending requests of a process that are marked as not waited for."""
         ids = await self.pending_of(origin.agent)
         pipeline = self.redis.pipeline(transaction=False)
         for request_id in ids:
@@ -258,7 +260,7 @@ class RedisStore:
         state: JsonObject | None = None,
         error: JsonObject | None = None,
     ) -> None:
-        """Answer a message that changed nothing, and delete its entry. HTTP needs neither."""
+        """Answer a message that changed nothing, and delete its entry. No effect for HTTP."""
         if origin.entry is None:
             return
         kind, body = ("error", error) if state is None else ("state", state)
@@ -280,7 +282,8 @@ class RedisStore:
         )
 
     async def add_version(self, call: str, request_id: str) -> list[str]:
-        """Note a request of a part of a host's call; return the ids of the others of that part."""
+        """Add a request to a part of a coding agent's call. Return the IDs of the other
+        requests."""
         key = self.keys.versions(call)
         _, _, every = await self.together(
             ("SADD", key, request_id),
@@ -290,21 +293,22 @@ class RedisStore:
         return sorted(set(every) - {request_id})
 
     async def keep_versions(self, call: str) -> None:
-        """Keep the versions of a part of a call as long as a request may live: one was stored."""
+        """Keep the requests of a part of a call for a request's longest life, because one was
+        stored."""
         await self.redis.expire(self.keys.versions(call), MAX_LIFE_SECONDS)
 
     async def secrets(self, request_id: str) -> JsonObject | None:
-        """Return the secret answers of a question, kept until its deadline."""
+        """Return the secret answers of a form, or None after its deadline."""
         raw = await self.redis.get(self.keys.secret(request_id))
         return None if raw is None else _object(raw)
 
     async def number_of(self, request_id: str) -> str | None:
-        """Return the number that is shown where a waiting request's agent waits."""
+        """Return the verification code of a pending request's agent, or None."""
         number: str | None = await self.redis.hget(self.keys.record(request_id), NUMBER_FIELD)
         return number
 
     async def counted(self, spends: Sequence[Spend]) -> list[int]:
-        """Return what is counted already in the window of each, as `counted` in Lua does."""
+        """Return the amount counted in the window of each limit, as `counted` in Lua does."""
         now, pipeline = await self.now(), self.redis.pipeline(transaction=False)
         for one in spends:
             pipeline.hgetall(self.keys.counter(one.key))
@@ -315,12 +319,12 @@ class RedisStore:
         ]
 
     async def forget_secrets(self, request_id: str) -> None:
-        """Drop the secret answers, now that the asking process has them."""
+        """Delete the secret answers after the requesting process received them."""
         await self.redis.delete(self.keys.secret(request_id))
 
     async def page(self, query: Query) -> Page:
-        """Return one page of requests, newest first or by deadline, which neither skips nor repeats
-        while requests end. Scans a bounded stretch of the index."""
+        """Return one page of requests, newest first or by deadline. No request is skipped or
+        repeated if others end meanwhile. Each call scans a limited part of the index."""
         index, newest_first = self._index_of(query)
         found: list[StoredRequest] = []
         rank = await self._rank_after(index, query.after, newest_first=newest_first)
@@ -340,7 +344,7 @@ class RedisStore:
         return Page(items=tuple(found), next=_cursor(*rows[-1]))
 
     def _index_of(self, query: Query) -> tuple[str, bool]:
-        """Return the index that a listing reads, and whether it reads it from its end."""
+        """Return the index for a query, and whether to read it from its end."""
         keys = self.keys
         if query.final:
             return keys.done, True
@@ -356,16 +360,16 @@ class RedisStore:
         rank = await (redis.zrevrank if newest_first else redis.zrank)(index, last)
         if rank is not None:
             return int(rank) + 1
-        # The request has left this index since: go on where it stood, by time and then by id.
+        # The request has left this index. Continue at its old position, by time and then by ID.
         beyond = (f"({at}", "+inf") if newest_first else ("-inf", f"({at}")
         passed = int(await redis.zcount(index, *beyond))
         same = await redis.zrange(index, at, at, byscore=True)
         return passed + sum(bool(one > last if newest_first else one < last) for one in same)
 
     async def list_decided(self, agent: str, tool: str, *, limit: int) -> list[str]:
-        """Return what people decided lately of an agent's use of a tool. See `domain.store`."""
+        """Return recent decisions by people about an agent's use of a tool. See `domain.store`."""
         key, now = self.keys.decided(agent, tool), await self.now()
-        # What an earlier holder of the agent's name did says nothing of this one.
+        # An earlier holder of the agent's name does not count.
         held = await self.redis.hget(self.keys.meta, f"since:{agent}")
         since = max(now - DECIDED_MS, int(held or 0))
         ids: list[str] = await self.redis.zrange(
@@ -374,7 +378,7 @@ class RedisStore:
         return ids
 
     async def sessions(self, agent: str | None) -> list[Session]:
-        """Return the sessions that have not ended, the most recent first."""
+        """Return the active sessions, most recent first."""
         rows = await self.redis.zrange(self.keys.sessions, 0, -1, desc=True, withscores=True)
         named = ((row[0].partition(" "), int(row[1])) for row in rows)
         return [
@@ -384,20 +388,20 @@ class RedisStore:
         ]
 
     async def touch_session(self, agent: str, session: str) -> None:
-        """Begin the idle time of a session anew, unless it has ended."""
+        """Restart the idle time of a session unless it has ended."""
         name, now = f"{agent} {session}", await self.now()
         await self.redis.zadd(self.keys.sessions, {name: now}, xx=True, gt=True)
 
     async def end_session(self, agent: str, session: str) -> bool:
-        """Forget a session; return whether there was one."""
+        """Delete a session. Return whether it existed."""
         return bool(await self.redis.zrem(self.keys.sessions, f"{agent} {session}"))
 
     async def pending_of(self, agent: str) -> list[str]:
-        """Return the ids of an agent's pending requests, oldest first."""
+        """Return the IDs of an agent's pending requests, oldest first."""
         return list(await self.redis.zrange(self.keys.pending_of(agent), 0, -1))
 
     async def list_voted(self) -> list[str]:
-        """Return the ids of the waiting requests that somebody has approved already."""
+        """Return the IDs of pending requests that already have a vote."""
         ids: list[str] = await self.redis.zrange(self.keys.pending, 0, -1)
         found: list[str] = []
         for begin in range(0, len(ids), _AT_ONCE):
@@ -409,7 +413,7 @@ class RedisStore:
         return found
 
     async def due(self, *, idle_ms: int, limit: int) -> Due:
-        """Return what has become due by the server's time."""
+        """Return everything that is due by the server's time."""
         keys = self.keys
         now, expired, lapsed, idle, stopped = await self._due.run(
             self.line,
@@ -425,7 +429,7 @@ class RedisStore:
         )
 
     async def expire_process(self, agent: str, process: str) -> list[str]:
-        """Say on its requests that a process is gone. See `domain.store.Store`."""
+        """Mark a process as gone on its requests. See `domain.store.Store`."""
         keys, lost = self.keys, list[str]()
         waiting, left = keys.waiting(agent, process), True
         while left:
@@ -441,38 +445,38 @@ class RedisStore:
         return lost
 
     async def policy(self) -> PolicyDocument:
-        """Return the policy in force."""
-        # The generation first: with an older one nothing is written, with a newer one it would be.
-        # Not in a transaction, which a server refuses when its memory is full.
+        """Return the active policy."""
+        # Read the generation first: if the policy changes in between, later writes are rejected. No
+        # transaction, because a server with full memory rejects one.
         generation, raw = await self.together(
             ("HGET", self.keys.meta, "generation"), ("GET", self.keys.policy)
         )
         return replace(policy_of(raw), generation=int(generation or 0))
 
     async def probe(self) -> None:
-        """Write something small. Raises NotRecorded where Redis answers and records nothing."""
+        """Write a small test value. Raises NotRecorded if Redis responds but rejects writes."""
         try:
             await self.redis.set(self.keys.probe, "1", px=_PROBE_MS)
         except ResponseError as error:
             refuse_to_write(error)
 
     async def generation(self) -> int:
-        """Return the generation of the policy in force."""
+        """Return the generation of the active policy."""
         return int(await self.redis.hget(self.keys.meta, "generation") or 0)
 
     async def policy_file(self) -> AppliedFile:
-        """Return which policy file was applied last, and who put in force what is now."""
+        """Return the last applied policy file, and who applied the active policy."""
         digest, by = await self.redis.hmget(self.keys.meta, ["policy_file", "policy_by"])
         return AppliedFile(digest=digest or "", by=by or "somebody")
 
     async def note_policy_file(self, digest: str) -> None:
-        """Note that the policy file with this digest says what is in force."""
+        """Record that the active policy equals the policy file with this digest."""
         await self.redis.hset(self.keys.meta, "policy_file", digest)
 
     async def apply(self, policy: PolicyDocument, *, by: str, digest: str = "") -> int:
-        """Replace the policy whose generation this one carries; raises Conflict.
+        """Replace the policy of the same generation. Raises Conflict if it changed meanwhile.
 
-        `digest` is of the settings' policy file, where that is what is applied.
+        `digest` is the digest of the settings' policy file, if that file is applied.
         """
         keys, body = self.keys, plain(replace(policy, generation=0))
         new = await self._apply.run(
@@ -494,7 +498,7 @@ class RedisStore:
     async def note(
         self, event: str, *, agent: str = "", data: JsonObject, urgent: bool = False
     ) -> str:
-        """Append an event that changes no request; return its id."""
+        """Append an event that changes no request. Return its ID."""
         return str(
             await self._note.run(
                 self.line,
@@ -513,13 +517,14 @@ class RedisStore:
         )
 
     async def is_stopped(self) -> bool | None:
-        """Tell whether the kill switch is on; None where nobody knows, which counts as on."""
+        """Return whether the kill switch is on. None if the state is lost, which counts as on."""
         schema, stopped = await self.redis.hmget(self.keys.meta, ["schema", "stopped"])
         return None if schema is None else stopped is not None
 
     async def stopped_by(self) -> tuple[str, int] | None:
-        """Return who turned the kill switch on and when, in ms; None while it is off. Who is ""
-        once the event of it is no longer kept; both are empty where nobody knows."""
+        """Return who turned the kill switch on and when, in ms since the epoch; None while it is
+        off. The name is "" if the event is no longer stored; both are empty if the state is
+        lost."""
         schema, event = await self.redis.hmget(self.keys.meta, ["schema", "stopped"])
         if event is None:
             return None if schema is not None else ("", 0)
@@ -532,18 +537,18 @@ class RedisStore:
         return await self.audit.read(after, limit)
 
     async def latest(self, count: int) -> list[AuditEvent]:
-        """Return the last events, the newest last."""
+        """Return the last `count` events, newest last."""
         return await self.audit.latest(count)
 
     async def now(self) -> int:
-        """Return the server's time, in ms since the epoch."""
+        """Return the server's time in ms since the epoch."""
         seconds, micros = await self.redis.time()
         return int(seconds) * 1000 + int(micros) // 1000
 
     async def check_schema(self) -> None:
-        """Mark a new namespace with our schema version; raises Conflict for one of another. One
-        that lost its mark is left as it is: see `is_stopped`."""
-        # Only what is new is written to: a replica refuses writes.
+        """Write the schema version into a new namespace. Raises Conflict for another version. A
+        namespace that lost its version is not changed; see `is_stopped`."""
+        # Write only to a new namespace, because a replica rejects writes.
         found = int(await self.redis.hget(self.keys.meta, "schema") or 0)
         if not found:
             keys = self.keys
@@ -563,49 +568,48 @@ class RedisStore:
             )
 
     async def forget_replicas(self) -> None:
-        """Drop the leases of all replicas, so that the next one reads every stream at once."""
+        """Delete the leases of all replicas, so that the next one reads every stream at once."""
         await self.redis.delete(self.keys.replicas)
 
     async def troubled_targets(self) -> dict[str, str]:
-        """Return which targets take no cards, each with why."""
+        """Return the targets that accept no cards, each with the reason."""
         found: dict[str, str] = await self.redis.hgetall(self.keys.troubles)
         return found
 
     async def note_target(self, target: str, why: str | None) -> None:
-        """Keep why a target takes no cards, or with None that it does."""
+        """Save why a target accepts no cards, or None if it works again."""
         if why is None:
             await self.redis.hdel(self.keys.troubles, target)
         else:
             await self.redis.hset(self.keys.troubles, target, why)
 
     async def forget_targets(self) -> None:
-        """Forget which targets take no cards."""
+        """Forget which targets accept no cards."""
         await self.redis.delete(self.keys.troubles)
 
     async def count_pending(self) -> int:
-        """Return how many requests wait."""
+        """Return the number of pending requests."""
         return int(await self.redis.zcard(self.keys.pending))
 
     async def oldest_pending(self) -> int | None:
-        """Return when the oldest request that waits was asked, in ms; None when none waits."""
+        """Return the creation time of the oldest pending request in ms, or None."""
         rows = await self.redis.zrange(self.keys.pending, 0, 0, withscores=True)
         return int(rows[0][1]) if rows else None
 
     async def event_counts(self) -> dict[str, int]:
-        """Return how often each thing happened, as far as events are sealed; see
-        `gateway.domain.audit`."""
+        """Return the number of sealed events of each kind; see `gateway.domain.audit`."""
         found = await self.redis.hgetall(self.keys.counts)
         return {name: int(count) for name, count in found.items()}
 
     async def agents(self) -> list[str]:
-        """Return the agents whose ingress streams are read."""
+        """Return the agents with an ingress stream."""
         return list(await self.redis.zrange(self.keys.agents, 0, -1))
 
     async def register_agent(self, agent: str) -> int:
-        """Have this agent's ingress stream read, on whichever replica; return since when its
-        name is its own, by the server's time."""
+        """Start reading this agent's ingress stream, on any replica. Return the server's time from
+        which the agent owns its name."""
         if not AGENT_NAME.fullmatch(agent):
-            raise ValueError(f"{agent!r} is no agent name")
+            raise ValueError(f"{agent!r} is not a valid agent name")
         now = await self._register.run(
             self.line,
             [self.keys.agents, self.keys.meta, self.keys.events],
@@ -624,11 +628,11 @@ def _object(raw: str) -> JsonObject:
     return value
 
 
-# Who waits behind whom, and who asks nobody for now.
+# Groups of requests that share a card, and agents in a cool-down.
 
 
 class RedisGroups:
-    """A `gateway.approvals.duplicates_and_overflow.GroupStore` over one namespace."""
+    """A `gateway.approvals.duplicates_and_overflow.GroupStore` in one namespace."""
 
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys, self._now = store.redis, store.keys, store.now
@@ -642,12 +646,12 @@ class RedisGroups:
         )
 
     async def behind(self, what: str) -> list[str]:
-        """Return the ids that wait behind a request or an overflow card, oldest first."""
+        """Return the IDs behind a request's card or an overflow card, oldest first."""
         ids: list[str] = await self._redis.zrange(self._keys.behind(what), 0, -1)
         return ids
 
     async def promote_next(self, record: StoredRequest, budget: Budget, *, posts: bool) -> None:
-        """Have those behind a request that leads no more wait behind their next."""
+        """Choose a new leading request for those behind a request that no longer leads."""
         keys, agent = self._keys, record.request.agent
         await self._promote_next.run(
             self._redis,
@@ -672,7 +676,7 @@ class RedisGroups:
     async def place(
         self, record: StoredRequest, budget: Budget, *, posts: bool, alone: bool
     ) -> None:
-        """Find the place of a request that was reviewed. See `grouping.GroupStore`."""
+        """Choose the card for a reviewed request. See `duplicates_and_overflow.GroupStore`."""
         keys, agent = self._keys, record.request.agent
         alone = alone or record.risk.level is RiskLevel.HIGH
         await self._place.run(
@@ -695,7 +699,8 @@ class RedisGroups:
         )
 
     async def release(self, agent: str, budget: Budget) -> float | None:
-        """Give cards to those behind the overflow card. See `grouping.GroupStore`."""
+        """Give own cards to requests behind the overflow card. See
+        `duplicates_and_overflow.GroupStore`."""
         keys = self._keys
         wait = await self._release.run(
             self._redis,
@@ -711,7 +716,7 @@ class RedisGroups:
         return None if wait < 0 else max(1, int(wait)) / 1000
 
     async def load(self, agent: str) -> AgentLoad:
-        """Return what an agent's overflow card must say beside who waits behind it."""
+        """Return the state that an agent's overflow card shows in addition to its requests."""
         wanted = ("rev", "until", "last")
         revision, until, last = await self._redis.hmget(self._keys.load(agent), wanted)
         if until is None or int(until) <= await self._now():
@@ -719,14 +724,14 @@ class RedisGroups:
         return AgentLoad(revision=int(revision or 0), paused=int(until), denied=last)
 
     async def list_paused(self) -> list[Paused]:
-        """Return the agents that ask nobody for now."""
+        """Return the agents in a cool-down."""
         now = await self._now()
         rows = await self._redis.hgetall(self._keys.breakers)
         every = (Paused(agent=agent, until=int(until)) for agent, until in rows.items())
         return sorted((one for one in every if one.until > now), key=lambda one: one.agent)
 
     async def resume_agent(self, agent: str, *, by: str) -> bool:
-        """Let an agent ask again; return whether it was paused."""
+        """End an agent's cool-down. Return whether there was one."""
         keys = self._keys
         resumed = await self._resume_agent.run(
             self._redis,
@@ -736,11 +741,11 @@ class RedisGroups:
         return bool(resumed)
 
 
-# Measures the store for the metrics.
+# Metrics of the store.
 
 
 async def measure_store(store: RedisStore) -> StoreFigures:
-    """Return the figures of a namespace and of the servers that hold it."""
+    """Return the figures of a namespace and of its servers."""
     now, keys = await store.now(), store.keys
     heard = await each(store.redis, _memory)
     memory, room = max(heard.answers.values(), key=_fullness)
@@ -764,14 +769,15 @@ async def measure_store(store: RedisStore) -> StoreFigures:
 
 
 async def _measure_lease(store: RedisStore, now: int) -> float:
-    """Return how long ago the leader took its lease, in seconds; as long as a lease without one."""
+    """Return the seconds since the leader renewed its lease. Without a leader, a full lease
+    time."""
     leader = await store.redis.hget(store.keys.owners, "duty")
     end = await store.redis.zscore(store.keys.replicas, leader or "")
     return max(0, now - int(end or now) + REPLICA_LEASE_MS) / 1000
 
 
 async def _measure_archive(store: RedisStore, now: int) -> tuple[float, int]:
-    """Return the age of the first event that is not in the archive, and the archive's size."""
+    """Return the age of the first event that is not archived, and the archive's size."""
     if store.archive is None:
         return 0.0, 0
     first = await store.redis.xrange(store.keys.events, count=1)
@@ -779,12 +785,12 @@ async def _measure_archive(store: RedisStore, now: int) -> tuple[float, int]:
 
 
 async def _measure_intake(store: RedisStore, now: int) -> tuple[int, float]:
-    """Return how many messages of agents nobody has handled, and the age of the first of them."""
+    """Return the number of unhandled messages from agents, and the age of the oldest."""
     pipeline = store.redis.pipeline(transaction=False)
     for agent in await store.agents():
         pipeline.xlen(store.keys.ingress(agent))
         pipeline.xrange(store.keys.ingress(agent), count=1)
-    # A key that an agent made something else of is no stream, and hides no other.
+    # An agent may have replaced its stream by another type. That must not hide other streams.
     found = await pipeline.execute(raise_on_error=False)
     lengths = [one for one in found[::2] if isinstance(one, int)]
     ages = [_age(one, now) for one in found[1::2] if isinstance(one, list)]
@@ -802,5 +808,5 @@ def _fullness(memory: tuple[int, int]) -> tuple[float, int]:
 
 
 def _age(entries: list[tuple[str, Any]], now: int) -> float:
-    """Return the age of the first entry, 0 without one. Agents may make up ids of their own."""
+    """Return the age of the first entry in seconds, or 0. Agents may invent IDs."""
     return max(0, now - int(entries[0][0].partition("-")[0])) / 1000 if entries else 0.0

@@ -1,4 +1,4 @@
-"""Forgets what is old: requests, then the events and seals that tell of them, wherever they are."""
+"""Delete old requests, then their events and seals, from Redis and the archive (`Retention`)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _PASSING: tuple[type[Exception], ...] = (GatewayError, *REDIS_ERRORS)
 
 
 class Edge(NamedTuple):
-    """Where what is kept begins: the mark of the archive then, the last event that goes, and the
-    last seal that goes from Redis."""
+    """The beginning of the retained data: the archive cursor to set, the last event to drop, and
+    the last seal to drop from Redis."""
 
     mark: ArchiveCursor
     last: str
@@ -34,7 +34,7 @@ class Edge(NamedTuple):
 
 
 class Retention:
-    """Drops events older than `days`, but none of a waiting request and none that is unsealed."""
+    """Drops events older than `days`, except those of pending requests and unsealed ones."""
 
     def __init__(
         self, store: RedisStore, clock: Clock, *, days: float, trimming: Trimming | None = None
@@ -45,7 +45,7 @@ class Retention:
         self._trimming = trimming or Trimming(store)
 
     async def run(self) -> None:
-        """Look once an hour, until cancelled. Replicas may all do so."""
+        """Check once an hour until cancelled. All replicas may run it."""
         while True:
             try:
                 await self.trim()
@@ -54,7 +54,7 @@ class Retention:
             await asyncio.sleep(_HOUR_SECONDS)
 
     async def trim(self) -> int:
-        """Drop what is old, dead letters too; return how many requests were forgotten."""
+        """Drop old data, including dead letters. Return how many requests were dropped."""
         async with self._trimming.turn() as ours:
             return await self._trim() if ours else 0
 
@@ -66,7 +66,8 @@ class Retention:
             forgotten = await self._forget_requests(edge.last)
             await self._forget_grants(_ms(edge.last))
             await store.redis.xtrim(store.keys.dead, minid=next_id(edge.last), approximate=False)
-            # What tells of them goes last: whoever dies before it does all of it again.
+            # Drop the events last: if the gateway dies before that, the next run repeats
+            # everything.
             if await self._trimming.trim(mark, edge.mark, edge.entry):
                 mark = edge.mark
         if store.archive is not None:
@@ -74,7 +75,7 @@ class Retention:
         return forgotten
 
     async def _forget_requests(self, last: str) -> int:
-        """Drop the requests that ended before an event; return how many."""
+        """Drop the requests that ended before an event. Return how many."""
         store, forgotten = self._store, 0
         while ids := await store.redis.zrange(
             store.keys.done, "-inf", f"({_ms(last)}", byscore=True, offset=0, num=_BATCH
@@ -88,7 +89,7 @@ class Retention:
         return forgotten
 
     async def _forget_grants(self, before_ms: int) -> None:
-        """Drop the grants that ended before then, with where their cards stood."""
+        """Drop the grants that ended before this time, and their posted cards' data."""
         redis, keys = self._store.redis, self._store.keys
         for ended in (keys.grants_ended, keys.grants_passed):
             while ids := await redis.zrange(
@@ -99,14 +100,14 @@ class Retention:
                 await redis.zrem(ended, *ids)
 
     async def _limit(self) -> int:
-        """Return the time before which nothing is needed any more, in ms since the epoch."""
+        """Return the time before which nothing is needed, in ms since the epoch."""
         limit = self._clock.now_ms() - self._keep_ms
         oldest = await self._store.redis.zrange(self._store.keys.pending, 0, 0, withscores=True)
         return min(limit, int(oldest[0][1])) if oldest else limit
 
     async def _edge(self, mark: ArchiveCursor) -> Edge | None:
-        """Return where what is still needed begins: exactly behind a seal, so that what remains
-        verifies from its first event."""
+        """Return where the retained data begins: directly after a seal, so that the rest can be
+        verified."""
         limit, edge = await self._limit(), None
         async for entry, seal in seals_of(self._store):
             if _ms(seal.last) >= limit:
@@ -121,7 +122,7 @@ class Retention:
 
 
 def _old_segments(archive: Archive, mark: ArchiveCursor, limit: int) -> SegmentHead | None:
-    """Return the last of the segments that lie wholly before `limit`."""
+    """Return the last segment that ends before `limit`."""
     there, found = set(archive.numbers()), None
     for number in (one for one in mark.segments if one in there):
         head = archive.head_of(number)

@@ -1,7 +1,7 @@
-"""Runs the Lua scripts that lie beside this file, each with the shared prelude in front.
+"""Run the Lua scripts of this folder, each after the shared functions; start with `Script`.
 
-The two that set a status are called with arguments by name. They say at their top what each name
-holds; `arguments` in shared_functions.lua reads them.
+The two scripts that set a status take named arguments. Each lists its names at the top, and
+`arguments` in shared_functions.lua reads them.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ from gateway.stores.record_codec import (
 from gateway.wire.codec import JsonObject
 
 At = Callable[[str], None]
-"""Is called with the name of each step that a killed gateway may stop at. Tests end it there."""
+"""Called with the name of each step at which a gateway may be killed. Tests stop it there."""
 
 _FOLDER = files("gateway.stores") / "lua"
 
 
 def ignore_step(step: str) -> None:
-    """Do nothing at a step."""
+    """Ignore a step."""
 
 
 class NotRecorded(Unreachable, ResponseError):
-    """Redis answers, and refuses to write anything now. Says why."""
+    """Redis responds, but rejects all writes. The message says why."""
 
     code = "not_recorded"
 
 
 class NoRoom(NotRecorded, OutOfMemoryError):
-    """Redis is full, and refuses what is new."""
+    """Redis is full and rejects new data."""
 
 
 SWITCH_LOST = (
-    "Redis lost the key of the kill switch, so nobody knows whether it is on, and nothing is "
-    "approved; run `gateway stop-all`, or `gateway resume` where agents may go on"
+    "Redis lost the state of the kill switch, so nothing is approved; "
+    "run `gateway stop-all`, or `gateway resume` if agents may continue"
 )
 
 
 def refuse_to_write(error: ResponseError) -> NoReturn:
-    """Raise what a refused write means for whoever wanted it: NotRecorded, or the error itself."""
+    """Raise NotRecorded for an error that means a rejected write; raise other errors unchanged."""
     text = str(error)
     if isinstance(error, OutOfMemoryError):
         raise NoRoom("nothing was recorded: Redis is full") from error
@@ -73,15 +73,15 @@ def refuse_to_write(error: ResponseError) -> NoReturn:
 
 _REFUSALS = {
     "MISCONF": "Redis cannot write to its disk",
-    "NOREPLICAS": "Redis has too few replicas that follow it",
+    "NOREPLICAS": "too few replicas are connected to Redis",
     "NOSWITCH": SWITCH_LOST,
 }
 
 
 class Script:
-    """One script, sent by its SHA-1 and in full where the server does not have it yet.
+    """One script, sent by its SHA-1, or in full if the server does not have it yet.
 
-    Its steps are `<name>:before` and `<name>:after`; what lies between is atomic.
+    Its steps are `<name>:before` and `<name>:after`. Everything between them is atomic.
     """
 
     def __init__(self, name: str, at: At = ignore_step) -> None:
@@ -92,7 +92,8 @@ class Script:
         self._at = at
 
     async def run(self, redis: Any, keys: Sequence[str], arguments: Sequence[str | int]) -> Any:
-        """Run it; keys must all be of one namespace. Raises NotRecorded where nothing is kept."""
+        """Run the script. All keys must be of one namespace. Raises NotRecorded if Redis rejects
+        the write."""
         self._at(self._before)
         try:
             answer = await self._send(redis, keys, arguments)
@@ -110,12 +111,12 @@ class Script:
 
 LEASE_MS = 30_000
 MOST_PATTERNS = 200
-"""Grants of one agent for one tool that are tried one after the other."""
+"""Limit of pattern grants of one agent for one tool, which are tried one after the other."""
 DECIDED_MS = DECIDED_DAYS * 86_400_000
 HTTP_LEASE_MS = 90_000
 
 Values = dict[str, str | int | Sequence[str] | None]
-"""By name what a script is told of one record. None is left out; the name of a list ends in `+`."""
+"""Script arguments for one record by name. None is left out. The name of a list ends in `+`."""
 
 
 class ScriptCall(NamedTuple):
@@ -125,7 +126,7 @@ class ScriptCall(NamedTuple):
     arguments: list[str | int]
 
     def add(self, record_id: str, keys: Sequence[tuple[str, str]], values: Values) -> None:
-        """Add what is to be done to one record, with the keys that this needs by name."""
+        """Add a record with its named keys and arguments."""
         self.keys.extend([key for _, key in keys])
         self.arguments.extend(("record", record_id, "keys", " ".join([name for name, _ in keys])))
         for name, value in values.items():
@@ -136,17 +137,18 @@ class ScriptCall(NamedTuple):
                     self.arguments.extend((name, one))
 
     def keep_number(self, number: str) -> None:
-        """Have a number kept beside the record that was added last, and told to who waits."""
+        """Save a verification code next to the last added record, and send it to waiting
+        processes."""
         self.arguments.extend(("number", number, f"set.{NUMBER_FIELD}", number))
 
     @property
     def letters(self) -> int:
-        """How much text is sent."""
+        """Size of the text that is sent, in characters."""
         return sum(len(part) for part in self.arguments if isinstance(part, str))
 
 
 def lease_of(origin: MessageContext) -> int:
-    """Return for how many ms a process is taken to wait after a message."""
+    """Return how long a process counts as waiting after a message, in ms."""
     return LEASE_MS if origin.entry is not None else HTTP_LEASE_MS
 
 
@@ -161,7 +163,7 @@ def submission(
     budget: Budget,
     posts: bool,
 ) -> ScriptCall:
-    """Return the call of submit_request.lua that creates a record."""
+    """Build the call of submit_request.lua that creates a record."""
     request = record.request
     decision, told = ending_of(record)
     fields = fields_of(record)
@@ -206,7 +208,7 @@ def submission(
 def changes(
     keys: Keys, transitions: Sequence[Transition], origin: MessageContext | None = None
 ) -> ScriptCall:
-    """Return the call of change_requests.lua that applies transitions, all of them or none."""
+    """Build the call of change_requests.lua that applies all transitions or none."""
     call = ScriptCall([], [])
     for transition in transitions:
         before, after, guards = transition.before, transition.after, transition.guards()
@@ -242,7 +244,7 @@ def changes(
 
 
 def _fields_of_change(transition: Transition, decision: str) -> Values:
-    """Return which fields of the record a transition sets and deletes."""
+    """Return the fields of the record that a transition sets and deletes."""
     before, after = transition.before, transition.after
     changed = changed_fields(before, after)
     if before.final and after.decision != before.decision:
@@ -257,7 +259,7 @@ def _fields_of_change(transition: Transition, decision: str) -> Values:
 def _seldom(
     keys: Keys, transition: Transition, origin: MessageContext | None, named: list[tuple[str, str]]
 ) -> Values:
-    """Return what most transitions do without, and add the keys of that to those named."""
+    """Return arguments that few transitions need, and add their keys to `named`."""
     after, budget = transition.after, transition.budget
     values: Values = {}
     if origin is not None and origin.entry:
@@ -290,8 +292,8 @@ def _seldom(
 
 
 def _make_grants(keys: Keys, grants: Sequence[Grant], named: list[tuple[str, str]]) -> Values:
-    """Return the grants that an approval makes, of one session and until one time, and add their
-    keys to those named."""
+    """Return arguments for the grants of an approval, and add their keys to `named`. All grants are
+    of one session and expire at one time."""
     if not grants:
         return {}
     first = grants[0]
@@ -366,14 +368,14 @@ def _keys_of_all(keys: Keys, record: StoredRequest) -> list[tuple[str, str]]:
 
 
 def _likeness_at_birth(record: StoredRequest) -> str | None:
-    """Return what a new request has in common with others, None when it needs a card of its own
-    or, decided or not reviewed yet, none."""
+    """Return the key that a new request shares with its duplicates. None if it needs its own card,
+    or no card yet because it is decided or not reviewed."""
     cardless = record.final or record.unreviewed
     return None if cardless or record.risk.level is RiskLevel.HIGH else duplicate_key(record)
 
 
 def _spend(keys: Keys, record: StoredRequest, values: Values, named: list[tuple[str, str]]) -> None:
-    """Add what is counted against the limits of the rule that approved."""
+    """Add amounts to count against the limits of the rule that approved."""
     values["spends+"] = [f"{one.amount} {one.most} {one.window_ms}" for one in record.spends]
     named += (("counters+", keys.counter(one.key)) for one in record.spends)
 
@@ -383,7 +385,7 @@ def _is_by_person(record: StoredRequest) -> bool:
 
 
 def _grant_of(record: StoredRequest) -> str | None:
-    """Return the id of the grant that a record's decision cites."""
+    """Return the ID of the grant that made a record's decision, or None."""
     decision = record.decision
     if decision is None or decision.decided_by.kind is not DeciderKind.GRANT:
         return None

@@ -1,7 +1,7 @@
-"""Browser sessions, one-time codes, passkeys, and for whom a login is.
+"""Redis store for browser sessions, login codes and passkeys; start with `RedisLogins`.
 
-Both are kept hashed, on every replica's Redis, with whom they are for. Each is one key that Redis
-itself forgets in time, so nothing that is killed halfway leaves one without an end.
+Sessions and codes are stored as hashes with their owner. Each is one key with an expiry in Redis,
+so an interrupted write never leaves a permanent one.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from gateway.stores.requests import RedisStore
 from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.codec import Wire, build, plain
 
-# Whom a login is for: an identity, as long as the policy knows it as the same person.
+# Owner of a login: an identity, as long as it means the same person in the policy.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder(Wire):
-    """An identity with the name that it had, and how often that name had left the policy by then:
-    who comes back logs in anew."""
+    """An identity, its name, and how often that name had left the policy when the login was made. A
+    person who leaves and returns must sign in again."""
 
     identity: Identity
     name: str
@@ -50,20 +50,20 @@ class Holder(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginSubject:
-    """Who the policy knows at a moment, and how often each name has left it."""
+    """The policy at one moment, and how often each name has left it."""
 
     policy: PolicyDocument
     departed: dict[str, str]
 
     def find(self, identity: Identity) -> Holder | None:
-        """Return the holder of new logins of an identity; None for whom the policy does not know:
-        a person's, or one that a route itself admits."""
+        """Return the owner for new logins of an identity: a person's, or one that a route admits
+        directly. None if the policy does not know it."""
         if self.policy.person_of(identity) is None:
             written = identity.written
             if not any(written in route.admitted for route in self.policy.routes):
                 return None
         name = self.policy.name_of(identity)
-        bare = replace(identity, groups=())  # they are those of a moment, and a login lasts
+        bare = replace(identity, groups=())  # groups may change during a login
         return Holder(identity=bare, name=name, departures=self.count_departures(name))
 
     def count_departures(self, name: str) -> int:
@@ -71,24 +71,24 @@ class LoginSubject:
         return int(self.departed.get(name, "0"))
 
     def list_names(self) -> list[str]:
-        """Return the names that logins may be for."""
+        """Return the names that may have logins."""
         admitted = (one for route in self.policy.routes for one in route.admitted if ":" in one)
         return [*(person.name for person in self.policy.people), *admitted]
 
     def admits(self, holder: Holder) -> bool:
-        """Whether a login of this holder is still good."""
+        """Return whether a login of this owner is still valid."""
         return self.find(holder.identity) == holder
 
 
 class Holders:
-    """Reads who the policy knows, with whatever else is asked, in one round trip."""
+    """Reads the policy's people together with other commands, in one round trip."""
 
     def __init__(self, store: RedisStore) -> None:
         self._store = store
         self._read: tuple[str | None, PolicyDocument] = (None, PolicyDocument())
 
     async def read(self, *commands: Sequence[str]) -> tuple[LoginSubject, list[Any]]:
-        """Return who stands in the policy now, and the answers to the commands."""
+        """Return the current people of the policy, and the replies to the commands."""
         keys = self._store.keys
         raw, departed, *answers = await self._store.together(
             ("GET", keys.policy), ("HGETALL", keys.departed), *commands
@@ -99,25 +99,25 @@ class Holders:
 
 
 def _as_mapping(found: Any) -> dict[str, str]:
-    """Return a hash, which the older protocol tells as names and values in turn."""
+    """Return a hash. The older protocol sends it as alternating names and values."""
     return found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
 
 
 CODE_SECONDS = 600
 _CODE_GROUPS = 4  # 80 bits
-LINKS_AT_ONCE = 5  # that somebody may ask for in a chat within five minutes
-MOST_DEVICES = 50  # of one person; one more ends the one that was not used the longest
-# A session in use is prolonged so often at most.
+LINKS_AT_ONCE = 5  # per person within five minutes
+MOST_DEVICES = 50  # per person; one more ends the session that was unused longest
+# A session in use is extended at most this often.
 _PROLONG_MS = 60_000
 _MOST_NOTED = 10_000
-# Refused sign-ins that the audit records in a minute: of an address, and in all.
+# Rejected sign-ins audited per minute: for one address, and in total.
 _TOLD_OF_ADDRESS, _TOLD_IN_ALL = 5, 30
 _NO_BOUND = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Code(Wire):
-    """A one-time code as it is kept."""
+    """A stored one-time code."""
 
     holder: Holder
     way: str
@@ -125,7 +125,7 @@ class _Code(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept(Wire):
-    """A session as it is kept."""
+    """A stored session."""
 
     holder: Holder
     device: str
@@ -135,7 +135,7 @@ class _Kept(Wire):
 
 
 class RedisLogins:
-    """A `gateway.ports.Logins` over one namespace."""
+    """A `gateway.ports.Logins` in one namespace."""
 
     def __init__(self, store: RedisStore, clock: Clock) -> None:
         self._store = store
@@ -144,14 +144,14 @@ class RedisLogins:
         self._clock = clock
         self._holders = Holders(store)
         self._wrong = FailureLimit(now=monotonic)
-        # Two, so that an address that is over its own bound takes nothing of the others'.
+        # Two limits, so that an address above its own limit does not use up the total.
         self._told = FailureLimit(now=monotonic, most=_TOLD_OF_ADDRESS, in_all=_NO_BOUND)
         self._told_in_all = FailureLimit(now=monotonic, most=_TOLD_IN_ALL, in_all=_NO_BOUND)
         self._prolonged: dict[str, int] = {}
 
     async def invite(self, person: str) -> str:
-        """Return a code that logs this person in, once, within ten minutes. Raises NotFound for a
-        name of nobody's."""
+        """Return a code that signs this person in once within ten minutes. Raises NotFound for an
+        unknown name."""
         standing, _ = await self._holders.read()
         holder = standing.find(Identity(platform="token", id=person))
         if holder is None:
@@ -159,12 +159,12 @@ class RedisLogins:
         return await self._keep_code(_Code(holder=holder, way="link"), CODE_SECONDS)
 
     async def invite_known(self, identity: Identity, *, way: str) -> tuple[str, str]:
-        """Return a code that logs in whoever this verified identity is, once, within five minutes,
-        and their name. See `gateway.ports.LoginLinks`."""
+        """Return a code that signs in a verified identity once within five minutes, and the
+        person's name. See `gateway.ports.LoginLinks`."""
         standing, _ = await self._holders.read()
         holder = standing.find(identity)
         if holder is None:
-            raise Unauthorized("the inbox is for people whom its policy names, one by one")
+            raise Unauthorized("the inbox is only for people whom its policy names: ask an admin")
         if await self._count_link(holder.name) > LINKS_AT_ONCE:
             raise Busy("you asked for many links just now; use one, or wait some minutes")
         code = await self._keep_code(_Code(holder=holder, way=way), CHAT_LINK_SECONDS)
@@ -178,9 +178,9 @@ class RedisLogins:
         return code
 
     async def _count_link(self, name: str) -> int:
-        """Count a link that is asked for, over all replicas; return how many lately."""
+        """Count a requested link across all replicas. Return the recent number."""
         count = self._keys.of("links", name)
-        # The end again after counting: a count that began anew between the two must have one.
+        # Set the expiry again after counting, in case the count restarted between the two commands.
         *_, asked, _ = await self._store.together(
             ("SET", count, "0", "EX", str(CHAT_LINK_SECONDS), "NX"),
             ("INCR", count),
@@ -189,7 +189,7 @@ class RedisLogins:
         return int(asked)
 
     async def find_holder(self, code: str, *, address: str) -> str:
-        """Return whom a code signs in, and leave it unused. See `gateway.ports.Logins`."""
+        """Return the person whom a code signs in, without using it. See `gateway.ports.Logins`."""
         standing, (raw,) = await self._holders.read(("GET", self._code(code)))
         kept = build(_Code, json.loads(raw)) if raw else None
         if kept is None or not standing.admits(kept.holder):
@@ -197,8 +197,8 @@ class RedisLogins:
         return kept.holder.name
 
     async def redeem(self, code: str, *, address: str, device: str = "") -> str:
-        """Use up a one-time login code; return a session token. Raises Unauthorized, and Busy when
-        too many codes were wrong, from this address or in all. A good one works all the same."""
+        """Use a one-time login code and return a session token. Raises Unauthorized, and Busy after
+        too many wrong codes, from this address or in total. A valid code still works then."""
         standing, (raw,) = await self._holders.read(("GETDEL", self._code(code)))
         kept = build(_Code, json.loads(raw)) if raw else None
         if kept is None or not standing.admits(kept.holder):
@@ -208,23 +208,26 @@ class RedisLogins:
     async def _refuse_code(self, address: str) -> NoReturn:
         if not self._wrong.count(address):
             raise Busy("too many login links were wrong; try again in a minute")
-        await self.note_refusal("link", address, "used already, too old, or never made")
-        raise Unauthorized("this link or code is wrong, too old, or was used already: get another")
+        await self.note_refusal("link", address, "used, expired, or unknown")
+        raise Unauthorized(
+            "this link or code is wrong, expired, or was used already: get a new one"
+        )
 
     async def note_refusal(self, way: str, origin: str, why: str) -> None:
-        """Write into the audit that a sign-in was refused, so seldom that nobody can fill it.
-        `origin` is the address that it came from, or who was signed in there."""
+        """Audit a rejected sign-in, limited so that nobody can fill the audit log. `origin` is its
+        address or the signed-in person."""
         if self._told.count(origin) and self._told_in_all.count(""):
             data = {"way": way, "from": origin, "why": why}
             await self._store.note("sign_in_refused", data=data)
 
     async def open(self, holder: Holder, *, way: str, device: str) -> str:
-        """Begin a session of somebody who has proven who they are; return its token."""
+        """Start a session for a person who proved their identity. Return its token."""
         session, now = secrets.token_urlsafe(32), self._clock.now_ms()
         name, listing = self._name(session), self._devices(holder.name)
         ends = now + LONGEST_SECONDS * 1000
         kept = _Kept(holder=holder, device=device, way=way, made=now, ends=ends)
-        # Listed first: what is listed and not there is skipped, what is there is always listed.
+        # List it first: a listed session that does not exist is skipped, but each session is
+        # listed.
         await self._redis.zadd(listing, {name: now})
         await self._redis.expire(listing, LONGEST_SECONDS)
         body = dumps(plain(kept))
@@ -236,7 +239,7 @@ class RedisLogins:
         return session
 
     async def who(self, session: str, *, prolong: bool = True) -> Identity | None:
-        """Return whom the session belongs to; None when it ended, or its person was removed. See
+        """Return the identity of a session. None if it ended or its person was removed. See
         `gateway.ports.Logins`."""
         found = await self._find(session)
         if found is None:
@@ -246,36 +249,36 @@ class RedisLogins:
         return found.holder.identity
 
     async def find_known(self, identity: Identity) -> Holder | None:
-        """Return as whom the policy knows a verified identity now; None for whom it does not."""
+        """Return the owner for a verified identity, or None if the policy does not know it."""
         return (await self._holders.read())[0].find(identity)
 
     async def holder_of(self, session: str) -> Holder | None:
-        """Return whom a session is for, under which name; None when it ended."""
+        """Return the owner of a session, or None if it ended."""
         found = await self._find(session)
         return None if found is None else found.holder
 
     async def holder(self, reference: str) -> Identity | None:
-        """Return whom the session with this hash belongs to; None when it ended. That is no use of
+        """Return the identity of the session with this hash, or None if it ended. Does not extend
         it."""
         found = await self._find_named(reference)
         return None if found is None else found.holder.identity
 
     async def end(self, session: str) -> None:
-        """End the session: its person signs out."""
+        """End the session: the person signs out."""
         found = await self._find(session)
         if found is not None:
             name = found.holder.name
             await self._end(name, [self._name(session)], by=name)
 
     async def list_devices(self, session: str) -> list[Device]:
-        """Return where the session's person is signed in, the last used first."""
+        """Return the devices where the session's person is signed in, last used first."""
         found = await self._find(session)
         listed = [] if found is None else await self.list_devices_of(found.holder.name)
         own = self._name(session)
         return [replace(one, current=one.id == own) for one in listed]
 
     async def list_devices_of(self, name: str) -> list[Device]:
-        """Return where a person is signed in, the last used first."""
+        """Return the devices where a person is signed in, last used first."""
         listing = self._devices(name)
         rows = await self._redis.zrange(listing, 0, -1, desc=True, withscores=True)
         standing, bodies = await self._holders.read(
@@ -300,7 +303,7 @@ class RedisLogins:
         return listed
 
     async def end_devices(self, session: str, ids: tuple[str, ...] | None = None) -> int:
-        """End sessions of the session's own person. See `gateway.ports.Logins`."""
+        """End sessions of the session's person. See `gateway.ports.Logins`."""
         found = await self._find(session)
         if found is None:
             raise Unauthorized("you are not signed in")
@@ -311,11 +314,11 @@ class RedisLogins:
         return await self._end(name, ids, by=name)
 
     async def end_devices_of(self, name: str, ids: tuple[str, ...], *, by: str) -> int:
-        """End sessions of a person, by the ids of their devices; return how many ended."""
+        """End sessions of a person by device ID. Return how many ended."""
         return await self._end(name, ids, by=by)
 
     async def _end(self, name: str, ids: tuple[str, ...] | list[str], *, by: str) -> int:
-        """End sessions of this person alone, and tell every replica, whose pages then look."""
+        """End sessions of this person only, and notify all replicas, which update their pages."""
         ended = await self._drop(name, ids)
         if ended:
             data = {"person": name, "by": by, "devices": [one[:12] for one in ended]}
@@ -326,7 +329,7 @@ class RedisLogins:
         listing, ended = self._devices(name), []
         for one in ids:
             if await self._redis.zscore(listing, one) is None:
-                continue  # somebody else's, or nobody's
+                continue  # not a session of this person
             await self._redis.delete(self._keys.of("browser", one))
             await self._redis.zrem(listing, one)
             ended.append(one)
@@ -343,8 +346,8 @@ class RedisLogins:
         return kept
 
     async def _prolong(self, name: str, kept: _Kept) -> None:
-        """Let a session that is used go on, up to its absolute end. One that was ended meanwhile
-        stays ended: neither command makes what is not there."""
+        """Extend a session in use, up to its absolute end. A session that ended meanwhile stays
+        ended, because neither command creates a key."""
         now = self._clock.now_ms()
         if now - self._prolonged.get(name, kept.made) < _PROLONG_MS:
             return
@@ -353,11 +356,11 @@ class RedisLogins:
         self._prolonged[name] = now
         left = min(IDLE_SECONDS * 1000, kept.ends - now)
         await self._redis.pexpire(self._keys.of("browser", name), left)
-        with suppress(ResponseError):  # a server without memory refuses it; who is signed in stays
+        with suppress(ResponseError):  # rejected if memory is full; the session stays valid
             await self._redis.zadd(self._devices(kept.holder.name), {name: now}, xx=True, gt=True)
 
     def _devices(self, name: str) -> str:
-        """Where a person is signed in, by when each was last used (sorted set)."""
+        """The devices where a person is signed in, by last use (sorted set)."""
         return self._keys.of("devices", name)
 
     def _name(self, session: str) -> str:
@@ -371,54 +374,52 @@ class RedisLogins:
 
 
 def _parse(raw: str | None) -> _Kept | None:
-    """Return a session; None where there is none."""
+    """Return the session, or None."""
     return build(_Kept, json.loads(raw)) if raw else None
 
 
-# What a sign-in that was begun must come back with, in Redis: for one browser and one purpose,
-# once, for five minutes.
+# Secrets for sign-ins in progress: for one browser and purpose, once, for five minutes.
 
 ATTEMPT_SECONDS = 300
 
 
 class RedisAttempts:
-    """What waits to come back, of one namespace."""
+    """Sign-ins in progress of one namespace."""
 
     def __init__(self, store: RedisStore) -> None:
         self._redis = store.redis
         self._keys = store.keys
 
     async def remember(self, purpose: str, browser: str, kept: bytes) -> None:
-        """Keep it; another one of the same browser and purpose goes."""
+        """Save a secret. It replaces another of the same browser and purpose."""
         text = b64encode(kept).decode()
         await self._redis.set(self._name(purpose, browser), text, ex=ATTEMPT_SECONDS)
 
     async def take(self, purpose: str, browser: str) -> bytes | None:
-        """Return it, once; None where there is none, or its time is up."""
+        """Return a secret once, or None if it is missing or expired."""
         kept = await self._redis.getdel(self._name(purpose, browser))
         return None if kept is None else b64decode(kept)
 
     def _name(self, purpose: str, browser: str) -> str:
-        """What one browser must come back with (string, base64)."""
+        """The secret for one browser and purpose (string, base64)."""
         return self._keys.of("challenge", sha256_hex(f"{purpose}\0{browser}".encode()))
 
 
-# The passkeys of people, in Redis.
+# Passkeys in Redis.
 #
-# A person's passkeys are fields of one hash, named 0 to 19. `HSETNX` takes a free one, so a person
-# never has more, whatever is added at the same time. The hash belongs to one stay of a name in the
-# policy: who leaves and comes back has none.
+# A person's passkeys are fields of one hash, named 0 to 19. `HSETNX` takes a free field, so that
+# concurrent calls cannot add more. The hash belongs to one stay of a name in the policy: a person
+# who leaves and returns has none.
 
-# All passkeys of a person of which none was used for so long are forgotten.
+# If a person used no passkey for this time, all of theirs are deleted.
 _UNUSED_SECONDS = 400 * 86_400
 _SLOTS = tuple(str(one) for one in range(MOST_PASSKEYS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptPasskey(Wire):
-    """A passkey as it is kept. `id` is base64url without padding, as browsers write it, `key`
-    base64; `used` is when it last was, in ms, 0 for never; `count` is how often its device says it
-    has signed."""
+    """A stored passkey. `id` is base64url without padding, `key` base64. `used` is the last use in
+    ms since the epoch, 0 for never. `count` is the signature counter of its device."""
 
     id: str
     key: str
@@ -442,15 +443,15 @@ class RedisPasskeys:
 
     @property
     def namespace(self) -> str:
-        """Whose passkeys these are."""
+        """The namespace of these passkeys."""
         return self._keys.namespace
 
     async def stand(self) -> LoginSubject:
-        """Return who the policy knows now."""
+        """Return the current people of the policy."""
         return (await self._holders.read())[0]
 
     async def load(self, standing: LoginSubject, name: str) -> list[KeptPasskey]:
-        """Return the passkeys that sign in whoever has this name now, the newest last."""
+        """Return the valid passkeys of the person with this name, newest last."""
         kept, counts = self._names(name, standing.count_departures(name))
         found = await self._redis.hgetall(kept)
         counted = dict(await self._redis.zrange(counts, 0, -1, withscores=True)) if found else {}
@@ -468,29 +469,29 @@ class RedisPasskeys:
         return sorted(mine, key=lambda one: one.made)
 
     async def keep(self, passkey: KeptPasskey) -> KeptPasskey:
-        """Keep a passkey; return it with its place. Raises Conflict where its person has as many as
-        there may be."""
+        """Save a passkey. Return it with its slot. Raises Conflict if its person has
+        MOST_PASSKEYS."""
         holder = passkey.holder
         kept, counts = self._names(holder.name, holder.departures)
         body = dumps(plain(replace(passkey, used=0, count=0, slot="")))
-        # The count first: a passkey without one would let a copied device in.
+        # Save the counter first: a passkey without one would admit a copied device.
         await self._redis.zadd(counts, {passkey.id: passkey.count}, nx=True)
         for slot in _SLOTS:
             if await self._redis.hsetnx(kept, slot, body):
                 await self._keep_for_long(kept, counts)
                 return replace(passkey, slot=slot)
         await self._redis.zrem(counts, passkey.id)
-        raise Conflict(f"you have {MOST_PASSKEYS} passkeys, and may have no more; remove one first")
+        raise Conflict(f"you have {MOST_PASSKEYS} passkeys, the maximum; remove one first")
 
     async def is_anothers(self, passkey: KeptPasskey) -> bool:
-        """Whether somebody else whom the policy knows has a passkey of this id."""
+        """Return whether another person in the policy has a passkey with this ID."""
         standing = await self.stand()
         others = [name for name in standing.list_names() if name != passkey.holder.name]
         found = [await self.load(standing, name) for name in others]
         return any(one.id == passkey.id for theirs in found for one in theirs)
 
     async def forget(self, passkey: KeptPasskey) -> bool:
-        """Forget a passkey; return whether it was there."""
+        """Delete a passkey. Return whether it existed."""
         holder = passkey.holder
         kept, counts = self._names(holder.name, holder.departures)
         gone = await self._redis.hdel(kept, passkey.slot)
@@ -499,8 +500,8 @@ class RedisPasskeys:
         return bool(gone)
 
     async def count_use(self, passkey: KeptPasskey, count: int) -> bool:
-        """Note a use and how often its device says it has signed; False where another use said as
-        much already: then one of two devices is a copy."""
+        """Record a use and the device's signature counter. Return False if the counter did not
+        increase: then one of two devices is a copy."""
         holder = passkey.holder
         kept, counts = self._names(holder.name, holder.departures)
         if count:
@@ -508,7 +509,7 @@ class RedisPasskeys:
             if not await self._redis.zadd(counts, told, xx=True, gt=True, ch=True):
                 return False
         elif await self._redis.zscore(counts, passkey.id) is None:
-            return False  # it was removed meanwhile
+            return False  # removed meanwhile
         await self._redis.hset(kept, f"used {passkey.id}", self._clock.now_ms())
         await self._keep_for_long(kept, counts)
         return True
@@ -518,7 +519,7 @@ class RedisPasskeys:
             await self._redis.expire(name, _UNUSED_SECONDS)
 
     def _names(self, name: str, departures: int) -> tuple[str, str]:
-        """The passkeys of a person in one stay of theirs (hash), and the counts that their devices
-        say (sorted set)."""
+        """The passkeys of a person during one stay (hash), and their signature counters (sorted
+        set)."""
         stay = (str(departures), name)
         return self._keys.of("passkeys", *stay), self._keys.of("passkey-counts", *stay)

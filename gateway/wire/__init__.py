@@ -1,5 +1,5 @@
-"""How models become bytes, the same on the agent's side and the gateway's.
+"""Convert messages to bytes, in the same way on the agent's side and in the gateway.
 
-Pure but for the module that speaks Redis; no third-party library is loaded at import. Enter at
-`codec` (values to JSON and back) or `canonical_json` (what an approval names).
+No third-party library is imported, except by the module that speaks Redis. Start with `codec`
+(values to JSON and back) or `canonical_json` (digests of actions).
 """

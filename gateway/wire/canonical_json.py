@@ -1,8 +1,8 @@
-"""Parses JSON strictly, writes it canonically, computes digests, and the ids of repeated calls.
+"""Strict JSON parsing (`parse`), canonical JSON (`canonical`), digests, and IDs of repeated calls.
 
-`parse` refuses what JSON parsers read differently; `canonical` writes RFC 8785 bytes, so that a
-value has the same digest in every language. Size and depth are checked before parsing. All of it is
-over plain JSON values: `gateway ask` uses it, which does not import the wire types.
+`parse` rejects values that JSON parsers read differently. `canonical` writes RFC 8785 bytes, so
+that a value has the same digest in every language. The functions work on plain JSON values and do
+not import the wire types, because `gateway ask` must start fast.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from gateway.wire.schema import InvalidRequest
 
-try:  # Python's own; that of `hashlib` is OpenSSL's, see `sha256_hex`
+try:  # Python's own; `hashlib` loads OpenSSL, see `sha256_hex`
     from _sha2 import sha256 as _small_sha256  # type: ignore[import-not-found,unused-ignore]
 except ImportError:
     try:
@@ -26,9 +26,9 @@ except ImportError:
 MAX_BYTES = 1_048_576
 MAX_DEPTH = 64
 MAX_INTEGER = 2**53 - 1
-"""Larger integers are read differently by JSON libraries."""
+"""JSON libraries read larger integers differently."""
 _MOST_BITS, _MOST_DIGITS = 256, 40
-_MOST_SMALL = 16_384  # bytes; OpenSSL is faster by more than a few µs beyond
+_MOST_SMALL = 16_384  # bytes; OpenSSL is faster above this
 
 _STRING_OR_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -42,15 +42,15 @@ _sorted_json = json.JSONEncoder(
 def parse(raw: bytes, *, max_bytes: int = MAX_BYTES) -> Any:
     """Return the value of `raw`, UTF-8 JSON.
 
-    Raises InvalidRequest for more than `max_bytes`, deeper nesting than MAX_DEPTH, duplicate
-    keys, numbers that libraries read differently (NaN, infinities, what overflows, integers beyond
-    2**53 - 1), NUL characters, lone surrogates, and anything that is not JSON.
+    Raises InvalidRequest for more than `max_bytes`, nesting deeper than MAX_DEPTH, duplicate keys,
+    NUL characters, lone surrogates and invalid JSON. It also rejects numbers that libraries read
+    differently: NaN, infinities, overflows and integers beyond 2**53 - 1.
     """
     if len(raw) > max_bytes:
         raise InvalidRequest(f"the message has {len(raw)} bytes, more than {max_bytes}")
     _check_depth(raw)
     if _NUL.search(raw):
-        raise InvalidRequest("the message holds a NUL character")
+        raise InvalidRequest("the message contains a NUL character")
     try:
         value = json.loads(
             raw.decode("utf-8"),
@@ -69,17 +69,17 @@ def parse(raw: bytes, *, max_bytes: int = MAX_BYTES) -> Any:
 def canonical(value: Any) -> bytes:
     """Return the RFC 8785 bytes of a JSON value.
 
-    Raises InvalidRequest for what RFC 8785 cannot carry: integers beyond 2**53 - 1 (send them as
-    strings), NaN, lone surrogates, keys that are not strings, and values that are not JSON.
+    Raises InvalidRequest for values that RFC 8785 cannot represent: NaN, lone surrogates, and keys
+    or values that are not JSON. Send integers beyond 2**53 - 1 as strings.
     """
     try:
-        # The encoder in C writes the same bytes where RFC 8785 asks for nothing of its own.
+        # For simple values the fast C encoder writes the same bytes as RFC 8785.
         if _is_simple(value):
             return _sorted_json(value).encode()
-        import rfc8785  # noqa: PLC0415 (few agents ever need it)
+        import rfc8785  # noqa: PLC0415 (few agents need it)
 
         return rfc8785.dumps(value)
-    except (RecursionError, ValueError) as error:  # the library's own are ValueErrors
+    except (RecursionError, ValueError) as error:  # the library raises ValueErrors
         if (large := _find_large(value)) is not None:
             raise InvalidRequest(_refuse_large(large)) from error
         raise InvalidRequest(f"the value has no canonical JSON form: {error}") from error
@@ -90,14 +90,14 @@ def sha256_hex(data: bytes) -> str:
     if len(data) <= _MOST_SMALL:
         digest: str = _small_sha256(data).hexdigest()
         return digest
-    import hashlib  # noqa: PLC0415 (loads OpenSSL, for longer than all else of `gateway ask`)
+    import hashlib  # noqa: PLC0415 (loading OpenSSL takes longer than the rest of `gateway ask`)
 
     return hashlib.sha256(data).hexdigest()
 
 
 def _is_simple(value: Any) -> bool:
-    """Tell whether a value has no float, no large integer, and no key that UTF-16 may sort
-    elsewhere."""
+    """Return whether the fast encoder writes RFC 8785 bytes: no float, no large integer, and only
+    ASCII keys, because UTF-16 may sort other keys differently."""
     kind = type(value)
     if kind in _SCALARS:
         return True
@@ -129,7 +129,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError("a key stands twice in one object")
+            raise ValueError("an object has a key twice")
         found[key] = value
     return found
 
@@ -146,17 +146,17 @@ def _finite(text: str) -> float:
 
 
 def _safe(text: str) -> int:
-    # A long text is refused unread: converting thousands of digits is slow.
+    # Check the length first, because converting thousands of digits is slow.
     if len(text) > len(str(-MAX_INTEGER)) or abs(int(text)) > MAX_INTEGER:
         raise ValueError(_refuse_large(text))
     return int(text)
 
 
 def _find_large(value: Any) -> str | None:
-    """Return an integer of a value that no message carries, None where it has none."""
+    """Return an integer that is too large for a message, or None."""
     left = [value]
     seen = 0
-    while left and (seen := seen + 1) < MAX_BYTES:  # a value may hold itself
+    while left and (seen := seen + 1) < MAX_BYTES:  # a value may contain itself
         one = left.pop()
         if isinstance(one, int) and abs(one) > MAX_INTEGER:
             return str(one) if one.bit_length() < _MOST_BITS else f"of {one.bit_length()} bits"
@@ -188,7 +188,7 @@ def action_digest(
     context: dict[str, Any],
     questions: Sequence[Any] = (),
 ) -> str:
-    """Return the SHA-256 (hex) over the action and the agent that it runs for.
+    """Return the SHA-256 (hex) of the action and the agent that requests it.
 
     Absent and default members of `context` and `questions` must be left out, as `plain` does.
     """
@@ -205,7 +205,7 @@ def action_digest(
     return sha256_hex(canonical(covered))
 
 
-# The request of a host's call: the same call with the same content is the same request.
+# Request IDs for tool calls of coding agents: the same call with the same content gets the same ID.
 
 _ID_CHARS = 32
 _WORD = re.compile(r"[A-Za-z0-9]+")
@@ -214,10 +214,10 @@ _RANDOM_CHARS = 8
 
 
 def is_unique(call_id: str, tool: str) -> bool:
-    """Whether a host's id of a call looks random, so that no other call has the same one.
+    """Return whether a coding agent's call ID looks random, and so identifies one call.
 
-    Some model providers count, or repeat `functions.TOOL:0`: a name and a number tell no two calls
-    apart.
+    Some model providers use counters, or repeat `functions.TOOL:0`. A name with a number does not
+    identify a call.
     """
     words = _WORD.findall(call_id.replace(tool, " "))
     random = [one for one in words if not _COUNTED.fullmatch(one)]
@@ -225,11 +225,11 @@ def is_unique(call_id: str, tool: str) -> bool:
 
 
 def call_key(agent: str, session: str, call_id: str, part: str) -> str:
-    """Return what all requests of one part of a host's call have in common, as 64 hex digits."""
+    """Return the key that all requests of one part of a call share, as 64 hex digits."""
     return sha256_hex(canonical([agent, session, call_id, part]))
 
 
 def call_request_id(agent: str, session: str, call_id: str, part: str, digest: str) -> str:
-    """Return the id of the request of a call: the same for the same call with the same content."""
+    """Return the request ID of a call: the same call with the same content has the same ID."""
     text = canonical([agent, session, call_id, part, digest])
     return sha256_hex(text)[:_ID_CHARS]

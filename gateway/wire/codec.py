@@ -1,4 +1,4 @@
-"""Converts wire types to JSON values and back: plain dataclasses, no third-party library.
+"""Convert wire types to JSON values with `plain`, and back with `build`.
 
 `plain` leaves out absent and default members and keeps the declared order of the others, because
 some results are compared as text. `build` skips members that this version does not know.
@@ -23,14 +23,14 @@ _SCALARS = frozenset({str, int, float, bool, types.NoneType})
 
 
 class Wire:
-    """Base of all wire types. The server refuses unknown members when it validates."""
+    """Base class of all wire types. The server rejects unknown members when it validates."""
 
     __slots__ = ()
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (read by pydantic on the server)
 
 
 def plain(value: Any) -> Any:
-    """Return `value` as JSON values; members at their default are left out."""
+    """Return `value` as JSON values, without members that have their default value."""
     kind: Any = type(value)
     return value if kind in _SCALARS else _writer(kind)(value)
 
@@ -63,9 +63,9 @@ _T = TypeVar("_T")
 
 
 def build(cls: type[_T], values: JsonObject) -> _T:
-    """Return a `cls` built from trusted JSON values; unknown members are skipped.
+    """Return a `cls` built from trusted JSON values. Unknown members are skipped.
 
-    Raises InvalidRequest when a member is missing or does not fit.
+    Raises InvalidRequest if a member is missing or does not fit.
     """
     try:
         kind: Any = cls
@@ -85,14 +85,14 @@ _Fitter = Callable[[Any], Any]
 
 @lru_cache(maxsize=64)
 def fitters_of(cls: Any) -> dict[str, _Fitter | None]:
-    """Return the members of a class, each with the function that builds it from JSON, None where
-    the value needs none."""
+    """Return the function that builds each member of a class from JSON, or None if it needs
+    none."""
     hints = get_type_hints(cls)
     return {member.name: _fitter(hints[member.name]) for member in dataclasses.fields(cls)}
 
 
 def _fitter(hint: Any) -> _Fitter | None:
-    """Return the function that builds a member from JSON, None when the value needs none."""
+    """Return the function that builds a member from JSON, or None if the value needs none."""
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
         arms = [arm for arm in get_args(hint) if arm is not types.NoneType]
@@ -128,11 +128,11 @@ def _readers(cls: Any) -> _Readers:
 
 def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
     if len(names) > 1:
-        return attrgetter(*names)  # gives a tuple from two names on
+        return attrgetter(*names)  # returns a tuple only for two or more names
     return lambda value: tuple(getattr(value, name) for name in names)
 
 
 def default_of(member: dataclasses.Field[Any]) -> Any:
-    """Return the default of a member, MISSING where it has none."""
+    """Return the default of a member, or MISSING."""
     make = member.default_factory
     return member.default if make is MISSING else make()

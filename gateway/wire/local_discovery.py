@@ -1,7 +1,7 @@
-"""Local discovery: agents of the same user find the gateway by a private file.
+"""Local discovery: agents of the same user find the gateway through a private file.
 
-The gateway writes the file, agents read it. Both also read secrets from files here. No `pathlib`,
-whose import would cost each tool call 3 ms.
+The gateway writes the file with `announce`; agents read it with `choose_url`. Both read secrets
+from files here. `pathlib` is not used, because its import costs each tool call 3 ms.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gateway.wire.schema import InvalidRequest
 
 FILE_NAME = "gateway.json"
 OWNER_FILE = "approver.json"
-"""The token of the local owner, in the same folder."""
+"""File with the token of the local owner, in the same folder."""
 LOCK_FILE = "up.lock"
-"""Locked by the process that runs the gateway of the folder, in the same folder."""
+"""File that the running gateway of the folder locks, in the same folder."""
 
 
 def state_folder() -> str:
@@ -46,9 +46,8 @@ def announce(
     adapters: Sequence[str] = (),
     policy_file: str = "",
 ) -> Iterator[None]:
-    """Keep `gateway.json` (0600) in the folder inside the block: the URL, the secret to enrol
-    with, which `data` the gateway works on, see `name_data`, which adapters it runs, and the file
-    of its policy."""
+    """Keep `gateway.json` (mode 0600) in the folder during the block. It holds the URL, the secret
+    to enrol with, the data location (`name_data`), the adapters and the policy file."""
     path = os.path.join(folder, FILE_NAME)
     said = {"url": url, "enroll": enroll, "public_key": public_key, "data": data}
     text = json.dumps({**said, "adapters": list(adapters), "policy_file": policy_file})
@@ -57,13 +56,13 @@ def announce(
         yield
     finally:
         with suppress(OSError), open(path, encoding="utf-8") as file:
-            if file.read() == text:  # it may be another gateway's by now
+            if file.read() == text:  # another gateway may have replaced it
                 os.unlink(path)
 
 
 @contextmanager
 def hold_lock(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Have `find_process` return this process inside the block, where it returns none before."""
+    """Hold the folder's lock during the block, so that `find_process` returns this process."""
     import fcntl  # noqa: PLC0415 (agents do not need it)
 
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -75,11 +74,11 @@ def hold_lock(folder: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def find_process(folder: str | os.PathLike[str]) -> int | None:
-    """Return the number of the process that runs the gateway of a folder, None where none does; 0
-    where it has no number here, as one of another container.
+    """Return the process ID of the gateway that runs in a folder, or None. 0 means that it has no
+    ID here, for example in another container.
 
-    The kernel says who holds the lock: a number in a file could be another process's by now.
-    Raises InvalidRequest when other users could hold it.
+    The kernel reports the holder of the lock; a process ID in a file could be outdated. Raises
+    InvalidRequest if other users could hold the lock.
     """
     import fcntl  # noqa: PLC0415 (agents do not need it)
     import struct  # noqa: PLC0415 (as above)
@@ -92,9 +91,10 @@ def find_process(folder: str | os.PathLike[str]) -> int | None:
     with os.fdopen(handle):
         if problem := _find_exposure(os.fstat(handle)):
             raise InvalidRequest(f"{path} {problem}, so it is not trusted: remove it")
-        # The places in the system's `struct flock`; the others stay 0, for all bytes of the file.
+        # Position of each field in the system's `struct flock`. The others stay 0: all bytes of the
+        # file.
         layout, kind, pid = ("qqihh", 3, 2) if sys.platform == "darwin" else ("hhqqi", 0, 4)
-        # A gateway locks to write; whoever only reads is none.
+        # Only a gateway locks for writing, so a reader does not count.
         asked = [fcntl.F_RDLCK if place == kind else 0 for place in range(5)]
         told = fcntl.fcntl(handle, fcntl.F_GETLK, struct.pack(layout, *asked))
     found = struct.unpack(layout, told)
@@ -102,7 +102,7 @@ def find_process(folder: str | os.PathLike[str]) -> int | None:
 
 
 def name_data(redis_url: str | None, namespace: str) -> str:
-    """Return which data a gateway works on, without the login of its Redis."""
+    """Return a description of the gateway's data location, without the Redis login."""
     from urllib.parse import parse_qs, urlsplit  # noqa: PLC0415 (agents do not need it)
 
     if redis_url is None:
@@ -123,11 +123,11 @@ def choose_url(
     namespace: str | None,
     production: bool,
 ) -> str | None:
-    """Return the address of the gateway that the settings mean; None when there is none.
+    """Return the address of the gateway that the settings name, or None.
 
-    Settings win: the gateway that announced itself in the folder is meant only where there is no
-    `url`, and none of them names other data. Then its `public_url` is taken. Raises InvalidRequest
-    where that is missing, too.
+    Settings take precedence. The gateway announced in the folder is used only if there is no `url`
+    and no setting names other data. If one does, `public_url` is used. Raises InvalidRequest if it
+    is missing too.
     """
     if url:
         return url.rstrip("/")
@@ -145,14 +145,14 @@ def choose_url(
         return public_url.rstrip("/")
     if problems:
         raise InvalidRequest(
-            f"{' and '.join(problems)}, but the gateway found in {folder} works on other data: set "
-            "GATEWAY_URL to the address of the gateway that you mean"
+            f"{' and '.join(problems)}, but the gateway found in {folder} uses other data: set "
+            "GATEWAY_URL to the address of the gateway to use"
         )
     return str(announced["url"])
 
 
 def is_same_address(one: str, other: str) -> bool:
-    """Whether two URLs are the same, with every name of the loopback address taken as one."""
+    """Return whether two URLs are equal. All names of the loopback address count as the same."""
     return _plain_address(one) == _plain_address(other)
 
 
@@ -167,7 +167,7 @@ def _plain_address(url: str) -> str:
 def secret(variable: str) -> str | None:
     """Return a secret from the environment, or from the file named by `<variable>_FILE`.
 
-    Raises InvalidRequest when that file cannot be read or is empty: a configured secret must not
+    Raises InvalidRequest if that file is unreadable or empty, because a configured secret must not
     be ignored.
     """
     if value := os.environ.get(variable):
@@ -179,7 +179,7 @@ def secret(variable: str) -> str | None:
         with open(path, encoding="utf-8") as file:
             value = file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
+        why = getattr(error, "strerror", None) or "it is not text"
         raise InvalidRequest(f"{variable}_FILE names {path}, which cannot be read: {why}") from None
     if not value:
         raise InvalidRequest(f"{variable}_FILE names {path}, which is empty")
@@ -187,10 +187,10 @@ def secret(variable: str) -> str | None:
 
 
 def read_private(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Return the JSON object in a private file, None when there is no file.
+    """Return the JSON object in a private file, or None if there is no file.
 
-    Raises InvalidRequest when other users could have read or written it: whoever writes it chooses
-    the gateway that agents trust.
+    Raises InvalidRequest if other users could access it: a writer could choose the gateway that
+    agents trust.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -206,14 +206,14 @@ def read_private(path: str | os.PathLike[str]) -> dict[str, Any] | None:
         except ValueError:
             values = None
     if not isinstance(values, dict):
-        raise InvalidRequest(f"{path} holds no JSON object: remove it")
+        raise InvalidRequest(f"{path} does not contain a JSON object: remove it")
     return values
 
 
 def _find_exposure(found: os.stat_result) -> str:
-    """Return why a file is not private to this user; empty when it is."""
+    """Return why a file is not private to this user, or "" if it is private."""
     if not stat.S_ISREG(found.st_mode):
-        return "is no plain file"
+        return "is not a regular file"
     if found.st_uid != os.geteuid():
         return "belongs to another user"
     if stat.S_IMODE(found.st_mode) & 0o077:
@@ -222,9 +222,8 @@ def _find_exposure(found: os.stat_result) -> str:
 
 
 def write_private(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Replace a file in one step, readable by this user alone. After a power cut it is the old or
-    the new file, never part of it; once this has returned it is the new one, on file systems that
-    sync folders."""
+    """Replace a file atomically, readable only by this user. After a power cut either the old or
+    the new file exists. On file systems that sync folders, the new file is durable on return."""
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{os.getpid()}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
@@ -237,7 +236,7 @@ def write_private(path: str | os.PathLike[str], content: str | bytes) -> None:
     try:
         os.fsync(inside)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system that syncs no folders: the file is in place
+        if error.errno != errno.EINVAL:  # the file system cannot sync folders; the file is in place
             raise
     finally:
         os.close(inside)

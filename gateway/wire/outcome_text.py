@@ -1,4 +1,4 @@
-"""Describes in one sentence how a request ended and who decided."""
+"""Describe the outcome of a request and its decider in one sentence; start with `sentence`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 _BY_REASON = {
     "person": "{status} by {name}",
     "feedback": "{name} asks for another plan",
-    "grant": "{status} by the remembered decision {name}",
+    "grant": "{status} by the grant {name}",
     "rule": '{status} by the rule "{name}"; no person was asked',
     "hook": '{status} by the hook "{name}"; no person was asked',
     "timeout": "expired: nobody answered in time",
     "cancelled_by_agent": "cancelled by the agent",
     "cancelled_by_operator": "cancelled by an operator",
-    "abandoned": "cancelled: nobody waits for the answer any more",
+    "abandoned": "cancelled: nobody waits for the decision any more",
     "undeliverable": "denied: the request could not be shown to anyone",
     "superseded": "cancelled: a newer request took its place",
     "resolved_elsewhere": "cancelled: it was decided elsewhere",
@@ -25,26 +25,24 @@ _BY_REASON = {
 
 
 def sentence(*, reason: str, status: str, name: str, message: str) -> str:
-    """Return how a request ended; an unknown reason is left out."""
+    """Return the outcome as a sentence. An unknown reason is left out."""
     outcome = _BY_REASON.get(reason, "{status}").format(status=status, name=name)
     return f"{outcome}: {message}" if message else outcome
 
 
 def say_unverified(*, changed: bool) -> str:
-    """Say of an agent's own words that nobody verified them; where the call was `changed` since,
-    that they are about the one before."""
+    """Return a label for text written by the agent. `changed` says that the call changed since."""
     return "unverified, about the call as it was asked" if changed else "unverified"
 
 
 def say_number(number: object, request_id: str) -> str:
-    """Return the line for whoever watches an agent wait: the number that an approver may be asked
-    for; "" where the gateway gave none."""
+    """Return the verification code as a line for people who watch the agent, or "" without one."""
     if not (isinstance(number, str) and number.isascii() and number.isdigit()):
         return ""
-    return f"number {number}: whoever approves request {request_id[:8]} may be asked for it"
+    return f"number {number}: the approver of request {request_id[:8]} may be asked for it"
 
 
 def join_names(names: Sequence[str], word: str) -> str:
-    """Return names as a sentence lists them, with `word` before the last."""
+    """Return names as a list in a sentence, with `word` before the last."""
     *most, last = names or ("",)
     return f"{', '.join(most)} {word} {last}" if most else last

@@ -1,14 +1,14 @@
-"""Where Redis is, and many commands over one connection without waiting.
+"""Fast Redis connections: `pool_at` opens a URL, `Multiplexer` shares one connection.
 
 A pool lends a connection to each command, which costs more than the command itself. Here commands
-share the connection, and those that come together are sent together.
+share one connection, and concurrent commands are sent together.
 
-redis-py makes the connection: addresses, TLS, credentials, the greeting. Reading through its
-streams costs two turns of the event loop and a dozen calls for each reply, while somebody waits. So
-`read_replies` takes over the transport and parses replies in the same turn in which they arrive.
+redis-py opens the connection: addresses, TLS, credentials, handshake. Its streams cost two turns of
+the event loop and a dozen calls for each reply. `read_replies` therefore takes over the transport
+and parses each reply in the turn in which it arrives.
 
-redis-py keeps the transport in private attributes. This module alone uses them; where a version of
-redis-py no longer has them, replies are read through its public calls instead.
+redis-py keeps the transport in private attributes, which only this module uses. If a redis-py
+version lacks them, replies are read through its public calls.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from redis.exceptions import TimeoutError as Unanswered
 _INCOMPLETE: Any = object()
 
 Take = Callable[[Any], None]
-"""Called with each reply; with an exception where the server refused a command. What it raises
-ends the connection."""
+"""Called with each reply, or with an exception if the server rejected the command. An exception
+from it ends the connection."""
 
 Lost = Callable[[str], None]
 """Called once, with the reason, when the connection has ended."""
@@ -52,10 +52,10 @@ Lost = Callable[[str], None]
 def read_replies(
     connection: Any, take: Take, lost: Lost, most_bytes: float = math.inf
 ) -> DirectReplies | PublicReplies:
-    """Hand each reply of a connection to `take`; the connection is used for nothing else.
+    """Pass each reply of a connection to `take`. Use the connection for nothing else.
 
-    Replies that the server pushes unasked are dropped. A reply of more than `most_bytes` ends the
-    connection; where redis-py's public calls are used, its parser sets the limit.
+    Push messages from the server are dropped. A reply larger than `most_bytes` ends the connection.
+    With redis-py's public calls, its parser sets the limit.
     """
     try:
         transport = connection._writer.transport
@@ -73,7 +73,7 @@ def read_replies(
 
 
 class DirectReplies(asyncio.Protocol):
-    """Receives from the transport itself. See `read_replies`."""
+    """Reads replies directly from the transport. See `read_replies`."""
 
     def __init__(
         self, transport: Any, reader: Any, take: Take, lost: Lost, most_bytes: float
@@ -83,32 +83,32 @@ class DirectReplies(asyncio.Protocol):
         self._take = take
         self._lost = lost
         self._most_bytes = most_bytes
-        self._incomplete_bytes = 0  # received since the last whole reply
+        self._incomplete_bytes = 0  # received since the last complete reply
         self._why = "the connection was closed"
         self._streams = transport.get_protocol()
         transport.set_protocol(self)
 
     @property
     def open(self) -> bool:
-        """Whether the connection is up, as far as is known."""
+        """Whether the connection seems to be up."""
         return not self._transport.is_closing()
 
     def write(self, packed: bytes) -> None:
-        """Send packed commands; raises ConnectionError when the connection is lost."""
+        """Send packed commands. Raises ConnectionError if the connection is lost."""
         if not self.open:
             raise Disconnected(self._why)
         self._transport.write(packed)
 
     def abort(self) -> None:
-        """Disconnect at once and drop what was not sent yet; `lost` is called soon after."""
+        """Disconnect at once and drop unsent data. `lost` is called soon after."""
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Hand out the replies that are complete."""
+        """Pass on the complete replies."""
         try:
             self._hand_out(data)
         except Exception as error:
-            # Whatever failed, later replies can no longer be matched to their commands.
+            # After any failure, replies can no longer be matched to their commands.
             self._why = f"the connection was given up: {error!r}"
             self.abort()
 
@@ -120,10 +120,10 @@ class DirectReplies(asyncio.Protocol):
             if not isinstance(reply, hiredis.PushNotification):
                 self._take(reply)
         if self._incomplete_bytes > self._most_bytes:
-            raise InvalidResponse(f"a reply of more than {self._most_bytes} bytes")
+            raise InvalidResponse(f"the reply has more than {self._most_bytes} bytes")
 
     def eof_received(self) -> bool:
-        """Close our side too."""
+        """Close this side too."""
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -133,7 +133,7 @@ class DirectReplies(asyncio.Protocol):
 
 
 class PublicReplies:
-    """Sends and receives through redis-py's public calls, in a task. See `read_replies`."""
+    """Sends and receives in a task, through redis-py's public calls. See `read_replies`."""
 
     def __init__(self, connection: Any, take: Take, lost: Lost) -> None:
         self._connection = connection
@@ -146,13 +146,13 @@ class PublicReplies:
         self._task.add_done_callback(self._end)
 
     def write(self, packed: bytes) -> None:
-        """Send packed commands; raises ConnectionError when the connection is lost."""
+        """Send packed commands. Raises ConnectionError if the connection is lost."""
         if not self.open:
             raise Disconnected(self._why)
         self._outgoing.put_nowait(packed)
 
     def abort(self) -> None:
-        """Disconnect and drop what was not sent yet; `lost` is called soon after."""
+        """Disconnect and drop unsent data. `lost` is called soon after."""
         self.open = False
         self._task.cancel()
 
@@ -172,7 +172,7 @@ class PublicReplies:
             await self._connection.send_packed_command(packed, check_health=False)
 
     async def _receive_all(self) -> None:
-        """Hand out replies until the connection ends; nothing is sent on it after a failure."""
+        """Pass on replies until the connection ends. Nothing is sent after a failure."""
         try:
             while True:
                 self._take(await self._receive())
@@ -184,7 +184,7 @@ class PublicReplies:
             return await self._connection.read_response()
         except ResponseError as refusal:
             return refusal
-        except AuthenticationError as refusal:  # redis-py has disconnected after this one
+        except AuthenticationError as refusal:  # redis-py has already disconnected
             self._take(refusal)
             raise
 
@@ -199,15 +199,15 @@ _OnAnswer = Callable[[Any], None] | None
 
 
 class Multiplexer:
-    """Sends commands over one connection of `pool`, which has no socket timeout of its own.
+    """Sends commands over one connection of `pool`, which has no socket timeout.
 
-    Commands on a connection that is lost are sent again after each of `pauses`, in seconds, so they
-    must be idempotent. A caller that is cancelled does not affect the others. With `reports_loss`
-    the first command after a lost connection fails, even when none was under way; otherwise a new
-    connection is opened silently. No reply may have more than `most_bytes`.
+    Commands on a lost connection are sent again after each of `pauses` (seconds), so they must be
+    idempotent. Cancelling a caller does not affect the others. With `reports_loss` the first
+    command after a lost connection fails; otherwise a new connection is opened silently.
+    `most_bytes` limits the size of a reply.
 
-    A server that is no primary any more is left: the next connection is made anew, to the node that
-    it named where the pool can `move_to` one.
+    If the server is no longer the primary, the next connection goes to the node that it named, if
+    the pool can `move_to` one.
     """
 
     def __init__(
@@ -227,12 +227,12 @@ class Multiplexer:
         self._closed = False
 
     async def evalsha(self, sha: str, count: int, *words: str | int) -> Any:
-        """Run a script that the server has kept."""
+        """Run a script that the server has cached."""
         packed = hiredis.pack_command(("EVALSHA", sha, count, *words))  # type: ignore[arg-type]
         return (await self._deliver(packed, 1))[0]
 
     async def eval(self, text: str, count: int, *words: str | int) -> Any:
-        """Run a script from its text, which the server keeps for `evalsha`."""
+        """Run a script from its text. The server caches it for `evalsha`."""
         return await self.send("EVAL", text, count, *words)
 
     async def send(self, *words: str | int, on_answer: _OnAnswer = None) -> Any:
@@ -243,13 +243,13 @@ class Multiplexer:
         return (await self._deliver(hiredis.pack_command(words), 1, on_answer))[0]  # type: ignore[arg-type]
 
     async def send_all(self, *commands: Sequence[str | int]) -> list[Any]:
-        """Send commands together and return their replies. They run in this order, with commands of
-        others possibly between them."""
+        """Send commands together and return their replies. They run in this order, but commands of
+        other callers may run between them."""
         packed = b"".join(map(hiredis.pack_command, commands))  # type: ignore[arg-type]
         return await self._deliver(packed, len(commands))
 
     async def aclose(self) -> None:
-        """Disconnect for good."""
+        """Disconnect permanently."""
         self._closed = True
         async with self._opening:
             session = self._session
@@ -279,10 +279,10 @@ class Multiplexer:
             if not isinstance(error, MovedError) or not hasattr(self._pool, "move_to"):
                 raise
             self._pool.move_to(error.host, error.port)
-            raise Disconnected(f"another node has it now: {error}") from error
+            raise Disconnected(f"the data moved to another node: {error}") from error
 
     async def _discard_session(self) -> None:
-        """Drop a lost connection; the next command opens another."""
+        """Drop a lost connection. The next command opens another."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -310,7 +310,7 @@ class Multiplexer:
 
 
 class _Session:
-    """One connection, and the callers that wait for replies on it."""
+    """One connection and the callers that wait for its replies."""
 
     def __init__(self, connection: Any, most_bytes: float) -> None:
         self._connection = connection
@@ -321,11 +321,11 @@ class _Session:
 
     @property
     def alive(self) -> bool:
-        """Whether commands can be sent on it."""
+        """Whether commands can be sent."""
         return self._replies.open
 
     async def ask(self, packed: bytes, count: int, on_answer: _OnAnswer) -> list[Any]:
-        """Send `count` packed commands; return their replies, or raise the first error."""
+        """Send `count` packed commands. Return their replies, or raise the first error."""
         self._replies.write(packed)  # no reply is read before the futures are queued
         answers: list[asyncio.Future[Any]] = []
         now = self._loop.time()
@@ -343,13 +343,13 @@ class _Session:
                     answer.exception()  # marks the error as retrieved
 
     async def close(self) -> None:
-        """Disconnect; all waiting callers fail."""
+        """Disconnect. All waiting callers fail."""
         self._replies.abort()
         await self._connection.disconnect()
 
     def _check_oldest(self) -> None:
-        """Give up the connection when its oldest command has waited too long. One timer serves all
-        commands, which is cheaper than one for each."""
+        """Give up the connection if its oldest command has waited too long. One timer for all
+        commands is cheaper than one for each."""
         self._watch = None
         if not self._answers:
             return
@@ -371,7 +371,7 @@ class _Session:
 
     def _hand_out(self, found: Any) -> None:
         if not self._answers:
-            raise Disconnected("a reply came without a command")
+            raise Disconnected("received a reply without a command")
         answer, on_answer, _ = self._answers.popleft()
         if answer.done():
             return
@@ -382,20 +382,20 @@ class _Session:
             if on_answer is not None:
                 on_answer(found)
         except Exception as error:
-            answer.set_exception(Disconnected(f"the answer cannot be used: {error!r}"))
+            answer.set_exception(Disconnected(f"cannot process the reply: {error!r}"))
             raise
         answer.set_result(found)
 
 
-# Where Redis is: the forms that its URL may have, and connections to its primary.
+# Redis addresses: the supported URLs, and connections to the primary.
 #
-# `redis://`, `rediss://` and `unix://` as redis-py reads them;
+# `redis://`, `rediss://` and `unix://` are read by redis-py.
 # `redis+sentinel://[user:password@]host:port[,host:port]/service[/db]` asks Sentinel for the
-# primary at every connect; `redis+cluster://[user:password@]host:port[,host:port]` leads to a
-# cluster.
+# primary at each connect. `redis+cluster://[user:password@]host:port[,host:port]` is a cluster.
 
 DRIVER = DriverInfo()
-"""What each connection tells the server of redis-py, which would look its version up for each."""
+"""Client information that each connection sends. Shared, because redis-py would look up its version
+for each connection."""
 
 DEFAULT_PORT = 6379
 _SENTINEL_PORT = 26379
@@ -403,9 +403,9 @@ _SENTINEL_SECONDS = 5.0
 
 
 def pool_at(url: str, **options: Any) -> Any:
-    """Return a pool whose connections lead to the primary of a URL. It opens nothing.
+    """Return a pool of connections to the primary of a URL, without opening one.
 
-    Raises ValueError for what is no such URL; the error does not tell it.
+    Raises ValueError for an invalid URL. The error does not contain the URL.
     """
     parts = urlsplit(url)
     options = {"driver_info": DRIVER, **options}
@@ -419,9 +419,10 @@ def pool_at(url: str, **options: Any) -> Any:
 
 
 class ClusterPool:
-    """Connections to the one node of a cluster that holds a namespace.
+    """Connections to the node of a cluster that holds a namespace.
 
-    A namespace is in one slot. Any node is asked first, and says where that is: see `move_to`.
+    A namespace is in one slot. The first connection goes to any node, which names the right one
+    (`move_to`).
     """
 
     def __init__(self, parts: SplitResult, **options: Any) -> None:
@@ -430,8 +431,8 @@ class ClusterPool:
         self._place: tuple[str, int] | None = None
 
     def make_connection(self) -> redis.asyncio.Connection:
-        """Return a connection that is not open yet: to the node that was named last, once, and
-        from then on to any until another is named."""
+        """Return a connection that is not open yet, to the node last named. Each name is used once;
+        without one, any node is chosen."""
         host, port = self._place or random.choice(self._seeds)
         self._place = None
         connection: redis.asyncio.Connection = heedful(redis.asyncio.Connection)(
@@ -440,15 +441,15 @@ class ClusterPool:
         return connection
 
     def move_to(self, host: str, port: int) -> None:
-        """Have the next connection lead there, as a node said."""
+        """Open the next connection to this node."""
         self._place = host, port
 
 
 class _Heedful:
-    """Mixed into a connection: ends the command of a task that was cancelled while it was written.
+    """Mixin for a connection: stops a command if its task was cancelled during the write.
 
-    redis-py 8.1 limits a write by `asyncio.wait_for`. On Python 3.11 that returns as if nothing had
-    happened where the write is done in the same turn, and the task would go on for ever.
+    redis-py 8.1 limits a write by `asyncio.wait_for`. On Python 3.11 that swallows a cancellation
+    if the write finishes in the same turn, and the task would continue.
     """
 
     async def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
@@ -457,34 +458,34 @@ class _Heedful:
         before = task.cancelling()
         await super().send_packed_command(*args, **kwargs)  # type: ignore[misc]
         if task.cancelling() > before:
-            # Its reply would be taken for that of the next command.
+            # Otherwise the next command would receive this command's reply.
             await self.disconnect(nowait=True)  # type: ignore[attr-defined]
             raise asyncio.CancelledError
 
 
 @cache
 def heedful(connection: type) -> Any:
-    """Return a class of connections that heeds cancellation while a command is written."""
+    """Return a subclass that respects cancellation while a command is written."""
     return type(f"Heedful{connection.__name__}", (_Heedful, connection), {})
 
 
 def heed_cancellation(pool: Any) -> None:
-    """Have the connections that a pool makes from now on heed cancellation."""
+    """Make new connections of a pool respect cancellation."""
     pool.connection_class = heedful(pool.connection_class)
 
 
 def sentinel_client(parts: SplitResult, **options: Any) -> Any:
-    """Return a redis.asyncio client of the primary of a Sentinel service. Raises ValueError."""
+    """Return a redis.asyncio client for the primary of a Sentinel service. Raises ValueError."""
     service, _, database = parts.path.strip("/").partition("/")
     if not service:
-        raise ValueError("a redis+sentinel URL names the service")
+        raise ValueError("a redis+sentinel URL must name the service")
     sentinel = _Sentinel(  # type: ignore[no-untyped-call]
         hosts_of(parts, _SENTINEL_PORT),
         sentinel_kwargs={
             "socket_timeout": _SENTINEL_SECONDS,
             "socket_connect_timeout": _SENTINEL_SECONDS,
             "decode_responses": True,
-            # The next one is asked at once; the command that wants to know tries again itself.
+            # No retry here: the next Sentinel is asked at once, and the command tries again.
             "retry": Retry(NoBackoff(), 0),
         },
     )
@@ -495,27 +496,25 @@ def sentinel_client(parts: SplitResult, **options: Any) -> Any:
 
 
 class _Sentinel(Sentinel):
-    """Says in a sentence that there is no primary; redis-py prints its connections."""
+    """Replaces redis-py's error for a missing primary, which prints its connections."""
 
     async def discover_master(self, service_name: str) -> tuple[str, int]:
         try:
             found: tuple[str, int] = await super().discover_master(service_name)
         except MasterNotFoundError:
-            raise MasterNotFoundError(
-                f"no Sentinel answers with a primary of {service_name}"
-            ) from None
+            raise MasterNotFoundError(f'no Sentinel knows a primary of "{service_name}"') from None
         return found
 
 
 async def close_sentinels(pool: Any) -> None:
-    """Close the connections to Sentinels behind a pool, if there are any."""
+    """Close a pool's connections to Sentinels, if there are any."""
     manager = getattr(pool, "sentinel_manager", None)
     for sentinel in manager.sentinels if manager else ():
         await sentinel.aclose()
 
 
 def login_of(parts: SplitResult) -> dict[str, Any]:
-    """Return the user and password of a URL, as redis-py names them."""
+    """Return the user and password of a URL as redis-py options."""
     user, at, _ = parts.netloc.rpartition("@")
     if not at:
         return {}
@@ -525,7 +524,7 @@ def login_of(parts: SplitResult) -> dict[str, Any]:
 
 
 def hosts_of(parts: SplitResult, default_port: int) -> list[tuple[str, int]]:
-    """Return the hosts and ports that a URL lists."""
+    """Return the hosts and ports in a URL."""
     listed = parts.netloc.rpartition("@")[2].split(",")
     named = (one.rpartition(":") if ":" in one else (one, ":", "") for one in listed)
     return [(host, int(port or default_port)) for host, _, port in named]

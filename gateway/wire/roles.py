@@ -1,4 +1,4 @@
-"""The roles that an argument of a tool can have, and how declared ones are checked."""
+"""Roles of a tool's arguments (`Role`), and checks of declared roles (`check_roles`)."""
 
 from __future__ import annotations
 
@@ -13,87 +13,87 @@ _MOST_QUOTED = 80
 
 
 class Role(StrEnum):
-    """What an argument is to its tool. Only `data`, `part` and `remark` may be free to vary."""
+    """Role of an argument for its tool. A grant can leave only `data`, `part` and `remark` open."""
 
     COMMAND = "command"
-    """One command, as text that a shell reads."""
+    """One command, as text for a shell."""
     COMMANDS = "commands"
-    """Several commands, run one after another."""
+    """Several commands that run one after another."""
     ARGV = "argv"
     """The words of one command."""
     WORKING_FOLDER = "working_folder"
-    """The folder in which it runs."""
+    """The folder in which the command runs."""
     READ = "read"
-    """A path that is read."""
+    """A path to read."""
     WRITE = "write"
-    """A path that is written."""
+    """A path to write."""
     DELETE = "delete"
-    """A path that is deleted."""
+    """A path to delete."""
     DESTINATION = "destination"
-    """A second path, which is written."""
+    """A second path, to write."""
     FOLDER = "folder"
     """A folder."""
     PATH = "path"
-    """A path of which nobody said what becomes of it."""
+    """A path with an unknown use."""
     GLOB = "glob"
     """A pattern of paths."""
     URL = "url"
-    """An address of the web."""
+    """A web address."""
     HOST = "host"
-    """The machine or server on which it runs, or which it reaches."""
+    """The host to run on or to connect to."""
     ENVIRONMENT = "environment"
     """Environment variables."""
     USER = "user"
-    """The user, or the shell, as which it runs."""
+    """The user or shell that runs the command."""
     RIGHTS = "rights"
-    """More rights than usual."""
+    """A request for more rights than usual."""
     ACTION = "action"
     """Text that is the action: code, a query, a prompt, the body of a call."""
     INPUT = "input"
-    """What is typed into something that runs."""
+    """Input typed into a running program."""
     NESTED = "nested"
-    """Another call."""
+    """Another tool call."""
     PATCH = "patch"
     """A patch, which names files."""
     DATA = "data"
-    """Text or values that are only kept, sent or read by people."""
+    """Text or values that are only stored, sent or read by people."""
     PART = "part"
-    """Which part of something: lines, a page, a limit."""
+    """Part of something: lines, a page, a limit."""
     REMARK = "remark"
-    """Words about the call, which change nothing."""
+    """A comment about the call, without any effect."""
     FLAG = "flag"
-    """A switch that changes what is done."""
+    """A switch that changes the action."""
     ID = "id"
     """The name of one thing: an order, a branch, a session."""
     RECIPIENT = "recipient"
-    """Who gets it."""
+    """The recipient."""
     AMOUNT = "amount"
-    """How much."""
+    """An amount."""
     UNKNOWN = "unknown"
-    """Not known; the same each time."""
+    """Unknown; must be the same each time."""
 
 
 def check_roles(roles: Mapping[str, str]) -> None:
-    """Raise InvalidRequest unless these are roles by the address of an argument.
+    """Raise InvalidRequest unless all values are roles and all keys are addresses of arguments.
 
-    An address is an argument's name, or that of a value in it, such as `edits[].text`.
+    An address is an argument's name, or the path of a value in it, such as `edits[].text`.
     """
-    if len(roles) > MOST_ROLES:  # first, so that nobody has thousands of mistakes explained
-        raise InvalidRequest(f"roles: {len(roles)} are declared; {MOST_ROLES} is the most")
+    if len(roles) > MOST_ROLES:  # first, so that a message never lists thousands of mistakes
+        raise InvalidRequest(f"roles: {len(roles)} are declared; the limit is {MOST_ROLES}")
     for mistake in role_mistakes(roles).values():
         raise InvalidRequest(f"roles: {mistake}")
 
 
 def role_mistakes(roles: Mapping[str, str]) -> dict[str, str]:
-    """Return what is wrong with declared roles, a sentence by address."""
+    """Return a sentence for each wrong declaration, by address."""
     return {address: said for address, role in roles.items() for said in _mistakes(address, role)}
 
 
 def _mistakes(address: object, role: object) -> Iterator[str]:
     if not isinstance(address, str) or not 0 < len(address) <= LONGEST_ADDRESS:
-        yield f"the name of an argument has 1 to {LONGEST_ADDRESS} characters"
+        yield f"the name of an argument must have 1 to {LONGEST_ADDRESS} characters"
     elif not isinstance(role, str) or role not in _WORDS:
-        yield f"{_quote(role)}, declared for {_quote(address)}, is no role{_suggest(role)}"
+        yield f"{_quote(role)}, declared for {_quote(address)}, is not a role{_suggest(role)}"
 
 
 _WORDS = {role.value for role in Role}
@@ -105,13 +105,13 @@ DECLARED_ROLES = Says(
 
 
 def _quote(value: object) -> str:
-    """Return a value quoted, whole or not at all: half a secret is not known as one."""
+    """Return a value in quotes if it is short. A cut secret could not be recognised and masked."""
     quoted = repr(value)
     return quoted if len(quoted) <= _MOST_QUOTED else "something too long"
 
 
 def _suggest(role: object) -> str:
-    """Return the nearest role, in brackets as a question; without one, all of them."""
+    """Return the most similar role as a question in brackets, or the list of all roles."""
     from difflib import get_close_matches  # noqa: PLC0415 (only for a mistake)
 
     words = list(Role)

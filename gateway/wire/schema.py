@@ -1,6 +1,6 @@
-"""The rules of messages beside their types: patterns of ids and names, and errors of reading.
+"""Message rules beyond the types: patterns of IDs and names, JSON Schema keywords, and errors.
 
-The agent's side has no pydantic; the server's reads these when it writes the OpenAPI document.
+Agents do not have pydantic. The server reads these rules when it writes the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ JsonSchema = dict[str, Any]
 
 
 class Says:
-    """Keywords of JSON Schema for one member, as metadata in `typing.Annotated`.
+    """JSON Schema keywords for one member, as metadata in `typing.Annotated`.
 
-    One that is a word of Python is written with `_` behind it.
+    Write a keyword that is reserved in Python with `_` at the end.
     """
 
     def __init__(self, **keywords: Any) -> None:
@@ -24,29 +24,27 @@ class Says:
     def __get_pydantic_json_schema__(
         self, kind: Any, schema_of: Callable[[Any], JsonSchema]
     ) -> JsonSchema:
-        """Return the schema of the member's type with the keywords; pydantic calls it."""
+        """Return the schema of the member's type plus the keywords. Called by pydantic."""
         return {**schema_of(kind), **self._keywords}
 
 
 def matching(pattern: re.Pattern[str]) -> Says:
-    """Say that a text matches a pattern as a whole."""
+    """Return the keyword for text that must match a pattern completely."""
     return Says(pattern=f"^(?:{pattern.pattern})$")
 
 
 def whole(**keywords: Any) -> JsonSchema:
-    """Return the configuration of a class whose members have these rules together."""
+    """Return the pydantic configuration for a class with these rules across its members."""
     said = {name.rstrip("_"): rule for name, rule in keywords.items()}
     return {"extra": "forbid", "json_schema_extra": said}
 
 
-# The errors of reading and checking wire values.
-#
-# Import them from `gateway.errors`, which has the whole tree; they are here so that the models can
-# raise them.
+# Errors from reading and checking wire values. Import them from `gateway.errors`, which has all
+# errors; they are defined here so that the models can raise them.
 
 
 class GatewayError(Exception):
-    """Something went wrong; nothing was approved."""
+    """Base class of all errors. Nothing was approved."""
 
     code: ClassVar[str] = "error"
     status: ClassVar[int] = 500
@@ -54,7 +52,7 @@ class GatewayError(Exception):
 
 
 class InvalidRequest(GatewayError):
-    """The message breaks the rules of the wire format, or a limit."""
+    """The message violates the wire format or a limit."""
 
     code = "invalid_request"
     status = 422
@@ -62,14 +60,14 @@ class InvalidRequest(GatewayError):
 
 
 class Unverified(GatewayError):
-    """The answer does not match what was asked, or the pinned key did not sign it."""
+    """The response does not match the request, or the pinned key did not sign it."""
 
     code = "unverified"
     status = 502
     exit_code = 5
 
 
-# The patterns of ids and names, on the wire and in paths.
+# Patterns of IDs and names, on the wire and in paths.
 
 AGENT_NAME = re.compile(r"[a-z0-9_-]{1,64}")
 REQUEST_ID = re.compile(r"[0-9a-f]{32}")
@@ -83,13 +81,13 @@ _DIGEST_CHARS = 16
 
 
 def told_verb(verb: str) -> str:
-    """Return a message's verb as it is kept: what is none of them may be anything."""
+    """Return the verb to store for a message: "unknown" unless it is one of VERBS."""
     return verb if verb in VERBS else "unknown"
 
 
 def digest_process(process: str) -> str:
-    """Return what is kept of a process token in the audit: it tells two processes apart, and nobody
-    takes an approval with it."""
-    import hashlib  # noqa: PLC0415 (the gateway alone needs it; `sha256_hex` lies above)
+    """Return the hash of a process token for the audit log. It tells two processes apart, but
+    cannot be used to claim an approval."""
+    import hashlib  # noqa: PLC0415 (only the gateway needs it)
 
     return hashlib.sha256(process.encode()).hexdigest()[:_DIGEST_CHARS]

@@ -1,7 +1,7 @@
-"""Ed25519 signatures over decisions: the gateway signs, agents that pin its key verify.
+"""Ed25519 signatures over decisions: the gateway signs (`Signer`), agents verify (`Verifier`).
 
-PyNaCl is imported when a key is used, so that agents without a pinned key never load it. Its plain
-bindings are used, because its classes double the time of a signature.
+PyNaCl is imported only when a key is used, so that agents without a pinned key never load it. The
+code calls its plain bindings, because its classes double the time of a signature.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SIGNATURE_BYTES = 64
 
 
 def load_library() -> None:
-    """Import what checks signatures, if it is there, while there is time for it."""
+    """Import PyNaCl early, if it is installed, so that the first verification is not slow."""
     with suppress(ImportError):
         import nacl.bindings  # noqa: F401, PLC0415 (see above)
 
@@ -36,7 +36,7 @@ class Signer:
         return base64.b64encode(self._public).decode()
 
     def sign(self, message: bytes) -> str:
-        """Return the base64 of the signature over `message`."""
+        """Return the signature over `message` as base64."""
         signed = self._sodium.crypto_sign(message, self._secret)
         return base64.b64encode(signed[:_SIGNATURE_BYTES]).decode()
 
@@ -44,7 +44,7 @@ class Signer:
 class Verifier:
     """Checks signatures against a pinned public key, given as the base64 of its 32 bytes.
 
-    Raises Unverified for an unusable key, and when PyNaCl is missing.
+    Raises Unverified if the key is unusable or PyNaCl is missing.
     """
 
     def __init__(self, public_key_base64: str) -> None:
@@ -52,28 +52,28 @@ class Verifier:
             from nacl import bindings  # noqa: PLC0415 (see above)
         except ImportError as error:
             raise Unverified(
-                "the gateway's key is pinned, and checking signatures needs PyNaCl: "
+                "cannot verify the signature without PyNaCl, and the gateway's key is pinned: "
                 "install approval-gateway-agent[verify]"
             ) from error
         self._sodium = bindings
         try:
             self._key = _decode_key(public_key_base64)
         except ValueError as error:
-            raise Unverified(f"the pinned key is no public key: {error}") from error
+            raise Unverified(f"the pinned key is not a public key: {error}") from error
 
     def verify(self, message: bytes, signature_base64: str | None) -> None:
-        """Raise Unverified when the signature is missing or wrong."""
+        """Raise Unverified if the signature is missing or wrong."""
         from nacl.exceptions import BadSignatureError  # noqa: PLC0415 (see above)
 
         if signature_base64 is None:
-            raise Unverified("the decision is not signed, and a key is pinned")
+            raise Unverified("the decision is not signed, but a key is pinned")
         try:
             signature = base64.b64decode(signature_base64, validate=True)
             if len(signature) != _SIGNATURE_BYTES:
-                raise ValueError("it has another length")
+                raise ValueError("the length is wrong")
             self._sodium.crypto_sign_open(signature + message, self._key)
         except (BadSignatureError, TypeError, ValueError) as error:
-            raise Unverified("the decision's signature is not the pinned key's") from error
+            raise Unverified("the decision's signature does not match the pinned key") from error
 
 
 def _decode_key(text: str) -> bytes:

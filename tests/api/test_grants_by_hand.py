@@ -82,7 +82,7 @@ async def test_a_request_is_an_example_waiting_or_ended(admin: Replica) -> None:
     await admin.core.approvals.erase(request.id, by="ann")
     erased = await admin.core.grants.get(grant["id"])
     assert (erased.erased, erased.words) == (True, "")
-    assert "name another one" in await refused(admin, body(example, offer=wide["id"]))
+    assert "choose another one" in await refused(admin, body(example, offer=wide["id"]))
 
 
 async def test_nobody_words_a_grant(admin: Replica) -> None:
@@ -123,7 +123,7 @@ async def test_a_match_that_is_no_offer_is_refused_with_the_reason(
 @pytest.mark.parametrize(
     ("example", "chosen", "why"),
     [
-        (GIT, {"offer": "0" * 16}, "none of the example's offers"),
+        (GIT, {"offer": "0" * 16}, "unknown offer"),
         (GIT, {}, "name one offer"),
         (GIT, {"offer": "x", "match": {"shape": "tool", "tool": "shell"}}, "name one offer"),
         ({}, {"offer": "x"}, "an example is"),

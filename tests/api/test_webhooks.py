@@ -354,7 +354,7 @@ async def test_a_weak_secret_is_refused_at_the_start(
     gate: Replica, receiver: Receiver, secret: str
 ) -> None:
     """A webhook without a proper key does not run at all."""
-    with pytest.raises(ValueError, match="secret is whsec_"):
+    with pytest.raises(ValueError, match="secret must be whsec_"):
         webhooks_of(gate, replace(hook_to(receiver), secret=secret))
 
 

@@ -117,7 +117,7 @@ async def _own(world: World, record: StoredRequest) -> StoredRequest:
         (_ended, "cancelled by the agent"),
         (_unknown, "no such request"),
         (_voted, "You approved; waits for 1 more"),
-        (_late, "expired before your answer"),
+        (_late, "expired before your decision"),
         (_high, "high risk, which is decided alone"),
         (_not_hers, "not an approver"),
         (_own, "asked for this yourself"),

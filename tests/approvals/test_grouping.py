@@ -263,7 +263,7 @@ async def test_what_exceeds_the_cards_waits_behind_one_overflow_card(office: Off
     (digest,) = [one.card for one in office.adapter.messages.values() if not one.card.asks]
     assert (
         digest.notification
-        == f"3 more requests of {AGENT} wait; they get cards as its budget allows"
+        == f"3 more requests of {AGENT} wait; they get cards when its budget allows"
     )
     assert "make 2" in digest.blocks[0].text.text
     assert digest.controls == ()

@@ -89,7 +89,8 @@ async def test_a_pause_with_a_crowd_shows_both_and_leaves_the_crowd(office: Offi
     await settled(office)
     assert digest(office).paused is not None
     assert digest(office).notification.endswith(
-        "so new ones ask nobody; 2 asked before still wait; they get cards as its budget allows"
+        "so new ones are denied at once; 2 from before still wait; "
+        "they get cards when its budget allows"
     )
     assert "make 2" in digest(office).blocks[0].text.text
     await office.world.core.held.resume_agent(AGENT, by="ann")

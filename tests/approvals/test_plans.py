@@ -335,7 +335,7 @@ async def test_a_route_that_came_to_ask_for_more_votes_refuses(world: World) -> 
     await world.route(shell, Route(approvers=("ann", "bob")))
     record = await plan(world, TEST, NOTES)
     await world.route(replace(shell, quorum=2), Route(approvers=("ann", "bob")))
-    with pytest.raises(Unauthorized, match=r"line 1.*more people"):
+    with pytest.raises(Unauthorized, match=r"line 1.*more approvers"):
         await agree(world, record)
     assert (await strike(world, record, NOTES)).status is Status.APPROVED
 
@@ -361,7 +361,9 @@ async def test_a_line_with_a_step_up_cannot_be_planned(world: World) -> None:
         Route(approvers=("ann",)),
     )
     record = await plan(world, TEST, REPORT)
-    with pytest.raises(InvalidRequest, match='line 1, "shell": it takes a step-up each time'):
+    with pytest.raises(
+        InvalidRequest, match='line 1, "shell": it needs extra verification each time'
+    ):
         await agree(world, record)
     assert (await strike(world, record, REPORT)).status is Status.APPROVED
 

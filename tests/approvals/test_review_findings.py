@@ -267,5 +267,5 @@ async def test_what_is_corrupt_hides_no_other_request(
     seen = await world.approvals.sync([broken.id, good.id], over_http())
     assert [state.id for state in seen] == [good.id]
     assert await world.core.sessions.end("s", over_http()) == [good.id]
-    [first, *_] = [one for one in caplog.records if "cannot be read" in one.message]
+    [first, *_] = [one for one in caplog.records if "cannot read" in one.message]
     assert broken.id in first.message

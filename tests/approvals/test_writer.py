@@ -81,7 +81,7 @@ async def test_who_comes_after_the_deadline_ends_the_request(world: World) -> No
     """Looking at it, as answering it: it has expired, whether the clock has said so yet or not."""
     late = await world.submit(timeout=0.001)
     api = adapter_api("web", world.core, world.store)
-    with pytest.raises(Overtaken, match="expired before your answer"):
+    with pytest.raises(Overtaken, match="expired before your decision"):
         await api.requests.claim(late.id, identity("ann"))
     assert (await world.core.requests.get(late.id)).status is Status.EXPIRED
     with pytest.raises(Conflict, match="decided already"):

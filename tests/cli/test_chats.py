@@ -168,7 +168,7 @@ def test_a_code_ends_with_the_command(hut: Shell, tmp_path: Path, number: int) -
             linking.until("Waiting")
             linking.process.send_signal(number)
             linking.ended()
-        assert "wrong, used or over" in type_in_chat(tmp_path, f"U1 me {code}")
+        assert "wrong, used or expired" in type_in_chat(tmp_path, f"U1 me {code}")
 
 
 def test_it_goes_on_where_it_was_broken_off(hut: Shell, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_it_goes_on_where_it_was_broken_off(hut: Shell, tmp_path: Path) -> None:
             setup.until("Not finished: gateway hut setup goes on from here")
             setup.until("gateway down ends it")
             assert setup.ended() == 130
-            assert "wrong, used or over" in type_in_chat(tmp_path, f"U1 here {code}")
+            assert "wrong, used or expired" in type_in_chat(tmp_path, f"U1 here {code}")
         with Tty(["hut", "setup"], hut.env) as setup:
             code = setup.until(r"/hut here (\S+)")[1]
             assert "The token" not in setup.said and "Starting" not in setup.said
@@ -216,7 +216,7 @@ def test_without_a_terminal_a_claim_waits_for_the_operator(hut: Shell, tmp_path:
     assert (row["number"], row["identity"], row["target"]) == (number, "hut:U1", "hut:door")
     hut.run("claims", "approve", row["id"][:8])
     assert [one["name"] for one in policy_of(hut)["people"]] == ["owner", "ana-hut"]  # type: ignore[attr-defined]
-    assert "begins so" in hut.run("claims", "deny", row["id"][:8], code=8)
+    assert "starts with this ID" in hut.run("claims", "deny", row["id"][:8], code=8)
 
 
 def test_a_person_adds_an_account(hut: Shell, tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_who_asks_too_much_is_refused_with_a_code_of_its_own(up: Shell, tmp_path
     document.write_text(f"{people}[[budgets]]\nwaiting = 1\ndenials = 1\n")
     up.run("apply", str(document))
     asked = up.run("ask", "shell", "--no-wait", "--", "ls", code=6)
-    assert "wait already" in up.run("ask", "shell", "--no-wait", "--", "pwd", code=7)
+    assert "requests are pending" in up.run("ask", "shell", "--no-wait", "--", "pwd", code=7)
     up.run("deny", json.loads(asked.splitlines()[0])["id"])
     # Another call: the same one is answered by its denial, paused or not.
     assert "denied without asking anybody" in up.run("ask", "shell", "--", "pwd", code=1)
@@ -165,7 +165,7 @@ def test_agents_are_made_rotated_and_revoked(up: Shell) -> None:
     assert not up.run("pending", "--json")
     until_refused(up, env)
     up.run("agent", "add", "Not:Good", code=2)
-    assert "no person of the policy; it knows owner" in up.run(
+    assert "not a person in the policy; it contains owner" in up.run(
         "agent", "add", "typo", "--owner", "odner", code=2
     )
     assert "typo" not in up.run("agent", "list")
@@ -394,7 +394,7 @@ def test_high_risk_is_approved_only_with_a_confirmation(up: Shell, tmp_path: Pat
     assert "--yes" in told
     assert f"`gateway show {request_id}`" in told
     refused = up.run("approve", request_id, "--yes", "--remember", code=2)
-    assert "asked about each time" in refused
+    assert "require approval each time" in refused
     assert asking.poll() is None
     up.run("approve", request_id, "--yes")
     asking.communicate(timeout=30)

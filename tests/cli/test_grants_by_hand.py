@@ -50,7 +50,7 @@ MISFITS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("--tool", "t", "--arguments", "[]"), "takes a JSON object"),
     (("--tool", "t", "--arguments", "{"), "--arguments"),
     (("--tool", "t", "--uses", "3"), "need --offer"),
-    (("--tool", "t", "--offer", "0" * 16), "none of the example's offers"),
+    (("--tool", "t", "--offer", "0" * 16), "unknown offer"),
 )
 
 

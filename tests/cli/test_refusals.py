@@ -60,7 +60,7 @@ def test_a_redis_url_that_cannot_be_read(
     """Says how to write it, and not what was written."""
     monkeypatch.setenv("REDIS_URL", url)
     for words in (["up"], ["agent", "list"]):
-        assert "REDIS_URL cannot be read" in said(capsys, *words)[0]
+        assert "REDIS_URL is invalid" in said(capsys, *words)[0]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\xff\xfe", b" \n"], ids=str)

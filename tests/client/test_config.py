@@ -144,11 +144,11 @@ def test_links_pipes_and_garbage_are_not_believed(folder: Path) -> None:
         load()
     path.unlink()
     os.mkfifo(path, 0o600)
-    with pytest.raises(InvalidRequest, match="no plain file"):
+    with pytest.raises(InvalidRequest, match="not a regular file"):
         load()
     for text in ("{", "[]"):
         write_private(path, text)
-        with pytest.raises(InvalidRequest, match="no JSON object"):
+        with pytest.raises(InvalidRequest, match="not contain a JSON object"):
             load()
 
 

@@ -35,14 +35,14 @@ class Row(NamedTuple):
 
 OUTCOMES = (
     Row(Status.APPROVED, Reason.PERSON, ANN, Approval, 0, "approved by ann"),
-    Row(Status.APPROVED, Reason.GRANT, GRANT, Approval, 0, "remembered decision g-7"),
+    Row(Status.APPROVED, Reason.GRANT, GRANT, Approval, 0, "by the grant g-7"),
     Row(Status.APPROVED, Reason.RULE, RULE, Approval, 0, '"no-force"; no person was asked'),
     Row(Status.APPROVED, Reason.HOOK, HOOK, Approval, 0, '"scanner"; no person was asked'),
     Row(Status.DENIED, Reason.PERSON, ANN, Denied, 1, "denied by ann"),
     Row(Status.DENIED, Reason.PERSON, ANN, Aborted, 1, "denied by ann", "turn"),
     Row(Status.DENIED, Reason.PERSON, ANN, Aborted, 1, "denied by ann", "agent"),
     Row(Status.DENIED, Reason.FEEDBACK, ANN, Denied, 1, "ann asks for another plan"),
-    Row(Status.DENIED, Reason.GRANT, GRANT, Denied, 1, "remembered decision g-7"),
+    Row(Status.DENIED, Reason.GRANT, GRANT, Denied, 1, "by the grant g-7"),
     Row(Status.DENIED, Reason.RULE, RULE, Denied, 1, '"no-force"; no person was asked'),
     Row(Status.DENIED, Reason.HOOK, HOOK, Denied, 1, '"scanner"; no person was asked'),
     Row(Status.DENIED, Reason.UNDELIVERABLE, SYSTEM, Denied, 1, "could not be shown"),

@@ -79,7 +79,7 @@ async def test_it_says_the_number_that_an_approver_is_asked_for(line: Line) -> N
             await moment()
         number = said[0].split()[1].rstrip(":")
         assert said == [
-            f"number {number}: whoever approves request {request.id[:8]} may be asked for it"
+            f"number {number}: the approver of request {request.id[:8]} may be asked for it"
         ]
         await line.core.requests.decide(click(await line.record(request.id), number=number))
         assert (await waiting).decision.status is Status.APPROVED

@@ -201,14 +201,14 @@ def test_a_menu_keeps_to_what_discord_shows() -> None:
 async def test_a_wrong_a_used_and_a_cut_code_claim_nothing(stage: Stage) -> None:
     """Also by somebody who read the code over a shoulder; what is no code is no try."""
     code = await code_for(stage)
-    assert "wrong, used or over" in text(
+    assert "wrong, used or expired" in text(
         await use(stage, stage.server.eve, "here", code="ABCDEFGH")
     )
     assert (
         "this is no code" in text(await use(stage, stage.server.eve, "here", code=code[:5])).lower()
     )
     await use(stage, stage.server.ann, "here", code=code)
-    assert "wrong, used or over" in text(await use(stage, stage.server.eve, "here", code=code))
+    assert "wrong, used or expired" in text(await use(stage, stage.server.eve, "here", code=code))
     ((_, claim),) = await claimed(stage)
     assert claim.identity == f"discord:{stage.server.ann.id}"
 

@@ -257,7 +257,7 @@ async def test_failed_start_shows_the_servers_last_words(used: Path) -> None:
     """A start that fails names the cause and leaves no process that holds the folder."""
     with (used / "users.acl").open("a") as file:
         file.write("user broken +@nonsense\n")
-    with pytest.raises(EngineFailed, match=r"(?s)last words:.*users\.acl"):
+    with pytest.raises(EngineFailed, match=r"(?s)last lines of its log:.*users\.acl"):
         async with running_engine(used):
             pass
     with held(used / "server.lock"):

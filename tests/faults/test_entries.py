@@ -37,7 +37,7 @@ BAD: dict[str, tuple[Fields, str]] = {
     "deep arguments": (submit(deep=nested(64)), "nests deeper than 64"),
     "keys that come twice": (
         {"verb": "submit", "body": '{"arguments":{"a":{"b":1,"b":2}}}'},
-        "stands twice",
+        "a key twice",
     ),
     "half a character": (submit(text="\ud800"), "no canonical JSON form"),
     "half a character in a name": ({"verb": "sync", "body": '{"\\ud800":1}'}, "no canonical"),

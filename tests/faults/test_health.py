@@ -110,7 +110,7 @@ async def test_a_full_redis_makes_no_recorded_answer_an_error(
     assert (answer.status, told["status"]) == (200, "denied")
     assert bool(told.get("warning")) == (remember is not None)
     if remember:
-        assert "your answer was recorded" in told["warning"]
+        assert "your decision was recorded" in told["warning"]
         assert "Redis is full" in told["warning"]
 
 
@@ -118,7 +118,7 @@ async def test_a_full_redis_makes_no_recorded_answer_an_error(
     ("setting", "value", "why"),
     [
         ("replicaof", "127.0.0.1 1", "this Redis is a read-only replica"),
-        ("min-replicas-to-write", "1", "Redis has too few replicas that follow it"),
+        ("min-replicas-to-write", "1", "too few replicas are connected to Redis"),
     ],
 )
 async def test_where_nothing_is_recorded_it_is_not_ready_and_says_why(
@@ -152,7 +152,7 @@ async def test_where_the_kill_switch_was_lost_it_is_not_ready(site: Site) -> Non
     status, said = await site.ready()
     assert (status, said["status"]) == (503, "not ready")
     assert said["problems"][0].endswith(
-        "run `gateway stop-all`, or `gateway resume` where agents may go on"
+        "run `gateway stop-all`, or `gateway resume` if agents may continue"
     )
     with pytest.raises(NotRecorded, match="kill switch"):
         await site.world.submit()

@@ -336,7 +336,7 @@ async def test_the_number_of_a_step_up_is_in_the_notes_of_progress(
         calling = desk.call(path="a", text="b")
         while not (told := [words for _, words in desk.progress if "number" in (words or "")]):
             await moment()
-        found = re.search(r"number (\d{3}): whoever approves", told[0] or "")
+        found = re.search(r"number (\d{3}): the approver", told[0] or "")
         assert found
         await desk.answer(number=found[1])
         assert not (await calling).is_error

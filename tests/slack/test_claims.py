@@ -24,7 +24,7 @@ from tests.world import World
 CHIEF = Person(name="chief", identities=("slack:T1/UCHIEF",), admin=True)
 DEPLOYS = Route(name="deploys", approvers=("ann",), targets=("web",))
 NEW = Identity(platform="slack", id="T1/UNEW")
-WRONG = "This code is wrong, used or over"
+WRONG = "This code is wrong, used or expired"
 
 
 @pytest.fixture

@@ -226,7 +226,7 @@ def test_a_paused_agents_card_does_not_contradict_itself() -> None:
         states.crowds()[name] for name in ("crowd-paused", "crowd", "crowd-gone")
     )
     said = f"{paused.notification} {' '.join(paused.notices)}"
-    assert "new ones ask nobody" in said
+    assert "new ones are denied at once" in said
     assert "Each new request that people would have to decide is denied at once." in said
     assert "for now" not in said
     assert "to decide the" in " ".join(crowd.notices) and "decide them" not in str(crowd.notices)

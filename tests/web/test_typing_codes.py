@@ -61,7 +61,7 @@ async def test_wrong_codes_are_counted(box: Inbox, browser: Browser) -> None:
     wrong = "0000-1111-2222-3333"
     for _ in range(20):
         await enter(page, wrong)
-        await page.until("document.body.textContent.includes('is wrong, too old')")
+        await page.until("document.body.textContent.includes('is wrong, expired')")
     await enter(page, wrong)
     await page.until("document.body.textContent.includes('Too many login links were wrong')")
     await page.goto(f"{box.gateway.url}/inbox/login")

@@ -1,7 +1,8 @@
--- Appends an event that changes no request. With a flag it also sets or clears it in meta; where meta was
--- lost, it is marked again, under a generation of the policy that no gateway remembers.
--- KEYS 1 events, 2 meta. ARGV 1 event, 2 agent, 3 data, 4 flag or '', 5 '1' to set it, 6 '1' when it is
--- written also while memory is full, 7 the schema version with a flag.
+-- Appends an event that changes no request. With a flag, also sets or clears the flag in meta. If meta was
+-- lost, marks it again, with a policy generation that no gateway remembers.
+--
+-- KEYS 1 events, 2 meta. ARGV 1 event, 2 agent, 3 data, 4 flag or '', 5 '1' to set it, 6 '1' to write even
+-- if memory is full, 7 the schema version with a flag.
 
 if ARGV[6] == '1' then even_when_full(KEYS[2]) end
 local id = event(KEYS[1], ARGV[1], now_ms(), ARGV[2], '', '0', ARGV[3])

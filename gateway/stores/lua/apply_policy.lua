@@ -1,10 +1,10 @@
--- Replaces the policy, if nobody else did since it was read.
--- Counts how often each person was taken out, and each identity that a route named by itself, so that
--- their logins end and stay ended.
--- It is written also while memory is full: so somebody is taken out.
--- Every waiting request is then looked at anew: it may belong to other places now.
+-- Replaces the policy, if it did not change since it was read.
+--
+-- Counts each removed person, and each removed identity that a route named directly, so that their
+-- logins end permanently. Writes even if memory is full, so that a person can always be removed.
+-- Every pending request is then checked again, because its places may have changed.
 -- KEYS 1 policy, 2 meta, 3 events, 4 departed people, 5 pending, 6 dirty requests.
--- ARGV 1 generation read, 2 policy JSON, 3 event data, 4 digest of the settings' policy file, or empty.
+-- ARGV 1 generation read, 2 policy JSON, 3 event data, 4 digest of the settings' policy file, or ''.
 -- Returns the new generation, or -1.
 
 local generation = redis.call('HGET', KEYS[2], 'generation') or '0'

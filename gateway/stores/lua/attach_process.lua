@@ -1,15 +1,15 @@
--- Attaches a process to requests, renews its lease, and answers once per request (sync, and a submit
--- that was seen before).
+-- Attaches a process to requests, renews its lease, and answers once per request. Used for sync, and for a
+-- submit that was seen before.
 --
--- KEYS 1 processes, 2 what the process waits for, 3 ingress, 4 reply stream, 5 events, 6 the outboxes'
---      keys without their names, 7 meta, then for each request its record and its secret answers
--- ARGV 1 agent, 2 process, 3 verb, 4 nonce, 5 entry or '', 6 lease in ms, 7 '1' when nothing is to be
---      done unless the process has a lease, 8 since when the agent's name is its own, 9 what the audit
---      says of the process, 10... request ids
--- Returns, for each id: '' unknown or another agent's, '1' attached before, '2' attached now; and
--- 'lapsed' alone when nothing was done.
+-- KEYS 1 processes, 2 the set of requests that the process waits for, 3 ingress, 4 reply stream, 5 events,
+--      6 prefix of the outboxes, 7 meta, then for each request its record and its secret answers
+-- ARGV 1 agent, 2 process, 3 verb, 4 nonce, 5 entry or '', 6 lease in ms, 7 '1' to do nothing unless the
+--      process has a lease, 8 since when the agent owns its name, 9 the process in audit events,
+--      10... request ids
+-- Returns for each id: '' unknown or another agent's, '1' attached before, '2' attached now. Returns
+-- 'lapsed' alone if nothing was done.
 
--- Each is told how the request ends, by the script that ends it.
+-- The script that ends a request notifies each attached process.
 local MOST_ATTACHED = 32
 
 local now = now_ms()
@@ -30,7 +30,7 @@ local function attach(key, id, found)
   end
   if found[6] == 'false' and found[7] == ARGV[2] then
     redis.call('HDEL', key, 'waiting')
-    -- Every posted copy says that nobody waits.
+    -- Every posted card says that nobody waits.
     for queue in string.gmatch(found[11] or '', '%S+') do
       redis.call('ZADD', KEYS[6] .. queue, now, id)
     end

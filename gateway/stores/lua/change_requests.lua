@@ -1,32 +1,34 @@
--- Applies transitions to requests that exist, all of them or none.
--- Everything is checked before the first write, and a terminal transition frees memory first.
+-- Applies transitions to existing requests: all or none. Checks everything before the first write. A
+-- terminal transition frees memory first.
 --
--- For each transition by name (see `arguments` in shared_functions.lua), where those marked ? may be absent:
---   record (its id), agent, revision and created (as they were read), status, digest and decision? after,
---   event and data; consumer?, the process that may act on an approval; untaken?, when it was handed to
---   none and nothing was reported; attached+?, the processes to tell; set.<field>? and delete+?, what changes of the record
--- what it depends on: clock? (before or after its deadline), generation? (of the policy), stoppable?
---   (the kill switch refuses it), nonce? (of the click), number? (that was typed), grant? (that decided),
---   spends+? (`amount most window` for each of the counters of the rule that decided)
--- what most do without: secrets?, or keep? for earlier ones that may be kept; warn? when it may have
---   run; the grants that an approval makes: made+ (their ids), body+, max+, told+ (what their events say),
---   until?, ending? and most?, as many as one index of them may hold; minutes?, for how many this denial answers the same call; when a person ended it denials?, the most in a row, and pause?, for how many ms more of them
---   pause the agent, and decided_ms, for how long that is kept; of the message that is answered verb?, message_nonce?, entry? and process?
--- keys: record, pending, agent_pending, deadlines, done, events, meta, load (the agent's), then without
---   their last part outboxes, records and behind (who waits behind whom); for each process that is
---   attached waiting+ (its set) and replies+ (its stream); dirty+ (cards); with what they belong to
---   ingress, reply, secret, grant, counters+, breakers, decided; with minutes grant, same and denials; with made+
---   for each of them new_grant+ and found+, then grants, in_session, grants_due and grants_ending
--- Returns {result, revision, which transition was refused, from 1}.
+-- Arguments of each transition by name (see `arguments` in shared_functions.lua); ? marks optional ones:
+--   record (its id), agent, revision and created (as read), status, digest and decision? (afterwards),
+--   event and data; consumer? (the process that may act on an approval), untaken? (an approval that no
+--   process got and nothing reported), attached+? (processes to notify), set.<field>? and delete+?
+--   (changed fields of the record)
+-- conditions: clock? (before or after the deadline), generation? (of the policy), stoppable? (rejected if
+--   the kill switch is on), nonce? (of the click), number? (typed), grant? (that decided), spends+?
+--   (`amount most window` for each counter of the rule that decided)
+-- rarely used: secrets? (or keep? if earlier ones may exist), warn? (the call may have run); new grants of
+--   an approval: made+ (ids), body+, max+, told+ (event data), until?, ending? and most? (limit of one
+--   index); minutes? (how long this denial covers the same call); if a person ended it: denials? (limit of
+--   consecutive denials), pause? (cool-down in ms) and decided_ms (how long to store the decision);
+--   for a reply: verb?, message_nonce?, entry? and process?
+-- keys: record, pending, agent_pending, deadlines, done, events, meta, load (of the agent), then prefixes
+--   outboxes, records and behind (requests behind a card); for each attached process waiting+ (its set)
+--   and replies+ (its stream); dirty+ (queues of cards); with their arguments ingress, reply, secret,
+--   grant, counters+, breakers, decided; with minutes grant, same and denials; for each of made+
+--   new_grant+ and found+, then grants, in_session, grants_due and grants_ending
+-- Returns {result, revision, number of the rejected transition, from 1}.
 
 local now = now_ms()
--- What the counters of rules come to with the transitions that were checked.
+-- Totals of the rules' counters, including the transitions checked so far.
 local claimed = {}
 
 local FIELDS = {'rev', 'status', 'deadline', 'created', 'nonces', 'digest', 'behind', 'alike', 'queues',
   'leads', 'size', 'number'}
 
--- Returns those fields of a record by name; what is absent is false.
+-- Returns those fields of a record by name; a missing field is false.
 local function fields_of(record)
   local values, found = redis.call('HMGET', record, unpack(FIELDS)), {}
   for i, name in ipairs(FIELDS) do found[name] = values[i] end
@@ -45,7 +47,7 @@ local function refusal(step, found)
   if step.stoppable and meta[2] then return 'stopped' end
   if step.clock == 'before' and now >= tonumber(found.deadline) then return 'late' end
   if step.clock == 'after' and now < tonumber(found.deadline) then return 'early' end
-  -- It was compared before; this is the last word.
+  -- Compared before, but this check is the final one.
   if step.number and step.number ~= found.number then return 'stale' end
   if step.grant and not usable(step.keys.grant, now) then return 'spent' end
   for _, found_by in ipairs(step.keys.found or {}) do
@@ -54,7 +56,7 @@ local function refusal(step, found)
   if not has_room(step, now, claimed) then return 'over limit' end
 end
 
--- Takes what ends, or is not any more what it was, away from those it waits behind, and from the lead.
+-- Removes a request that ends, or changed, from the group it belongs to or leads.
 local function left(step, found, ends)
   local keys, behind, load = step.keys, found.behind, step.keys.load
   if behind then
@@ -83,8 +85,8 @@ local function left(step, found, ends)
   end
 end
 
--- Counts what people denied of an agent in a row, one answer once; at the limit the agent pauses, and
--- the places of the last that was denied are to say so.
+-- Counts consecutive denials of an agent, a batch as one. At the limit the agent gets a cool-down, and the
+-- card places of the last denied request show it.
 local function count_denials(step, found)
   local keys = step.keys
   if not step.denials or step.status == 'pending' then return end
@@ -100,8 +102,8 @@ local function count_denials(step, found)
   end
 end
 
--- Has a denial answer the same call for some minutes: it is found by the call, listed, and counts its uses
--- as a remembered decision does (see `usable`).
+-- Makes a denial cover the same call for some minutes. It is found by the call and listed, and counts its
+-- uses as a grant does (see `usable`).
 local function repeat_denial(step)
   local keys, life = step.keys, tonumber(step.minutes) * 60000
   local until_ = digits(now + life)
@@ -112,7 +114,7 @@ local function repeat_denial(step)
   redis.call('ZADD', keys.denials, until_, step.id)
 end
 
--- Makes the grants of an approval, together with it.
+-- Creates the grants of an approval.
 local function make_grants(step)
   local keys = step.keys
   for i, id in ipairs(step.made or {}) do
@@ -124,7 +126,7 @@ local function make_grants(step)
   end
 end
 
--- Notes what a person decided of an agent's use of a tool, and forgets what is older.
+-- Stores a person's decision about an agent's use of a tool, and deletes old ones.
 local function note_decided(step)
   local key, life = step.keys.decided, tonumber(step.decided_ms)
   redis.call('ZADD', key, now, step.id)
@@ -132,11 +134,11 @@ local function note_decided(step)
   redis.call('PEXPIRE', key, life)
 end
 
--- Writes what a transition changes of the record that was found; returns its new revision.
+-- Writes the changes of a transition to its record; returns the new revision.
 local function write(step, found, ends)
   local keys, revision = step.keys, digits(tonumber(found.rev) + 1)
   if step.delete then redis.call('HDEL', keys.record, unpack(step.delete)) end
-  -- What only those that wait need, and a record is kept for long.
+  -- Only pending requests need these, and a record is stored for long.
   if ends then redis.call('HDEL', keys.record, 'size', 'leads', 'number') end
   local set = {'HSET', keys.record, 'rev', revision, 'status', step.status, unpack(step.set)}
   if ends then set[#set + 1], set[#set + 2] = 'decision', step.decision or '' end
@@ -144,7 +146,7 @@ local function write(step, found, ends)
   return revision
 end
 
--- Returns the secret answers of a question, which are kept until its deadline.
+-- Returns the secret answers of a form, which are stored until its deadline.
 local function secrets_of(step, found)
   if step.secrets then
     redis.call('SET', step.keys.secret, step.secrets, 'PX', digits(tonumber(found.deadline) - now))
@@ -154,7 +156,7 @@ local function secrets_of(step, found)
   return step.secrets
 end
 
--- Tells the processes that wait for it, the places of its cards, and whoever sent the message.
+-- Notifies the waiting processes, the queues of its cards, and the sender of the message.
 local function tell(step, found, revision, ends, secrets)
   local keys = step.keys
   local function told(process, warn)
@@ -180,7 +182,7 @@ local function apply(step, found)
     redis.call('ZREM', keys.agent_pending, step.id)
     for _, waiting in ipairs(keys.waiting or {}) do redis.call('SREM', waiting, step.id) end
   end
-  -- What was approved and is not taken yet is looked at once more at its deadline.
+  -- An approval that no process has taken yet is checked once more at its deadline.
   if step.status ~= 'pending' and not step.untaken then redis.call('ZREM', keys.deadlines, step.id) end
   local revision = write(step, found, ends)
   if step.grant then used(keys.grant, now) end
@@ -200,7 +202,7 @@ local steps, records, seen = arguments(), {}, {}
 for i, step in ipairs(steps) do
   local found, keys = fields_of(step.keys.record), step.keys
   local why = refusal(step, found)
-  -- What one transition changes, another of them cannot have been checked against.
+  -- A second transition of the same record would be checked against outdated values.
   if not why and seen[keys.record] then why = 'stale' end
   if not why and step.grant and seen[keys.grant] then why = 'spent' end
   if why == 'unknown' then return unknown() end

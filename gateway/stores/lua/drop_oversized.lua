@@ -1,6 +1,7 @@
--- Drops the oldest entry of an ingress stream unread: it is too large to be read. The stream's size says
--- that it is still there, should another replica have been here before.
--- KEYS 1 ingress, 2 events. ARGV 1 least bytes of the stream, 2 agent, 3 event data. Returns 1 when it did.
+-- Drops the oldest entry of an ingress stream unread, because it is too large. The stream's size shows
+-- whether another replica already dropped it.
+--
+-- KEYS 1 ingress, 2 events. ARGV 1 minimum bytes of the stream, 2 agent, 3 event data. Returns 1 if dropped.
 
 local bytes = redis.call('MEMORY', 'USAGE', KEYS[1], 'SAMPLES', '0')
 if not bytes or bytes < tonumber(ARGV[1]) then return 0 end

@@ -1,7 +1,8 @@
--- Ends a lease of an outbox: off the queue, or to be looked at again; or makes it longer. When the
--- request became dirty meanwhile, or the lease went to somebody else, nothing is done.
--- KEYS 1 dirty. ARGV 1 id, 2 lease, 3 ms until it is looked at again or ''. Returns when that is, as the
--- new lease, 1 when it is off the queue, 0 when nothing was done.
+-- Ends a lease of an outbox: removes the entry, postpones it, or extends the lease. Does nothing if the
+-- entry changed meanwhile, or if the lease went to another worker.
+--
+-- KEYS 1 dirty. ARGV 1 id, 2 lease, 3 ms until it is due again or ''. Returns the new due time, which is
+-- the new lease; 1 if removed; 0 if nothing was done.
 
 if redis.call('ZSCORE', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
 if ARGV[3] == '' then

@@ -1,10 +1,10 @@
--- Says on requests that the process which asked does not wait any more, and forgets it, unless its
--- lease was renewed meanwhile. All in one step: a gateway that dies here leaves it to the next one.
+-- Marks requests as no longer waited for by their process, and deletes the process, unless its lease was
+-- renewed meanwhile. Atomic: if the gateway dies before, the next one repeats it.
 --
--- KEYS 1 processes, 2 what the process waits for, 3 events, 4 the outboxes' keys without their names,
+-- KEYS 1 processes, 2 the set of requests that the process waits for, 3 events, 4 prefix of the outboxes,
 --      then the records
 -- ARGV 1 agent, 2 process, then the requests' ids
--- Returns how many it still waits for, and the ids that were told of.
+-- Returns how many requests it still waits for, and the marked ids.
 
 local now, name = now_ms(), ARGV[1] .. ' ' .. ARGV[2]
 local lease = redis.call('ZSCORE', KEYS[1], name)

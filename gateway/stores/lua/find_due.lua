@@ -1,6 +1,8 @@
--- What the clock asks for. KEYS 1 deadlines, 2 processes, 3 sessions, 4 pending, 5 meta. ARGV 1 idle time
--- of a session in ms, 2 how many of each at most. Returns {now, ids past their deadline, lapsed
--- processes, idle sessions, ids that wait although the kill switch is on}.
+-- Finds everything that is due.
+--
+-- KEYS 1 deadlines, 2 processes, 3 sessions, 4 pending, 5 meta. ARGV 1 idle time of a session in ms,
+-- 2 limit of each kind. Returns {now, ids past their deadline, lapsed processes, idle sessions, ids that
+-- are pending although the kill switch is on}.
 
 local now = now_ms()
 local function until_(key, limit_ms)

@@ -1,11 +1,11 @@
--- Writes a remembered decision, once; a grant that was taken back stays so.
+-- Saves a grant once. A revoked grant stays revoked.
 --
--- KEYS 1 grant, 2 all grants, 3 index by what it covers, 4 the session's grants, 5 by expiry,
---      6 events, 7 meta, 8 by when their end is announced, then the outboxes of its cards
--- ARGV 1 id, 2 agent, 3 body, 4 expiry or '', 5 most uses or '', 6 '1' with a session, 7 most grants
---      in the index or '', 8 event data, 9 when its end is announced or '', 10 what outboxes call it,
---      11 '1' when it approves
--- Returns ok, exists, full, or stopped: while the kill switch is on nothing is made that approves.
+-- KEYS 1 grant, 2 all grants, 3 index by match, 4 the session's grants, 5 by expiry, 6 events, 7 meta,
+--      8 by time of the expiry notice, then the outboxes of its cards
+-- ARGV 1 id, 2 agent, 3 body, 4 expiry or '', 5 most uses or '', 6 '1' with a session, 7 limit of grants
+--      in the index or '', 8 event data, 9 time of the expiry notice or '', 10 its id in outboxes,
+--      11 '1' if it approves
+-- Returns ok, exists, full, or stopped: while the kill switch is on, no approving grant is created.
 
 if redis.call('EXISTS', KEYS[1]) == 1 then return 'exists' end
 if ARGV[11] == '1' then

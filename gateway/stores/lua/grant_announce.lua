@@ -1,10 +1,10 @@
--- Says something new about a remembered decision that goes on, once: whoever comes second finds it said.
--- It changes nothing of what it decides.
+-- Sets a field of an active grant once, for a notice. The second caller finds it set. Does not change what
+-- the grant decides.
 --
--- KEYS 1 grant, 2 events, 3 by when their end is announced, then the outboxes of its cards
+-- KEYS 1 grant, 2 events, 3 by time of the expiry notice, then the outboxes of its cards
 -- ARGV 1 id, 2 agent, 3 field, 4 its value before or '', 5 after or '', 6 event, 7 event data,
---      8 '1' when it is announced beside its cards, 9 what outboxes call it
--- Returns 1 when it was said now.
+--      8 '1' to post a notice with its cards, 9 its id in outboxes
+-- Returns 1 if it was set now.
 
 if redis.call('HEXISTS', KEYS[1], 'body') == 0 then return 0 end
 if (redis.call('HGET', KEYS[1], ARGV[3]) or '') ~= ARGV[4] then return 0 end

@@ -1,5 +1,5 @@
--- Leases requests that an outbox must look at: the score is when to look, and while somebody looks the
--- end of their lease.
+-- Leases entries of an outbox that are due. The score is the due time, and during a lease its end.
+--
 -- KEYS 1 dirty. ARGV 1 how many at most, 2 lease in ms. Returns {ids, the lease}.
 
 local now = now_ms()

@@ -1,11 +1,11 @@
--- Suspends a remembered decision, once: no gateway finds it in an index any more, and what one had found
--- already is of an older generation of the policy.
+-- Suspends a grant once. No gateway finds it in an index any more; a copy read before has an older policy
+-- generation.
 --
--- KEYS 1 grant, 2 index by what it covers, 3 events, 4 meta, 5 by when their end is announced, then the
---      outboxes of its cards
--- ARGV 1 id, 2 agent, 3 body before, 4 body after, 5 event data, 6 '1' when it is announced beside its
---      cards, 7 what outboxes call it
--- Returns 1 when it was done now.
+-- KEYS 1 grant, 2 index by match, 3 events, 4 meta, 5 by time of the expiry notice, then the outboxes of
+--      its cards
+-- ARGV 1 id, 2 agent, 3 body before, 4 body after, 5 event data, 6 '1' to post a notice with its cards,
+--      7 its id in outboxes
+-- Returns 1 if it was suspended now.
 
 if redis.call('HGET', KEYS[1], 'body') ~= ARGV[3] then return 0 end
 local now = now_ms()

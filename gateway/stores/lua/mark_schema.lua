@@ -1,7 +1,8 @@
--- Marks a new namespace with a schema version. One that holds something and has none lost its `meta`, and
--- is left as it is: whether the kill switch was on, an operator says.
--- KEYS 1 meta, then what every namespace in use has some of. ARGV 1 the version. Returns the one that it
--- has then, 0 where it was lost.
+-- Marks a new namespace with a schema version. A namespace with data but no version lost its `meta` and
+-- stays unmarked: an operator must say whether the kill switch was on.
+--
+-- KEYS 1 meta, then keys of which every used namespace has some. ARGV 1 the version. Returns the current
+-- version, or 0 if it was lost.
 
 even_when_full(KEYS[1])
 local found = redis.call('HGET', KEYS[1], 'schema')

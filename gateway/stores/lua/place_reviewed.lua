@@ -1,11 +1,10 @@
--- Finds the place of a request that was reviewed, before it is shown: behind one that asks the same,
--- behind its agent's overflow card, or with a card of its own. Done twice, it is done once.
+-- Chooses the card of a reviewed request before it is shown: behind a duplicate, behind its agent's
+-- overflow card, or its own. Idempotent.
 --
--- KEYS 1 record, 2 the agent's load, then without their last part the keys of 3 outboxes, 4 records and
---      5 who waits behind whom
--- ARGV 1 id, 2 agent, 3 likeness, or '' when it needs a card of its own, 4 ms for each card or '' when
---      none is posted, 5 most cards at once, 6 the outboxes that it will stand on
--- Returns what it waits behind, or ''.
+-- KEYS 1 record, 2 the agent's load, then prefixes 3 outboxes, 4 records and 5 requests behind a card
+-- ARGV 1 id, 2 agent, 3 likeness, or '' if it needs its own card, 4 ms per card or '' if none is posted,
+--      5 most cards at once, 6 the outboxes of its cards
+-- Returns the card that it is behind, or ''.
 
 local now, slot = now_ms(), '=' .. ARGV[3]
 local found = redis.call('HMGET', KEYS[1], 'status', 'behind', 'created')

@@ -1,9 +1,9 @@
--- Has those that waited behind a request which leads no more wait behind their next: one that came
--- meanwhile, or else the oldest of them, which then gets a card of its own.
+-- Moves the requests behind one that no longer leads to a new leading request: one that came meanwhile, or
+-- the oldest of them, which then gets its own card.
 --
--- KEYS 1 record, 2 those behind it, 3 the agent's load, 4 events, then without their last part the keys
---      of 5 outboxes, 6 records and 7 who waits behind whom
--- ARGV 1 id, 2 agent, 3 likeness, 4 ms for each card or '' when none is posted, 5 most cards at once
+-- KEYS 1 record, 2 those behind it, 3 the agent's load, 4 events, then prefixes 5 outboxes, 6 records and
+--      7 requests behind a card
+-- ARGV 1 id, 2 agent, 3 likeness, 4 ms per card or '' if none is posted, 5 most cards at once
 -- Returns how many they were.
 
 local now, slot = now_ms(), '=' .. ARGV[3]

@@ -1,5 +1,6 @@
--- Spends one of a budget that all replicas share (a leaky bucket kept as the time it will be empty).
--- KEYS 1 budget. ARGV 1 ms that one takes, 2 how many may go at once. Returns the ms to wait first.
+-- Takes one call from a budget that all replicas share (a leaky bucket, stored as the time it empties).
+--
+-- KEYS 1 budget. ARGV 1 ms per call, 2 how many at once. Returns the ms to wait first.
 
 local now = now_ms()
 local each, burst = tonumber(ARGV[1]), tonumber(ARGV[2])

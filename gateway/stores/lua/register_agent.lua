@@ -1,7 +1,8 @@
--- Puts an agent's ingress stream among those that are read, and announces it to whoever reads.
+-- Adds an agent's ingress stream to those that are read, and announces it to the readers.
+--
 -- KEYS 1 agents with their shard, 2 meta, 3 events. ARGV 1 agent, 2 streams per shard, 3 prefix of the
--- shards' announcement streams. Returns the server's time, or that of the newest event where the clock
--- was set back: whatever was asked under this name before is older.
+-- shards' announcement streams. Returns the server's time, or that of the newest event if the clock was
+-- set back: earlier requests under this name are always older.
 
 local shard = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not shard then

@@ -1,10 +1,8 @@
--- Gives requests that wait behind their agent's overflow card cards of their own, the oldest first, as
--- far as the agent's budget goes.
+-- Gives own cards to requests behind their agent's overflow card, oldest first, within the agent's budget.
 --
--- KEYS 1 those behind it, 2 the agent's load, 3 events, then without their last part the keys of
---      4 outboxes and 5 records
--- ARGV 1 agent, 2 ms for each card, 3 most cards at once
--- Returns for how many ms the next must wait, or -1 when there is none.
+-- KEYS 1 those behind it, 2 the agent's load, 3 events, then prefixes 4 outboxes and 5 records
+-- ARGV 1 agent, 2 ms per card, 3 most cards at once
+-- Returns the ms until the next card, or -1 if there is none.
 
 local now = now_ms()
 while true do

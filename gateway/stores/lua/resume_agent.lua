@@ -1,6 +1,6 @@
--- Lets an agent ask again whom people denied too often. Returns 1 when it was paused.
--- KEYS 1 the agent's load, 2 breakers, 3 events, then without their last part the keys of 4 outboxes and
---      5 records
+-- Ends the cool-down of an agent. Returns 1 if there was one.
+--
+-- KEYS 1 the agent's load, 2 breakers, 3 events, then prefixes 4 outboxes and 5 records
 -- ARGV 1 agent, 2 event data
 
 local load = redis.call('HMGET', KEYS[1], 'until', 'last')

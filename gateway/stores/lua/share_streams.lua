@@ -1,15 +1,16 @@
--- Shares the shards of ingress streams fairly among the live replicas. Leases need not be exact:
--- handling is idempotent, so two readers of one shard only do work twice.
--- One of them also has the duty: it does what one replica does for all.
+-- Shares the shards of ingress streams fairly among the live replicas. Leases may be inexact: handling is
+-- idempotent, so two readers of one shard only do work twice.
+--
+-- One of the replicas is the leader, with the `duty`.
 -- KEYS 1 agents with their shard, 2 replicas, 3 owners. ARGV 1 replica, 2 lease in ms.
--- Returns {the shards that this replica reads, 1 if it has the duty}.
+-- Returns {the shards that this replica reads, 1 if it is the leader}.
 
 local now = now_ms()
 local lease = now + tonumber(ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', digits(now))
 redis.call('ZADD', KEYS[2], lease, ARGV[1])
 local last = redis.call('ZRANGE', KEYS[1], 0, 0, 'REV', 'WITHSCORES')
--- One more than there are, so that the first agent of the next shard is read at once.
+-- One more than exist, so that the first agent of the next shard is read at once.
 local shards = last[2] and tonumber(last[2]) + 2 or 1
 local fair = math.ceil(shards / redis.call('ZCARD', KEYS[2]))
 

@@ -1,8 +1,8 @@
--- Shared by every script. Times are milliseconds of the server's own clock, kept as strings of digits.
+-- Functions shared by all scripts. Times are milliseconds of the server's clock, as strings of digits.
 
 local LONGEST_REPLY_STREAM = 10000
 local REPLY_STREAM_LIFE_MS = 86400000
--- What an agent's requests come to is kept as long as any of them may wait, and a day more.
+-- An agent's load is stored as long as one of its requests may be pending, plus a day.
 local LOAD_LIFE_MS = 31 * 86400000
 
 local function digits(number)
@@ -14,14 +14,13 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Has what follows in this script written also when the server's memory is full: a server refuses the
--- first write for that, none that follows. This one writes nothing, for no hash has a field without name.
+-- Makes the following writes of this script succeed even if the server's memory is full: a server rejects
+-- only the first write. This one changes nothing, because no hash has a field with an empty name.
 local function even_when_full(hash)
   redis.call('HDEL', hash, '')
 end
 
--- Answers instead of an approval where `meta` has no schema version: with it the kill switch was lost,
--- and nobody knows whether that was on.
+-- Returned instead of an approval if `meta` has no schema version: the kill switch was lost with it.
 local function unknown()
   return redis.error_reply('NOSWITCH nobody knows whether the kill switch is on')
 end
@@ -31,10 +30,9 @@ local function append(owner, name, value)
   list[#list + 1], owner[name] = value, list
 end
 
--- Returns what a script was called with by name, a table for each record that it is about.
--- ARGV are names, each with its value. `record` begins the next table. `keys` names the next KEYS, in
--- their order, which then stand in `keys`. A name that ends in `+` is that of a list, to which it adds,
--- also among the keys. `set.<field>` adds a field and its value to the list `set`.
+-- Returns the named arguments of a script, as one table for each record. ARGV are names, each followed by
+-- its value. `record` starts the next table. `keys` names the next KEYS in order. A name that ends in `+`
+-- adds to a list, also among the keys. `set.<field>` adds a field and its value to the list `set`.
 local function arguments()
   local tables, place, one = {}, 0, nil
   for i = 1, #ARGV, 2 do
@@ -59,12 +57,12 @@ local function arguments()
   return tables
 end
 
--- What every replica acts on. See ADR 36.
+-- Events that every replica acts on. See ADR 36.
 local CONTROL = {policy_applied = 1, grant_made = 1, grant_ended = 1, grant_outdated = 1}
 local LONGEST_CONTROL_STREAM = 10000
 
--- Appends to the event stream, which is the audit; what every replica acts on also to their short one,
--- `control` beside `events`, without its data.
+-- Appends to the event stream, which is the audit log. A control event also goes to the short stream
+-- `control` next to `events`, without its data.
 local function event(key, kind, now, agent, id, revision, data)
   if CONTROL[kind] then
     redis.call('XADD', string.sub(key, 1, -7) .. 'control', 'MAXLEN', '~', LONGEST_CONTROL_STREAM, '*',
@@ -74,8 +72,8 @@ local function event(key, kind, now, agent, id, revision, data)
     'rev', revision, 'd', data)
 end
 
--- Returns a decision as agents read it. Of an approval by one person only that is stored which its record
--- does not say: [revision, "name", when, "signature"]. The signature covers all of it.
+-- Returns a decision as agents read it. For an approval by one person, only values that the record lacks
+-- are stored: [revision, "name", time, "signature"]. The signature covers all of it.
 local function whole(decision, id, status, digest, deadline)
   local revision, name, at, signature = string.match(decision, '^%[(%d+),(".*"),(%d+),("[^"]*")%]$')
   if not revision then return decision end
@@ -84,7 +82,8 @@ local function whole(decision, id, status, digest, deadline)
     name .. '},"decided_at":' .. at .. ',"expires_at":' .. deadline .. ',"signature":' .. signature .. '}'
 end
 
--- What an agent is told, with the number that it shows while it waits. The decision of an approval goes only to the process that may act on it.
+-- Returns the state for an agent, with the number that it shows while it waits. Only the process that may
+-- act on an approval gets the decision.
 local function state(id, status, revision, digest, deadline, decision, secrets, may_have_run, number)
   local decided = decision and decision ~= '' and
     ',"decision":' .. whole(decision, id, status, digest, deadline) or ''
@@ -102,22 +101,21 @@ local function reply(key, verb, nonce, id, kind, body)
   redis.call('PEXPIRE', key, REPLY_STREAM_LIFE_MS)
 end
 
--- Tells a process how a request ended, unless it has asked nothing for so long that its stream is gone:
--- it asks anew when it comes back.
+-- Tells a process how a request ended, unless its stream expired; then it will ask when it returns.
 local function push(key, id, body)
   redis.call('XADD', key, 'NOMKSTREAM', 'MAXLEN', '~', LONGEST_REPLY_STREAM, '0-*', 're', 'push',
     'nonce', '', 'id', id, 'state', body)
 end
 
--- Deletes the ingress entry that this call handles; '' means it came over HTTP. An emptied stream goes
--- too: an agent that once wrote the greatest id could otherwise never write to it again.
+-- Deletes the handled ingress entry; '' means it came over HTTP. An empty stream is deleted too: otherwise
+-- an agent that once wrote the greatest id could never write again.
 local function forget(key, entry)
   if entry == '' then return end
   redis.call('XDEL', key, entry)
   if redis.call('XLEN', key) == 0 then redis.call('DEL', key) end
 end
 
--- Whether a remembered decision may decide at this moment: it is there, in time and not used up.
+-- Returns whether a grant may decide now: it exists, is not expired and not used up.
 local function usable(key, now)
   local grant = redis.call('HMGET', key, 'body', 'expires', 'max', 'used')
   if not grant[1] then return false end
@@ -125,9 +123,9 @@ local function usable(key, now)
   return grant[3] == '' or tonumber(grant[4]) < tonumber(grant[3])
 end
 
--- Writes a remembered decision and its event. `keys` are grant, grants (all), found (by what it covers),
--- in_session?, due (by expiry), ending (by when its end is announced), events and meta; `made` says id,
--- agent, body, expires, max and ending, where '' is none, and what the event says.
+-- Saves a grant and its event. `keys` are grant, grants (all), found (index by match), in_session?, due (by
+-- expiry), ending (by time of the expiry notice), events and meta. `made` has id, agent, body, expires, max
+-- and ending, where '' is none, and the event's data.
 local function make_grant(keys, made, now)
   redis.call('HSET', keys.grant, 'body', made.body, 'expires', made.expires, 'max', made.max, 'used', '0',
     'gen', '1')
@@ -140,13 +138,13 @@ local function make_grant(keys, made, now)
   event(keys.events, 'grant_made', now, made.agent, '', '0', made.event)
 end
 
--- Counts one use of a remembered decision.
+-- Counts one use of a grant.
 local function used(key, now)
   redis.call('HINCRBY', key, 'used', 1)
   redis.call('HSET', key, 'last', digits(now))
 end
 
--- A window of a limit slides by a sixtieth of itself: what is approved counts that much longer at most.
+-- The window of a limit moves in steps of a sixtieth, so an approval counts at most that much longer.
 local WINDOW_PARTS = 60
 
 local function spend_of(text)
@@ -154,7 +152,7 @@ local function spend_of(text)
   return tonumber(amount), tonumber(most), tonumber(window)
 end
 
--- Returns what a rule approved within the window of a limit, and the parts of it that are over.
+-- Returns the amount that a rule approved within the window of a limit, and the expired parts.
 local function counted(key, window, now)
   local first = math.floor((now - window) / (window / WINDOW_PARTS))
   local parts, total, over = redis.call('HGETALL', key), 0, {}
@@ -164,7 +162,7 @@ local function counted(key, window, now)
   return total, over
 end
 
--- Whether each limit of a rule has room for what is to be approved, beside what `claimed` holds by counter.
+-- Returns whether each limit of a rule has room for an approval, in addition to `claimed` (by counter).
 local function has_room(one, now, claimed)
   for i, key in ipairs(one.keys.counters or {}) do
     local amount, most, window = spend_of(one.spends[i])
@@ -174,7 +172,7 @@ local function has_room(one, now, claimed)
   return true
 end
 
--- Counts what is approved against each limit of its rule. Nothing ever gives it back.
+-- Counts an approval against each limit of its rule. Nothing reverses this.
 local function spend(one, now)
   for i, key in ipairs(one.keys.counters or {}) do
     local amount, _, window = spend_of(one.spends[i])
@@ -186,15 +184,15 @@ local function spend(one, now)
   end
 end
 
--- Puts something into the queues, named in a row, of the adapters that post cards.
+-- Makes something due in the named queues of adapters that post cards.
 local function mark(prefix, queues, what, now)
   for queue in string.gmatch(queues or '', '%S+') do
     if queue ~= 'followups' then redis.call('ZADD', prefix .. queue, now, what) end
   end
 end
 
--- Returns for how many ms an agent's next card must wait (a leaky bucket kept as the time it will be
--- empty). Spends it when that is none, or when this card is posted all the same.
+-- Returns the ms until an agent's next card (a leaky bucket, stored as the time it empties). Takes a card
+-- from the budget if there is no wait, or if this card is posted anyway.
 local function spend_card(load, now, each, burst, must)
   local free = math.max(tonumber(redis.call('HGET', load, 'free') or '0'), now)
   local wait = free + each - now - each * burst
@@ -203,29 +201,27 @@ local function spend_card(load, now, each, burst, must)
   return 0
 end
 
--- Keeps what an agent's requests come to, now that it was written to; what nobody writes to ends, a
--- pause not before its time.
+-- Sets the expiry of an agent's load after a write, but not before its cool-down ends.
 local function keep_load(load, now)
   local paused = tonumber(redis.call('HGET', load, 'until') or '0')
   redis.call('PEXPIREAT', load, digits(math.max(now, paused) + LOAD_LIFE_MS))
 end
 
--- Writes down that an agent's overflow card says something else: a request joined or left those behind
--- it, or the agent was paused, or may ask again.
+-- Marks an agent's overflow card as changed: a request joined or left it, or the cool-down began or ended.
 local function recount(load, prefix, queues, agent, now)
   redis.call('HINCRBY', load, 'rev', 1)
   keep_load(load, now)
   mark(prefix, queues, '~' .. agent, now)
 end
 
--- Has a request wait behind its agent's overflow card until its cards' budget allows one.
+-- Puts a request behind its agent's overflow card until the card budget allows its own.
 local function hold(load, behind, prefix, queues, agent, id, since, now, wait)
   redis.call('ZADD', behind .. '~' .. agent, since, id)
   recount(load, prefix, queues, agent, now)
   redis.call('ZADD', prefix .. 'followups', now + wait, '~' .. agent)
 end
 
--- Gives a request that waited behind another, or behind the overflow card, a card of its own.
+-- Gives a request that was behind another, or behind the overflow card, its own card.
 local function show(record, id, events, prefix, now)
   local found = redis.call('HMGET', record, 'rev', 'agent', 'queues')
   local revision = digits(tonumber(found[1]) + 1)

@@ -1,29 +1,28 @@
 -- Creates a request, pending or already decided by policy.
 --
--- By name (see `arguments` in shared_functions.lua), where those marked ? may be absent:
+-- Arguments by name (see `arguments` in shared_functions.lua); ? marks optional ones:
 --   record (its id), agent, session, digest, status, data (of its event), timeout (in ms), body, and
---   set.<field>, the others; named (when the agent was given its name, in ms); process?, which waits for it, and lease (in ms); arrived? (when, in ms)
---   number? that the process is to show, also among the fields
--- what it depends on: generation (of the policy), grant? (that decided), spends+? (`amount most window` for
---   each of the counters of the rule that decided), signed? (when the decision
---   expires), most_waiting, most_bytes, most_daily (of the agent)
--- its decision?, when it was decided? (in ms, by the gateway's clock), and ended?, what the event of that says
--- its cards: likeness?, without which it needs one of its own; card_ms? for each card, absent when none
---   is posted; most_cards at once
--- of the message that is answered: verb, message_nonce, entry?
--- keys: record, pending, agent_pending, deadlines, done, events, meta, sessions, waiting (what the
---   process waits for), processes, ingress, reply, load (the agent's), then without their last part
---   outboxes, records and behind (who waits behind whom); grant with the grant; counters+ with spends;
---   dirty+ (cards);
---   same?, the denials that answer this call
--- Returns {result, created, deadline, what it waits behind or ''}; created is the server's time also
--- when nothing was written. A call that was denied just now: {'denied', the id of the request that was}.
+--   set.<field> (all other fields); named (when the agent got its name, in ms); process? (the one that
+--   waits), lease (in ms); arrived? (in ms); number? (to show at the process, also among the fields)
+-- conditions: generation (of the policy), grant? (that decided), spends+? (`amount most window` for each
+--   counter of the rule that decided), signed? (when the decision expires), most_waiting, most_bytes,
+--   most_daily (of the agent)
+-- decision: decision?, decided? (its time in ms, by the gateway's clock), ended? (data of its event)
+-- cards: likeness? (absent if it needs its own card), card_ms? (per card, absent if none is posted),
+--   most_cards (at once)
+-- reply: verb, message_nonce, entry?
+-- keys: record, pending, agent_pending, deadlines, done, events, meta, sessions, waiting (the process's
+--   set), processes, ingress, reply, load (of the agent), then prefixes outboxes, records and behind
+--   (requests behind a card); grant with the grant; counters+ with spends; dirty+ (queues of cards);
+--   same? (denials that cover this call)
+-- Returns {result, created, deadline, the card that it is behind or ''}; created is the server's time even
+-- if nothing was written. For a recently denied call: {'denied', id of the denied request}.
 
--- So much earlier than asked a signed decision may expire, before the gateway has to sign another.
+-- A signed decision may expire this much before the deadline without a new signature.
 local CLOCK_SLACK_MS = 1000
 
 local DAY_MS = 86400000
--- What a request takes beside its body, until it is forgotten.
+-- Size of a request in addition to its body, until it is deleted.
 local RECORD_BYTES = 1024
 
 local new = arguments()[1]
@@ -35,7 +34,7 @@ if open and not meta[3] then return unknown() end
 if (meta[1] or '0') ~= new.generation then return {'again'} end
 if open and meta[2] then return {'stopped'} end
 
--- A person denied the same call a few minutes ago at most.
+-- A person denied the same call within the last minutes.
 local denial = open and keys.same and redis.call('HKEYS', keys.same)[1]
 if denial then return {'denied', denial} end
 
@@ -45,7 +44,7 @@ if new.arrived then arrival = math.min(now, tonumber(new.arrived)) end
 local deadline = arrival + tonumber(new.timeout)
 if open and now >= deadline then return {'late'} end
 if new.signed then
-  -- It was signed by the gateway's clock, and counts by the server's.
+  -- The gateway's clock signed it, but the server's clock counts.
   local signed = tonumber(new.signed)
   if signed > deadline or signed < deadline - CLOCK_SLACK_MS or (open and now >= signed) then
     return {'clock', digits(now)}
@@ -55,7 +54,7 @@ end
 if new.grant and not usable(keys.grant, now) then return {'spent'} end
 if not has_room(new, now, {}) then return {'over limit'} end
 local load = redis.call('HMGET', keys.load, 'handed', 'bytes', 'until', '=' .. (new.likeness or ''))
--- What was handed in fades within a day: a leaky bucket, kept as the time it will be empty.
+-- The load of submitted requests decays within a day: a leaky bucket, stored as the time it empties.
 local handed = math.max(tonumber(load[1] or '0'), now) +
   (size + RECORD_BYTES) * DAY_MS / tonumber(new.most_daily)
 if handed > now + DAY_MS then return {'crowded'} end
@@ -64,7 +63,7 @@ if status == 'pending' then
   if load[3] and now < tonumber(load[3]) then return {'paused'} end
   if redis.call('ZCARD', keys.agent_pending) >= tonumber(new.most_waiting) then return {'crowded'} end
   if tonumber(load[2] or '0') + size > tonumber(new.most_bytes) then return {'crowded'} end
-  -- From here on it is taken in.
+  -- From here on the request is accepted.
   local leader = load[4] and redis.call('HMGET', keys.records .. load[4], 'status', 'digest')
   if leader and leader[1] == 'pending' and leader[2] == new.digest then
     behind = load[4]
@@ -78,15 +77,15 @@ if status == 'pending' then
   redis.call('HINCRBY', keys.load, 'bytes', size)
   if leads then
     redis.call('HSET', keys.load, '=' .. leads, id)
-    -- What has the same digits, and is not alike after all, leads no more.
+    -- The old leader is final or has another digest, so it no longer leads.
     if load[4] then redis.call('HDEL', keys.records .. load[4], 'leads') end
   end
 end
 redis.call('HSET', keys.load, 'handed', digits(handed))
 keep_load(keys.load, now)
 
--- What is older than its agent's name would be somebody else's, and a clock may be set back.
--- What is decided already was asked no later than that.
+-- A request older than its agent's name would belong to a previous holder, and clocks may go back. A
+-- decided request was submitted before its decision.
 local asked = math.min(now, tonumber(new.decided or now))
 local created = digits(math.max(asked, tonumber(new.named)))
 local due, told = digits(deadline), new.data
@@ -114,7 +113,7 @@ if status == 'pending' then
   end
 else
   redis.call('ZADD', keys.done, now, id)
-  -- An approval that nobody took yet is looked at once more then.
+  -- An approval that no process has taken yet is checked once more then.
   if status == 'approved' and not new.process then redis.call('ZADD', keys.deadlines, deadline, id) end
   event(keys.events, status, now, agent, id, '1', new.ended or '')
 end

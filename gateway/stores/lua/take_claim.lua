@@ -1,5 +1,6 @@
--- Takes or renews a claim, also while memory is full: revoking an agent, which may have filled it, needs one.
--- KEYS 1 claim, 2 meta. ARGV 1 who, 2 for how many ms. Returns 1, or 0 if another has it.
+-- Takes or renews a claim, even if memory is full: revoking an agent that filled it needs a claim.
+--
+-- KEYS 1 claim, 2 meta. ARGV 1 owner, 2 life in ms. Returns 1, or 0 if another has it.
 
 local owner = redis.call('GET', KEYS[1])
 if owner and owner ~= ARGV[1] then return 0 end

@@ -1,17 +1,16 @@
--- Gives a call its turn under a platform's limit, which all replicas share: at most so many calls in any
--- so many ms, first that of the lowest rank that waits. Whoever must wait stands in line, and loses the
--- place by not coming back in time. When the first in line was told a later time than the next free turn,
--- because others left, it is looked at again now.
--- KEYS 1 calls by when they began, 2 who waits, by rank, 3 until when the place of each is kept, 4 is there
---      while the platform refuses such calls, 5 the most calls for each and what it is about, 6 the queue
---      of what is to be looked at
--- ARGV 1 name, 2 rank, or '' to leave the line, 3 most calls, 4 in so many ms, 5 how many of them this one
---      leaves to others, 6 the id of what it is about, or ''
--- Returns the ms to wait, 0 when it is its turn.
+-- Gives a call its turn under a platform's limit that all replicas share: at most `most` calls in any
+-- window, lowest waiting rank first. A call that must wait joins a line, and loses its place if it does not
+-- come back in time. If others left and the first in line was told too late a time, it is due again now.
+--
+-- KEYS 1 calls by start time, 2 the line by rank, 3 until when each place is kept, 4 exists while the
+--      platform rejects such calls, 5 the limit and subject of each place, 6 the queue of due subjects
+-- ARGV 1 name, 2 rank, or '' to leave the line, 3 most calls, 4 window in ms, 5 calls to leave to others,
+--      6 the id of its subject, or ''
+-- Returns the ms to wait, 0 if it is its turn.
 
-local LATE_MS = 3000  -- after which whoever does not come back has lost the place
-local LONGEST_MS = 30000  -- those before it may have lost their places by then
-local CLOSE_MS = 20  -- two times so close to each other are the same
+local LATE_MS = 3000 -- a call that is this late loses its place
+local LONGEST_MS = 30000 -- by then those before it may have lost their places
+local CLOSE_MS = 20 -- times this close count as equal
 
 local now, name, span = now_ms(), ARGV[1], tonumber(ARGV[4])
 local most = math.max(1, tonumber(ARGV[3]) - tonumber(ARGV[5]))
@@ -22,12 +21,12 @@ local function leave(one)
   redis.call('HDEL', KEYS[5], one)
 end
 
--- Returns the ms until it is the turn of a place in line.
+-- Returns the ms until the turn of a place in line.
 local function wait_at(place, limit)
   local wait = math.max(0, redis.call('PTTL', KEYS[4]))
   local early = place - (limit - redis.call('ZCARD', KEYS[1]))
   if early >= 0 then
-    -- It follows the call that makes room for it: one that was made, or one of those before it in line.
+    -- It follows the call that makes room for it: one already made, or one before it in line.
     local made = redis.call('ZRANGE', KEYS[1], early % limit, early % limit, 'WITHSCORES')[2]
     wait = math.max(wait, (made or now) + span * (1 + math.floor(early / limit)) - now + 1)
   end
@@ -43,7 +42,7 @@ local function call_first()
   local free = now + wait_at(0, tonumber(limit))
   if tonumber(kept) - LATE_MS <= free + CLOSE_MS then return end
   redis.call('ZADD', KEYS[3], digits(free + LATE_MS), first)
-  -- As when it is marked: whoever looks at it at this moment must find it changed.
+  -- As in `mark`: a worker that handles it at this moment must find it changed.
   redis.call('ZADD', KEYS[6], 'XX', 'INCR', -1, id)
   redis.call('ZADD', KEYS[6], 'LT', digits(now), id)
 end
