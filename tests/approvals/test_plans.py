@@ -478,7 +478,7 @@ async def test_a_policy_hook_adds_nothing_to_a_plan(server_url: str, namespace: 
         record = await plan(world, TEST)
         assert record.status is Status.DENIED
         assert record.decision is not None
-        assert "strike whole lines" in record.decision.message
+        assert "only remove whole lines" in record.decision.message
 
 
 # ---------------------------------------------------------------- what still asks

@@ -85,7 +85,7 @@ async def test_a_full_redis_is_degraded_and_people_still_decide(
     await site.server.config_set("maxmemory", 0)
     assert await site.ready() == (200, {"status": "ready"})
     told = [one.getMessage() for one in caplog.records if one.name == "gateway.domain"]
-    assert [one.startswith("no more: ") for one in told] == [False, True]
+    assert [one.startswith("resolved: ") for one in told] == [False, True]
 
 
 @pytest.mark.parametrize("remember", [None, {"lifetime": "1d"}])
