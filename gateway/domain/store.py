@@ -65,7 +65,7 @@ class ChangeKind(StrEnum):
 
     DECISION: a person, a rule or a policy hook decided, or votes were counted. USE: an agent claims
     an approval. STEP: a pending request moves on, for example by a reminder. EXPIRY: its deadline
-    passed. FACT: it was canceled, stopped, reported or erased, which is valid at any time.
+    passed. FACT: it was cancelled, stopped, reported or erased, which is valid at any time.
     """
 
     DECISION = "decision"

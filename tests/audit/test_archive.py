@@ -250,7 +250,8 @@ async def test_a_folder_that_redis_does_not_know_takes_and_gives_nothing(
     with pytest.raises(ArchiveProblem):
         await lost.history(None, 9)
     assert any(
-        "segment 1 cannot be read" in one for one in verify([x async for x in export(lost)]).problems
+        "segment 1 cannot be read" in one
+        for one in verify([x async for x in export(lost)]).problems
     )
     with pytest.raises(ArchiveProblem, match="GATEWAY_ARCHIVE"):
         await world.store.history(None, 9)

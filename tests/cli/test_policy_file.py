@@ -63,10 +63,10 @@ def test_it_is_read_again_on_sighup(shell: Shell, tmp_path: Path) -> None:
     with running(shell, path) as gateway:
         shell.run("approver", "add", "owner")
         path.write_text(GOOD.format(62), encoding="utf-8")
-        hang_up(gateway, "is in force")
+        hang_up(gateway, "is active")
         assert '"timeout": 62' in shell.run("policy", "show")
         path.write_text("people = 3", encoding="utf-8")
-        assert "what was in force stays" in hang_up(gateway, "not applied")
+        assert "the earlier policy stays active" in hang_up(gateway, "not applied")
         assert "not applied" in readiness(gateway.said)["problems"][0]
         path.write_text('guardrails = "ask"', encoding="utf-8")
         assert "nobody could approve" in hang_up(gateway, "not applied")

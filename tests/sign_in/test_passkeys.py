@@ -92,14 +92,14 @@ async def test_a_challenge_is_taken_once_and_soon(ways: Ways, world: World) -> N
     (kept,) = await world.store.redis.keys(key)
     assert ATTEMPT_SECONDS - 60 < await world.store.redis.ttl(kept) <= ATTEMPT_SECONDS
     await enter(ways, credential)
-    assert await refused(ways, world, credential) == "no challenge of this browser waits"
+    assert await refused(ways, world, credential) == "this browser has no open challenge"
 
 
 async def test_another_browsers_challenge_is_refused(ways: Ways, world: World) -> None:
     """What was begun in one browser is ended in no other, also while the other began too."""
     _, device = await with_passkey(ways)
     credential = device.sign(await begin(ways))
-    assert "no challenge" in await refused(ways, world, credential, "another browser")
+    assert "no open challenge" in await refused(ways, world, credential, "another browser")
     await begin(ways, "another browser")
     assert "does not verify" in await refused(ways, world, credential, "another browser")
 
@@ -191,7 +191,7 @@ async def test_a_passkey_is_nobody_elses(ways: Ways, world: World) -> None:
     _, anns = await with_passkey(ways)
     _, bobs = await with_passkey(ways, "bob")
     credential = anns.sign(await begin(ways), handle=bobs.handle)
-    assert await refused(ways, world, credential) == "no passkey of anybody's"
+    assert await refused(ways, world, credential) == "nobody has this passkey"
 
 
 async def test_a_copied_device_is_refused(ways: Ways, world: World) -> None:
@@ -318,7 +318,7 @@ async def test_what_is_no_answer_is_refused(ways: Ways, world: World, credential
     """Whatever its shape is, at both ends."""
     session, device = await with_passkey(ways)
     await begin(ways)
-    assert await refused(ways, world, credential) == "no passkey of anybody's"
+    assert await refused(ways, world, credential) == "nobody has this passkey"
     await ways.passkeys.begin_adding(session)
     with pytest.raises(Unauthorized):
         await ways.passkeys.add(session, credential, device="")

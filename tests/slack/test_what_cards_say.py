@@ -343,7 +343,7 @@ def test_a_batch_says_why_there_is_no_approve_all() -> None:
     """The line below the buttons says why each is answered alone."""
     alone, batch = (says(states.views()[name]["blocks"]) for name in ("batch-alone", "batch"))
     assert "These cannot all be approved at once. Decide them one at a time." in alone
-    assert "decide each by itself" not in batch
+    assert "one at a time" not in batch
 
 
 def test_details_of_a_question_ask_it() -> None:
