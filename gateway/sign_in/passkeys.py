@@ -324,7 +324,7 @@ class PersonPasskeys:
         name = await self._find_name(_read_text(credential, "response", "userHandle"))
         passkey = await self._find_passkey(name, credential)
         if passkey is None:
-            await self._refuse(address, "nobody has this passkey", counts=True)
+            await self._refuse(address, "unknown passkey", counts=True)
         if not await self._check(passkey, credential, challenge):
             await self._refuse(address, f"it does not verify as one of {name}", counts=True)
         return await self._logins.open(passkey.holder, way="passkey", device=device)

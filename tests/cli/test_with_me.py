@@ -144,7 +144,7 @@ def test_who_me_is(tmp_path: Path) -> None:
         ("eve", "slack", "eve has no account in slack", "gateway approver link NAME"),
         ("mallory", "slack", "mallory has no account", "gateway approver link NAME"),
         ("slack:T1/UEVE", "slack", "slack:T1/UEVE has no account", "gateway approver link NAME"),
-        ("", "folder", "nobody of the policy has an account", "gateway approver link NAME"),
+        ("", "folder", "nobody in the policy has an account", "gateway approver link NAME"),
     ],
 )
 def test_who_is_not_clear(

@@ -92,7 +92,7 @@ async def test_who_is_not_known_is_told_so(ways: Ways, world: World, provider: P
     for missing in (None, "", ["ann@example.org"]):
         provider.claims["email"] = missing
         why = await refused(ways, world, provider.agree(await begin(ways)))
-        assert "says no email" in why
+        assert "sent no claim 'email'" in why
 
 
 async def test_a_letter_that_looks_alike_is_another_person(
