@@ -90,8 +90,8 @@ class HostHook(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookQuery(Wire):
-    """Settings of a coding agent's hook: seconds to decide, whether people may edit, and whether it
-    learns which of the permissions it offered a person chose."""
+    """Settings of a coding agent's hook: seconds to decide, and whether people may edit.
+    `native_always` says that the agent learns which permission of its own a person chose."""
 
     timeout: Annotated[float, Says(exclusiveMinimum=0, maximum=_LONGEST_SECONDS)] | None = None
     edit: bool = True
@@ -189,8 +189,7 @@ async def _ask(call: ApiCall, request: ApprovalRequest, timeout: float) -> State
 
 
 async def _wait(call: ApiCall, request_id: str, origin: MessageContext, until: float) -> None:
-    """Wait until the request is decided or the time is over, and keep the process's lease
-    meanwhile."""
+    """Wait for the decision until the time is over, and keep the process's lease."""
     approvals = call.core.approvals
     async with call.core.feed.watch(request_id) as wait:
         record = await approvals.own(request_id, origin)
@@ -212,8 +211,7 @@ async def _withdraw(call: ApiCall, request_id: str, origin: MessageContext) -> S
 
 
 def _ending_of(state: State) -> tuple[str, str, JsonObject | None, JsonObject | None]:
-    """Return the kind of an outcome, its sentence, and the arguments or answers that a person
-    gave."""
+    """Return the kind of an outcome, its sentence, and a person's arguments or answers."""
     decision = state.decision
     if decision is None:
         return "expired", "the approval came too late", None, None

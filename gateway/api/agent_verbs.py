@@ -1,6 +1,4 @@
-"""Handle the agents' verbs, over HTTP and Redis streams, and pass their messages to policy
-hooks.
-"""
+"""Handle the agents' verbs over HTTP and Redis streams, and policy hooks for messages."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Define a call of the API and its operation: caller, messages, reading and replying; start at
-`operation`.
-"""
+"""Define an API call and its operation, and how to read and reply; start at `operation`."""
 
 from __future__ import annotations
 

@@ -136,8 +136,7 @@ def build_api(
 
 
 def _match_ids(path: str) -> str:
-    """Return a route's path with patterns that keep fixed words such as `offers` from matching an
-    id."""
+    """Return a route's path with patterns for ids that words such as `offers` do not match."""
     if path == "/v1/requests/{id}":
         return "/v1/requests/{id:(?!prepare$)[^{}/]+}"
     return path.replace("{grant}", f"{{grant:{REQUEST_ID.pattern}}}")

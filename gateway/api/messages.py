@@ -386,7 +386,6 @@ def _spell_masks(text: str) -> str:
 
 
 def check_match(pattern: re.Pattern[str], name: str, text: str | None) -> None:
-    """Raise InvalidRequest with the member's name if a text is given that does not match
-    completely."""
+    """Raise InvalidRequest with the member's name if a text does not match completely."""
     if text is not None and not pattern.fullmatch(text):
         raise InvalidRequest(f"{name} does not match {pattern.pattern}")

@@ -1,6 +1,4 @@
-"""Wrap every call: id and log line, problem documents, host check, headers; start at
-`before_all`.
-"""
+"""Wrap every call: id, log line, problem documents, host check; start at `before_all`."""
 
 from __future__ import annotations
 
@@ -166,8 +164,7 @@ def count_responses(
 
 
 def path_of(request: web.Request) -> str | None:
-    """Return the path of the route that serves the request, as in the table; None without a
-    route."""
+    """Return the path of the request's route, as in the table; None without a route."""
     resource = request.match_info.route.resource
     return resource.canonical if resource is not None else None
 

@@ -1,6 +1,4 @@
-"""Generate the OpenAPI 3.1 document from the table of routes and the message types; start at
-`served_document`.
-"""
+"""Generate the OpenAPI 3.1 document from routes and message types; see `served_document`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Serve operators over HTTP: `explain`, reports, blocked agents, tool declarations, health,
-metrics.
-"""
+"""Serve operators over HTTP: `explain`, reports, blocked agents, tools, health, metrics."""
 
 from __future__ import annotations
 
@@ -57,8 +55,7 @@ _LATEST = 2**53
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period(Wire):
-    """From `since` to before `until`, in milliseconds since the epoch; the last 30 days by
-    default."""
+    """From `since` to before `until`, in ms since the epoch; the last 30 days by default."""
 
     since: Annotated[int, Field(ge=1, le=_LATEST)] | None = None
     until: Annotated[int, Field(ge=1, le=_LATEST)] | None = None

@@ -32,8 +32,8 @@ class BatchCard:
 
     @property
     def together(self) -> bool:
-        """Whether all may be approved at once; an adapter also checks that its message shows all of
-        it."""
+        """Whether all may be approved at once; an adapter also checks that its message shows it
+        all."""
         return len(self.items) > 1 and not self.more and all(map(is_simple, self.items))
 
     @property

@@ -81,8 +81,7 @@ def _reach(text: str, at: int, fits: Fits) -> int:
 
 
 def _break(text: str, at: int, reach: int, headings: Mapping[int, int]) -> int:
-    """Return the end of the page: after a line if the page is then half full, else inside the
-    line."""
+    """Return the end of the page: after a line if it is then half full, else inside the line."""
     line = text.rfind("\n", at, reach) + 1
     line = headings.get(line, line)
     if line > at and 2 * (line - at) >= reach - at:
@@ -343,8 +342,7 @@ def _block(record: StoredRequest, label: str, kind: str, text: str, reveal: bool
 
 
 def _alone(name: str, value: Any) -> bool:
-    """Whether an argument gets its own block. If its name is too long for a label, it stays in the
-    JSON."""
+    """Whether an argument gets its own block; one with a name too long for a label does not."""
     if not isinstance(value, str):
         return False
     return bool(value) if name in FORMATS else "\n" in value and not _long(name, _ARGUMENT_CHARS)

@@ -74,8 +74,7 @@ _COMES_BACK = "If the agent comes back, it gets your answer."
 
 
 def _say_edited(record: StoredRequest) -> str:
-    """Say what a person's edit of a pending request means; "" without one. The diff names the
-    editor."""
+    """Say what a person's edit of a pending request means; "" without one."""
     if record.edited is None or record.final:
         return ""
     if record.editors and all(one.by.kind is not DeciderKind.PERSON for one in record.editors):
@@ -84,8 +83,7 @@ def _say_edited(record: StoredRequest) -> str:
 
 
 def _say_handed_on(record: StoredRequest) -> str:
-    """Say who must approve a request that its last editor may not approve after the edit; else
-    ""."""
+    """Say who must approve a request that its last editor may not approve; else ""."""
     may, last = record.approvers, record.editors[-1:]
     if may is None or not may.names or record.votes or not last:
         return ""
@@ -107,8 +105,7 @@ def list_notices(
     hides: bool,
     here: bool,
 ) -> tuple[str, ...]:
-    """Return a card's warnings, the most important first; `here` means that the reader is in the
-    inbox."""
+    """Return a card's warnings, the most important first; `here` means in the inbox."""
     request = record.request
     texts = [block.text for block in whole] + [tool, render_safe(request.hint)]
     for question in request.questions:
@@ -366,8 +363,7 @@ class Card:
 
     @property
     def unverified(self) -> str:
-        """The warning beside the agent's own texts: nobody verified them, or they describe an
-        earlier call."""
+        """The warning beside the agent's texts: unverified, or about an earlier call."""
         return say_unverified(changed=self.changed_by is not None)
 
     @property
@@ -445,8 +441,7 @@ def card_of(
     record: StoredRequest, *, lines: int, chars: int, reveal: bool = False,
     proofs: MaskProofs | None = None, reader: str = "", here: bool = False,
 ) -> Card:  # fmt: skip
-    """Return a request's card for one `reader`, or for many with ""; `proofs` caches mask
-    checks."""
+    """Return a request's card for one `reader`, or many; `proofs` caches mask checks."""
     blocks = cut(whole := blocks_of(record, reveal=reveal), lines=lines, chars=chars)
     complete = same(blocks, whole)
     hidden = not reveal and not record.final and (proofs or MaskProofs()).hides(record)
@@ -605,8 +600,7 @@ def _responded(record: StoredRequest) -> bool:
 
 
 def _facts(record: StoredRequest, *, reveal: bool) -> tuple[Fact, ...]:
-    """Return the facts: who requests, the kind, and where it would run. The agent's words are
-    quoted."""
+    """Return who requests, the kind, and where it would run, with the agent's words quoted."""
     request, origin = record.request, record.request.origin
     ours = (("Asked by", record.owner), ("Kind", KIND_WORDS.get(request.kind)))
     plain = [Fact(label, render_safe(text, reveal=reveal)) for label, text in ours if text]
@@ -794,8 +788,7 @@ def _response(record: StoredRequest) -> str:
 
 
 def _result(record: StoredRequest) -> Visible | None:
-    """Say how the run ended: what the agent reports, marked as its words, or what the gateway
-    knows."""
+    """Say how the run ended: as the agent reports, or as the gateway knows."""
     report = record.report
     if report is None:
         return None
@@ -829,8 +822,7 @@ def _controls(
 
 
 def _must_strike(record: StoredRequest) -> bool:
-    """Whether it is a high-risk plan, which can only be approved without the lines that raise the
-    risk."""
+    """Whether it is a high-risk plan, which needs an edit before it can be approved."""
     return record.request.kind is Kind.CALLS and record.risk.level is RiskLevel.HIGH
 
 
@@ -866,8 +858,7 @@ def _control(
 
 
 def _say_share(standing: ApprovalProgress, *, voids: bool) -> str:
-    """Say which of several approvals this one is; "" if one is enough. An edit (`voids`) starts the
-    count again."""
+    """Say which of several approvals this is, else ""; an edit (`voids`) restarts the count."""
     number = 1 if voids else len(standing.approved) + 1
     if standing.quorum <= 1 or standing.nobody or number > standing.quorum:
         return ""
@@ -929,8 +920,7 @@ def choose_above(card: Card) -> FoundAbove:
 
 
 def tell_above(card: Card, above: FoundAbove) -> list[tuple[str, str]]:
-    """Return the part above as lines of a sign and words: the risk with its reasons, then
-    findings."""
+    """Return the part above as lines of a sign and words: the risk and reasons, then findings."""
     reasons = "; ".join(one.text for one in above.reasons)
     mark = above.mark or (f"{card.risk.value} risk".capitalize() if reasons else "")
     said = ": ".join(filter(None, (mark, reasons)))
@@ -957,8 +947,7 @@ def _take(texts: Iterable[Visible], left: int) -> tuple[Visible, ...]:
 
 
 def names_inbox(card: Card) -> bool:
-    """Whether the notices of a pending card mention the inbox: to reveal a mask, or for a
-    passkey."""
+    """Whether a pending card's notices mention the inbox: to reveal a mask, or for a passkey."""
     passkey = any(one.passkey for one in card.controls)
     return not card.final and (card.hides or card.masked > 0 or passkey)
 

@@ -25,8 +25,7 @@ _BLANKS = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class SummaryPart:
-    """A part of a summary, on one line: the gateway's words or, when `named`, a name from the
-    call."""
+    """A part of a summary: the gateway's words or, when `named`, a name from the call."""
 
     text: Visible
     named: bool = False
@@ -167,8 +166,7 @@ def unwrap_script(text: str) -> str:
 def say_command(
     text: str, home: str | None, base: str | None, room: SummaryLimits
 ) -> list[SummaryPart]:
-    """Describe the worst effect of a command, then the next one, and count the rest; show a short
-    command whole."""
+    """Describe the worst effects of a command and count the rest; show a short command whole."""
     text = unwrap_script(text.strip())
     if not text:
         return [say_ours("Runs an empty command")]
@@ -360,8 +358,7 @@ def _name_step(
 def _fill(
     key: Sequence[int], open_words: Sequence[int], words: Sequence[str], most: int
 ) -> list[int]:
-    """Return the positions of the words that a name keeps: the key ones and those after them, up to
-    `most`."""
+    """Return the positions that a name keeps: key words and those after them, up to `most`."""
     kept = sorted(key or [0])
     begins = kept == [0]
     for at in open_words:
@@ -387,6 +384,5 @@ def _shorten_word(word: str) -> str:
 
 
 def _drop_secrets(words: Sequence[str], secrets: Sequence[str]) -> list[str]:
-    """Return the words that are not part of a secret. An earlier word, such as a flag, may reveal
-    one."""
+    """Return the words without secrets; an earlier word, such as a flag, may reveal one."""
     return [word for word in words if not any(one in word or word in one for one in secrets)]

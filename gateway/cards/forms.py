@@ -56,8 +56,7 @@ class EditField:
 
 
 class WrongField(InvalidRequest):
-    """A typed value is not valid; `field` is the id of its field, "" if no single one is at
-    fault."""
+    """A typed value is not valid; `field` is the id of its field, "" if several are at fault."""
 
     def __init__(self, field: str, why: str) -> None:
         super().__init__(why)
@@ -65,8 +64,7 @@ class WrongField(InvalidRequest):
 
 
 def edit_fields(record: StoredRequest, *, reveal: bool = False) -> tuple[EditField, ...]:
-    """Return the fields to edit a request's arguments, in reading order; none if there is too
-    much."""
+    """Return the fields to edit a request's arguments, in reading order; none if too long."""
     arguments = record.arguments
     if len(pretty(arguments)) > _MOST_CHARS:
         return ()
@@ -110,8 +108,7 @@ def check_edit(
 
 
 def edit_as_text(record: StoredRequest, typed: Mapping[str, str]) -> str:
-    """Return the arguments with typed values as raw JSON, or the current arguments if a value is
-    invalid."""
+    """Return the arguments with typed values as JSON, or the current ones if a value is invalid."""
     try:
         arguments = put_together(record, typed)
     except InvalidRequest:

@@ -307,8 +307,7 @@ def _is(beginning: re.Pattern[str], text: str, secret: str) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    """Return a command's words. If they cannot be read, return the text as one word that proves
-    nothing."""
+    """Return a command's words, or an unreadable text as one word that proves nothing."""
     if len(text) > _MOST_CHARS:
         return [f"\n{text}"]
     reader = shlex.shlex(text, posix=True, punctuation_chars=True)

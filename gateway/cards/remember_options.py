@@ -1,6 +1,4 @@
-"""Offer grants on the card of a request, and list the values that they fix; start at
-`scopes_of`.
-"""
+"""Offer grants on the card of a request, and list values they fix; start at `scopes_of`."""
 
 from __future__ import annotations
 
@@ -119,8 +117,7 @@ def may_remember(record: StoredRequest, action: Action) -> bool:
 
 
 def _may(record: StoredRequest, action: Action) -> bool:
-    """Whether this action may save a grant: not on a decided request, nor for an approval with a
-    step-up."""
+    """Whether this action may save a grant: never if decided, nor an approval with a step-up."""
     if record.final:
         return False
     steps = record.approvers is not None and bool(record.approvers.step_up)

@@ -1,6 +1,4 @@
-"""Texts that all surfaces share, and who has approved a request and who still can; start at
-`standing_of` for the latter.
-"""
+"""Texts that all surfaces share, and the progress of approvals; start at `standing_of`."""
 
 from __future__ import annotations
 
@@ -134,8 +132,7 @@ class ApprovalProgress:
     answered: bool = False
 
     def offers(self, action: Action) -> bool:
-        """Return whether to offer this action to the reader: not an approval that is impossible or
-        given."""
+        """Return whether to offer this action: not an approval that is impossible or given."""
         if self.nobody:
             return action in _REFUSALS
         return not (self.settled and action is Action.APPROVE)
@@ -165,8 +162,7 @@ class ApprovalProgress:
         return f"{told}; waits for {of}{self._name_left()}"
 
     def _waits(self) -> str:
-        """Say how many approvals are missing, and who can give them, without the count of those
-        given."""
+        """Say how many approvals are missing and who can give them, not how many are given."""
         waits = f"waits for {self.more} more"
         if self.left is None:
             return waits

@@ -359,8 +359,7 @@ def _join_counts(parts: list[SummaryPart], room: SummaryLimits) -> list[SummaryP
 
 
 def _choose(call: CallEffects) -> tuple[_Draft, frozenset[str]]:
-    """Return the sentence for this kind of call, and the places of the values it covers; "" means
-    all."""
+    """Return the sentence for this kind of call, and the places of its values; "" means all."""
     everything = frozenset({""})
     if call.nested:
         return (lambda room: _say_nested(call, room)), _places_of_nested(call)
@@ -383,8 +382,7 @@ def _choose(call: CallEffects) -> tuple[_Draft, frozenset[str]]:
 
 
 def _find_patch(call: CallEffects) -> tuple[str, str] | None:
-    """Return the place and text of a file tool's patch that deletes, or that no path argument
-    describes."""
+    """Return the place and text of a file tool's patch that deletes or that no path describes."""
     for leaf in call.leaves if call.family is Family.FILE else ():
         for text in texts_of(leaf.value) if leaf.role not in FREE else ():
             if is_patch(text) and (leaf.role is not Role.PATCH or deleted_by_patch(text)):
@@ -419,8 +417,7 @@ def _say_question(asked: Sequence[str], room: SummaryLimits) -> list[SummaryPart
 
 
 def _find_code(leaf: Leaf) -> tuple[CodeEffect | None, int] | None:
-    """Return the effect of SQL or code in a value, and its number of lines; None for other
-    values."""
+    """Return the effect and lines of SQL or code in a value; None for other values."""
     if not isinstance(leaf.value, str) or leaf.role not in (Role.ACTION, Role.INPUT, Role.UNKNOWN):
         return None
     text = leaf.value.strip()
@@ -716,8 +713,7 @@ def _changes_nothing(leaf: Leaf) -> bool:
 
 
 def _says_effect(leaf: Leaf) -> bool:
-    """Whether a value tells the action or who may do what, by its name or value, or turns off a
-    protection."""
+    """Whether a value or its name tells the action or rights, or turns off a protection."""
     words = set(words_in(leaf.name))
     if leaf.role in FREE:
         return False
@@ -737,8 +733,7 @@ def _says_harm(name: str, value: Any) -> bool:
 
 
 def _list_telling(call: CallEffects, leaves: Sequence[Leaf]) -> list[Leaf]:
-    """Return the values that name a path, a host, a recipient or a program, the most harmful
-    first."""
+    """Return the values that name a path, host, recipient or program, most harmful first."""
     loud = _list_loud(call)
     loudest = loud | {one.place for one in call.urls} | {one.place for one in call.readings}
     places = loudest | {one.place for one in call.paths}
@@ -749,8 +744,7 @@ def _list_telling(call: CallEffects, leaves: Sequence[Leaf]) -> list[Leaf]:
 
 
 def _list_loud(call: CallEffects) -> frozenset[str]:
-    """Return the places of values that look destructive, or name a sensitive path or one outside
-    the folder."""
+    """Return the places of values that look destructive, or name a sensitive or outside path."""
     home = components(call.call.context.cwd or "")
     paths = {one.place for one in call.paths if one.delicate is not None
              or (home and lies_outside(one.text, home, call.base))}  # fmt: skip
@@ -785,8 +779,7 @@ def _top_of(place: str) -> str:
 
 
 def _surroundings(call: CallEffects) -> Iterator[list[SummaryPart]]:
-    """Yield the context that changes a call's meaning: environment, rights, user, a system
-    folder."""
+    """Yield the context that changes a call's meaning: environment, rights, user, folder."""
     context = call.call.context
     names = [*context.env, *(one.name for one in call.environment if _sets(one))]
     if names:
@@ -810,7 +803,6 @@ def _say_folder(folder: str, home: str | None) -> str:
 
 
 def _sets(leaf: Leaf) -> bool:
-    """Whether a leaf sets a variable: an "environment" may also be the name of a stage, like
-    staging."""
+    """Whether a leaf sets a variable: an "environment" may also name a stage, like staging."""
     inside = leaf.address != leaf.name
     return inside or not isinstance(leaf.value, str) or "=" in leaf.value

@@ -161,8 +161,7 @@ class Answering:
         return replace(card, inbox=self._api.address_of(record.id))
 
     async def build_for_form(self, record: StoredRequest) -> Card:
-        """Return a card with every control, and the part of the call that a form shows above its
-        fields."""
+        """Return a card with every control, and the part of the call for the top of a form."""
         card = await self.build_whole(record)
         about = await self._draw(record, ABOUT_LINES, ABOUT_CHARS)
         return replace(card, blocks=about.blocks, complete=about.complete, size=about.size)

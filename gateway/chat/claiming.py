@@ -70,8 +70,8 @@ def _say_number(number: str, what: str) -> str:
 async def list_other_routes(
     api: AdapterApi, identity: Identity, place: ClaimedPlace
 ) -> tuple[str, ...]:
-    """Return the routes whose requests an admin may also send to a channel. Raises NotClaimed if
-    there is none, Unauthorized."""
+    """Return the routes whose requests an admin may also send to a channel. Raises NotClaimed
+    without any, Unauthorized."""
     with _explaining():
         routes = await api.claims.list_routes(identity)
     found = tuple(one.name for one in routes if place.target not in one.targets)
@@ -97,8 +97,7 @@ async def describe_who(api: AdapterApi, identity: Identity, target: str = "") ->
 
 
 async def introduce_stranger(api: AdapterApi, identity: Identity, told: str) -> str:
-    """Return a text for a person; if the policy does not name them, add their identity and the
-    admins."""
+    """Return a text for a person; to one not in the policy, add their identity and the admins."""
     if await api.requests.person(identity) is not None:
         return told
     known = identity.written in told  # a refusal to decide already names it

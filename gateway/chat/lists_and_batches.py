@@ -52,8 +52,7 @@ class Worklist:
                 return
 
     async def list_batch(self, identity: Identity, record: StoredRequest) -> list[StoredRequest]:
-        """Return the pending requests of a request's batch that this person may decide, including
-        itself."""
+        """Return the pending requests of a request's batch that this person may decide."""
         request = record.request
         query = Query(agent=request.agent, session=request.session, followers=False, limit=_BATCH)
         page = await self._api.requests.page(query)

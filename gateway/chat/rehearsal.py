@@ -1,6 +1,4 @@
-"""Try out a chat for `gateway doctor --live`: unsaved sample requests, changes that the chat makes,
-and actions by the operator.
-"""
+"""Try out a chat for `gateway doctor --live`: sample requests, changes, the operator's actions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Save grants with a decision, suggest them, and revoke one, a session's or all; start at
-`Remembering`.
-"""
+"""Save, suggest and revoke grants from a chat; start at `Remembering`."""
 
 from __future__ import annotations
 
@@ -90,8 +88,7 @@ class Remembering:
         return usual
 
     async def suggest(self, identity: Identity, record: StoredRequest) -> Suggestion | None:
-        """Return a grant to suggest to this person; None without one, or if the search takes
-        long."""
+        """Return a grant to suggest to this person; None without one, or if it takes long."""
         return await _look(self._api.suggestions.suggest(identity, record))
 
     async def decline(self, identity: Identity, request_id: str, offer: str) -> str:

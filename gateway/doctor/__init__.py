@@ -148,8 +148,7 @@ async def _check_adapters(
 
 
 def _list_called(policy: PolicyDocument, adapter: str) -> dict[str, tuple[str, ...]]:
-    """Return the targets of an adapter, each with the accounts that its cards and reminders
-    mention."""
+    """Return an adapter's targets, with the accounts that cards and reminders mention."""
     called: dict[str, tuple[str, ...]] = {
         place: () for place in policy.places() if place.startswith(f"{adapter}:")
     }

@@ -1,6 +1,4 @@
-"""Find the operator's account for `gateway doctor --live --with-me`, and record a chat's
-messages.
-"""
+"""Find the operator's account for `doctor --live --with-me`, and record a chat's messages."""
 
 from __future__ import annotations
 

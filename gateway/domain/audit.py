@@ -40,8 +40,7 @@ class Seal(Wire):
 
 @dataclass(slots=True, kw_only=True)
 class Verification:
-    """The result of `verify`. `unsealed` counts the events after the last seal, which are no
-    problem."""
+    """The result of `verify`; `unsealed` counts the events after the last seal (no problem)."""
 
     events: int = 0
     seals: int = 0
@@ -201,7 +200,7 @@ _PLAIN = frozenset({SUBMITTED, REFUSED, DEAD_LETTER})
 
 
 def count_events(events: Iterable[AuditEvent]) -> Counter[str]:
-    """Count events by name: `submitted`, `refused`, `dead_letter`, `card OUTCOME` and `ended STATUS
+    """Count events: `submitted`, `refused`, `dead_letter`, `card OUTCOME`, `ended STATUS
     REASON`."""
     return Counter(name for event in events if (name := _name(event)) is not None)
 

@@ -1,6 +1,4 @@
-"""Collect this process's current problems, and figures that it counted or measured, for
-operators.
-"""
+"""Collect this process's current problems, and figures for operators' metrics."""
 
 from __future__ import annotations
 
@@ -19,8 +17,7 @@ log = logging.getLogger("gateway.domain")
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Sentences on current problems: `down` ones stop decisions or recording, `degraded` ones do
-    not."""
+    """Sentences on current problems; only `down` ones stop decisions or recording."""
 
     down: tuple[str, ...] = ()
     degraded: tuple[str, ...] = ()

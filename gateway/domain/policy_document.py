@@ -1,6 +1,4 @@
-"""The operator's policy as values: routes, risk rules, rules, budgets and tools; start at
-`PolicyDocument`.
-"""
+"""The operator's policy: routes, rules, budgets and tools; start at `PolicyDocument`."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ REQUESTER = "requester"
 
 
 class RuleEffect(StrEnum):
-    """The effect of a rule. `ask` requires a person's approval, even if something else would allow
-    it."""
+    """The effect of a rule. `ask` requires a person's approval even if something allows it."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -173,8 +170,7 @@ class Route(Wire):
         return replace(self, approvers=kept, risk=self.risk.without(gone))
 
     def step_up(self, level: RiskLevel) -> tuple[StepUp, ...]:
-        """Return the step-ups of which an approval at this level needs one; empty if a tap is
-        enough."""
+        """Return the step-ups of which an approval at this level needs one; empty for none."""
         rules = self.risk.at(level)
         return () if rules is None else rules.step_up
 
@@ -251,15 +247,13 @@ class Ruling(NamedTuple):
         return self.route.at(record.risk.level)
 
     def step_up(self, record: StoredRequest) -> StepUps:
-        """Return the step-ups that an approval of this record requires, and those that are
-        possible."""
+        """Return the step-ups that an approval requires, and those that are possible."""
         asked = self.route.step_up(record.risk.level)
         able = (one for one in asked if one is not StepUp.NUMBER or record.numbered)
         return StepUps(asked, tuple(able))
 
     def quorum(self, record: StoredRequest) -> int:
-        """Return the quorum at the record's risk; at least 2 if a second person is the only
-        step-up."""
+        """Return the quorum at the record's risk; 2 or more for a second person as only step-up."""
         quorum = self.route_at(record).quorum
         return max(quorum, 2) if self.step_up(record).able == (StepUp.PERSON,) else quorum
 

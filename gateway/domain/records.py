@@ -251,7 +251,7 @@ class StoredRequest(Wire):
         return () if self.edited is None else self.edits
 
     def edited_as(self, arguments: JsonObject, by: DecidedBy, why: str = "") -> StoredRequest:
-        """Return the record with edited arguments; the edit replaces an earlier one by the same
+        """Return the record with edited arguments, in place of an earlier edit by the same
         editor."""
         edit = Edit(by=by, digest=digest_of(self.request, arguments), why=why)
         edits = (*(one for one in self.edits if one.by != by), edit)
@@ -303,8 +303,7 @@ class StoredRequest(Wire):
 
     @property
     def demands_person(self) -> bool:
-        """Whether only people may approve it at any risk: its agent requires that, or it is a
-        plan."""
+        """Whether only people may approve it at any risk: its agent asks so, or it is a plan."""
         return self.request.human or self.request.kind is Kind.CALLS
 
     @property
@@ -334,8 +333,7 @@ class StoredRequest(Wire):
         return self.status is not Status.PENDING
 
     def state_for(self, process: str | None) -> State:
-        """Return the state that a process may see: the decision of an approval only if it may run
-        the call."""
+        """Return the state for a process: an approval's decision only if it may run the call."""
         acts = self.status is not Status.APPROVED or (
             process is not None and self.consumers[-1:] == (process,)
         )
@@ -465,8 +463,7 @@ class Session(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused(Wire):
-    """An agent that is blocked until `until`, because people denied too many of its requests in a
-    row."""
+    """An agent that is blocked until `until`, because people denied many requests in a row."""
 
     agent: str
     until: int
@@ -580,8 +577,7 @@ def summary(decision: JsonObject, record: StoredRequest) -> JsonObject:
 
 
 def told_changes(record: StoredRequest) -> JsonObject:
-    """Return event data on who raised the risk and who changed the call, masked; empty without
-    either."""
+    """Return event data on who raised the risk or changed the call, masked; else empty."""
     raised = {"raised": record.hide_in(plain(record.raised))} if record.raised else {}
     return raised | _told_edits(record)
 

@@ -143,8 +143,7 @@ _ISSUED = (
 
 
 def _by_first(expressions: Iterable[str]) -> str:
-    """Join the expressions, grouped by first letter, so that a position is compared with one group
-    only."""
+    """Join the expressions by first letter, so that a position is compared with one group."""
     groups: dict[str, list[str]] = {}
     whole = "|".join(expressions)
     depth = begun = 0

@@ -27,8 +27,7 @@ _SIGNS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaisedRisk(Wire):
-    """A decider that raised a request's risk: its id, the name that people read, the level and
-    reasons."""
+    """A raised risk: the decider's id, its name for people, the level and reasons."""
 
     decider: str
     by: str
@@ -59,8 +58,7 @@ class RiskRule(Wire):
     contains: tuple[str, ...] = ()
 
     def fits(self, request: ApprovalRequest, text: str) -> bool:
-        """Whether it matches a request; `text` is the `searchable_text` of its arguments and
-        payload."""
+        """Whether it matches a request; `text` is the `searchable_text` of its parts."""
         return (
             is_named(self.agents, request.agent)
             and is_named(self.tools, request.tool)
@@ -107,8 +105,7 @@ def lift(risk: Risk, raised: Iterable[RaisedRisk]) -> Risk:
 
 
 def finding_sign(*, alarms: bool) -> str:
-    """Return the sign before a finding where colours are missing: red if guardrails act, else
-    amber."""
+    """Return the sign before a finding without colours: red if guardrails act, else amber."""
     return "🔴" if alarms else "⚠️"
 
 
@@ -137,8 +134,7 @@ def _join_pair(found: re.Match[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def is_named(patterns: tuple[str, ...], name: str) -> bool:
-    """Whether a name matches a pattern, in which `*` matches anything; an empty list matches
-    all."""
+    """Whether a name matches a pattern (`*` matches anything); no patterns match all."""
     return not patterns or any(_pattern(pattern).fullmatch(name) for pattern in patterns)
 
 
@@ -154,8 +150,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 class StepUp(StrEnum):
-    """A way to verify an approval: the number shown where the agent waits, a passkey, or a second
-    person."""
+    """A way to verify an approval: the number on the agent's side, a passkey, a second person."""
 
     NUMBER = "number"
     PASSKEY = "passkey"

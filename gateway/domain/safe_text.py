@@ -195,8 +195,7 @@ class _Crowd(Exception):
 
 
 def _few(places: Iterable[int]) -> set[int]:
-    """Return the positions, or raise _Crowd for too many: each costs time, and agents choose the
-    text."""
+    """Return the positions, or raise _Crowd for too many, because each costs time."""
     found = set(islice(places, _MOST_ESCAPES + 1))
     if len(found) > _MOST_ESCAPES:
         raise _Crowd
@@ -352,8 +351,7 @@ def _alike_in(word: re.Match[str], latin: bool, honest: set[str]) -> Iterator[in
 
 
 def _poses(letters: str, latin: bool, honest: set[str]) -> bool:
-    """Whether a word of one script reads as a Latin word, and the text around it does not excuse
-    it."""
+    """Whether a word of one script reads as a Latin word, and no text around excuses it."""
     scripts = {_script(char) for char in set(letters)}
     if not scripts <= _CONFUSABLE_SCRIPTS or not all(map(_is_alike, set(letters))):
         return False
@@ -417,8 +415,7 @@ _FOLDS = _Folds()
 
 
 def fold(text: str) -> str:
-    """Return text in lower case, with look-alikes as ASCII letters and without invisible
-    characters."""
+    """Return text in lower case, look-alikes as ASCII letters, without invisible characters."""
     if _PLAIN.fullmatch(text):
         return text.lower()
     return text.translate(_FOLDS)

@@ -1,6 +1,4 @@
-"""Count decisions and requests from the audit, to show who approves without reading; start at
-`EventTally`.
-"""
+"""Count decisions and requests from the audit, for reports; start at `EventTally`."""
 
 from __future__ import annotations
 
@@ -143,8 +141,7 @@ class EventTally:
             known |= found
 
     def _count_delivery(self, request_id: str, at: int) -> None:
-        """Note when the first card was posted in a chat; before that, nobody there could see the
-        request."""
+        """Note the first card in a chat; before it, nobody there could see the request."""
         if request_id in self._shown and request_id not in self._posted:
             self._posted.add(request_id)
             self._shown[request_id] = at

@@ -1,6 +1,4 @@
-"""Define the durable state that the core needs: atomic changes, their guards and their results;
-start at `Store`.
-"""
+"""Define the durable state that the core needs: changes, guards and results; start at `Store`."""
 
 from __future__ import annotations
 
@@ -112,8 +110,7 @@ class Transition(NamedTuple):
     grants: tuple[Any, ...] = ()
 
     def guards(self) -> Guards:
-        """Return the guards of this change. Raises ValueError for a decision without a policy
-        generation."""
+        """Return the guards. Raises ValueError for a decision without a policy generation."""
         match self.kind:
             case ChangeKind.DECISION:
                 if self.generation is None:
@@ -163,8 +160,7 @@ class Store(Protocol):
         latter are logged."""
 
     async def attach(self, request_ids: Sequence[str], origin: MessageContext) -> list[str]:
-        """Attach a process to requests, renew its lease and answer each; return the ids that it may
-        see."""
+        """Attach a process to requests, renew its lease, answer each; return the visible ids."""
 
     async def answer(
         self,

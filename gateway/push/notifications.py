@@ -79,8 +79,7 @@ def notification_of(
 
 
 def end_of_notification(record: StoredRequest, *, discreet: bool = False) -> Notification:
-    """Return the replacement of a notification: how the request was decided, or that others decide
-    it."""
+    """Return the replacement of a notification: the outcome, or that others decide it."""
     over = _say_end(record) if record.final else _NOT_YOURS
     agent, risk = record.request.agent, record.risk.level
     said = discreet_notice(agent, over, risk) if discreet else notice_of(record, over)
@@ -372,14 +371,12 @@ class Notifications:
         return hours.seconds_left(self._clock.now_ms())
 
     def _find_pause(self, copy: Copy) -> float:
-        """Return for how many seconds not to touch a copy: until its retry, or while another worker
-        sends it."""
+        """Return the seconds not to touch a copy: until its retry, or while it is being sent."""
         until = {CopyState.DUE: 0.0, CopyState.INTENDED: _SENDING_SECONDS}.get(copy.state)
         return 0.0 if until is None else (copy.at - self._clock.now_ms()) / 1000 + until
 
     def _find_end(self, record: StoredRequest) -> float:
-        """Return when to look again: while a notification is shown, its request must stay
-        queued."""
+        """Return when to look again: a request must stay queued while a notification shows it."""
         return max((record.deadline - self._writer.now()) / 1000, 0.0) + _AFTER_SECONDS
 
 

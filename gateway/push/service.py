@@ -104,8 +104,7 @@ class PushService:
         return device.session == _hash(session)
 
     async def set_discreet(self, identity: Identity, device_id: str, *, on: bool) -> None:
-        """Turn discreet notifications of a device on or off; discreet ones do not describe the
-        call."""
+        """Set whether notifications of a device leave out the call."""
         device = await self._find_own(identity, device_id)
         await self._devices.change(device.id, discreet=on)
 
@@ -149,8 +148,7 @@ class PushService:
             raise Conflict("this cannot be approved from a notification; open it")
 
     async def _offers(self, identity: Identity, session: str, record: StoredRequest) -> bool:
-        """Whether a device of this session got a notification of the request with an Approve
-        button."""
+        """Whether a device of this session got a notification with an Approve button."""
         copies = await self._core.outbox.copies(record.id)
         policy = await self._core.writer.policy()
         route = policy.route_for(record.request.agent, record.request.tool)

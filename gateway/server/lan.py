@@ -81,8 +81,7 @@ def prepare_lan(settings: Settings) -> LocalNetwork:
 
 
 def find_addresses() -> list[IPv4Address]:
-    """Return this machine's addresses without loopback, beginning with that of the default
-    route."""
+    """Return this machine's addresses without loopback, that of the default route first."""
     found = []
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((_ELSEWHERE, 9))

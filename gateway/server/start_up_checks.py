@@ -57,8 +57,7 @@ async def first_login(
 
 
 async def is_owner_here(backend: Backend, settings: Settings) -> bool:
-    """Whether this user is the owner. If there are no approvers yet, this user becomes the
-    owner."""
+    """Whether this user is the owner; without any approvers, they become the owner."""
     path = settings.data_dir / OWNER_FILE
     people = {person.name for person in (await backend.store.policy()).people}
     with suppress(Conflict):  # another replica is creating the owner
@@ -101,8 +100,7 @@ def _terminal_identities() -> tuple[str, ...]:
 
 
 def enrolment(backend: Backend, public_key: str) -> Enrolment:
-    """Return the enrolment, which gives credentials to agents that know the discovery file's
-    secret."""
+    """Return the enrolment, for agents that know the discovery file's secret."""
 
     async def enroll(name: str) -> JsonObject:
         new = await backend.credentials.enrol_agent(name)
@@ -132,8 +130,7 @@ _PASSING: tuple[type[Exception], ...] = (GatewayError, *REDIS_ERRORS)
 
 
 async def apply_at_start(backend: Backend, path: Path) -> str | None:
-    """Apply the file. If an earlier policy is active, a bad file is only reported: return why, or
-    None."""
+    """Apply the file; with an earlier policy, return why a bad file was not applied."""
     try:
         await apply_file(backend, path)
     except GatewayError as error:
@@ -144,8 +141,7 @@ async def apply_at_start(backend: Backend, path: Path) -> str | None:
 
 
 async def apply_again(backend: Backend, path: Path) -> str | None:
-    """Apply the file if it changed; after an error the active policy stays, and the error is
-    returned."""
+    """Apply the file if it changed; return an error, after which the active policy stays."""
     try:
         await apply_file(backend, path)
     except _PASSING as error:
@@ -245,8 +241,7 @@ def _own(settings: Settings) -> list[str]:
 
 
 async def _of_server(store: RedisStore) -> list[str]:
-    """Return the problems of every server that answers, because any replica may become the
-    primary."""
+    """Return the problems of every server, because any replica may become the primary."""
     heard = await facts(store.redis)
     for server, why in heard.silent.items():
         log.warning("%s was not checked: %s", server, why, extra={"event": "server_unchecked"})

@@ -41,8 +41,7 @@ _MOST_BYTES = 4096  # of an id and a key; authenticators need a fraction of it
 
 @dataclass(frozen=True, slots=True)
 class PasskeySite:
-    """The site that passkeys are bound to: the host name, and the exact origin as browsers send
-    it."""
+    """The site of passkeys: the host name, and the exact origin that browsers send."""
 
     host: str
     origin: str
@@ -123,8 +122,7 @@ def offer_creation(
 def offer_assertion(
     site: PasskeySite, *, challenge: bytes, known: Sequence[bytes] = ()
 ) -> JsonObject:
-    """Return the options to sign a challenge, with one of the `known` passkeys or any of the
-    site's."""
+    """Return the options to sign a challenge, with one of the `known` passkeys or any."""
     from webauthn import generate_authentication_options  # noqa: PLC0415 (see above)
     from webauthn.helpers import options_to_json_dict  # noqa: PLC0415
     from webauthn.helpers.structs import (  # noqa: PLC0415

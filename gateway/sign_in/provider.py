@@ -273,8 +273,7 @@ class OpenIdProvider:
     async def _find_identity(
         self, settings: ProviderSettings, claims: JsonObject, address: str
     ) -> Identity:
-        """Return the identity in the claims. An email address counts only if the provider verified
-        it."""
+        """Return the identity in the claims; an email address must be verified by the provider."""
         value = claims.get(settings.claim)
         if not isinstance(value, str) or not value:
             await self._refuse(
