@@ -91,7 +91,7 @@ class HostHook(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookQuery(Wire):
     """Settings of a coding agent's hook: seconds to decide, and whether people may edit.
-    `native_always` says that the agent learns which permission of its own a person chose."""
+    `native_always` says that the agent learns which of its permissions a person chose."""
 
     timeout: Annotated[float, Says(exclusiveMinimum=0, maximum=_LONGEST_SECONDS)] | None = None
     edit: bool = True

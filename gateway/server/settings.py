@@ -127,8 +127,8 @@ class Settings(BaseSettings):
     )
     push_key: SecretStr | None = Field(
         None,
-        description="base64 of 32 bytes that sign web pushes, the same for all gateways; empty uses "
-        "a key in the data folder, or none with REDIS_URL",
+        description="base64 of 32 bytes that sign web pushes, the same for all gateways; empty "
+        "uses a key in the data folder, or none with REDIS_URL",
     )
     push_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
