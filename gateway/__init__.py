@@ -1,4 +1,4 @@
-"""Approval gateway: AI agents ask, a person answers, the agent goes on.
+"""Approval gateway: AI agents submit requests, people approve or deny them.
 
 Importing this package loads nothing else. Agents use `gateway.client`.
 """

@@ -1,5 +1,5 @@
-"""The two ways in for agents: Redis streams and HTTP; and HTTP for approvers and operators.
+"""The HTTP API for agents, approvers and operators, and the agents' intake from Redis streams.
 
-Checks who speaks and in what form, then calls `approvals`; keeps no state. Enter at
-`api.routes` (one line a route) or `agent_verbs` (the same five verbs from streams).
+It authenticates callers, validates messages and calls `approvals`; it keeps no state. Start at
+`api.routes` (one line a route) or `agent_verbs` (the agents' verbs, over HTTP and streams).
 """

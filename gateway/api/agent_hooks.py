@@ -1,7 +1,8 @@
-"""Agents' hosts that call their hook by HTTP: asked, waited for, and answered in the host's words.
+"""Serve coding agents that call their hook by HTTP: request approval, wait, and reply in their
+format.
 
-A host runs the tool after an answer that it cannot use. So each is a 200 that says what it is to
-do, whatever went wrong here; the status of an error would be none.
+A coding agent runs the tool after a reply that it cannot use. So each reply has status 200 and says
+what to do, even after an error, because the coding agent would ignore an error status.
 """
 
 from __future__ import annotations
@@ -49,20 +50,20 @@ log = logging.getLogger("gateway.api")
 
 
 class HostCall(Protocol):
-    """One call that a host tells its hook of. `closes` is there for an event that comes after calls
-    that waited: after one, or where it `ends_turn` after all of its session."""
+    """One call that a coding agent reports to its hook. `closes` is set for an event that ends a
+    pending call, or with `ends_turn` all pending calls of its session."""
 
     closes: str | None
     ends_turn: bool
 
     @property
     def mark(self) -> str:
-        """How the ids of calls begin that the host gave none."""
+        """Prefix of the ids of calls for which the coding agent gives no id."""
 
     def request(
         self, *, unknown: str, edit: bool = False, native_always: bool = False
     ) -> JsonObject:
-        """Return the members of the request that asks about it."""
+        """Return the members of its approval request."""
 
     def answer(
         self,
@@ -72,25 +73,25 @@ class HostCall(Protocol):
         answers: JsonObject | None = None,
         host_rule: JsonObject | None = None,
     ) -> JsonObject:
-        """Return what tells the host how its call ended."""
+        """Return the reply that tells the coding agent the outcome."""
 
 
 class HostHook(Protocol):
-    """What one host writes to its hook, and how it is answered."""
+    """The formats of one coding agent: what it sends to its hook, and the replies."""
 
     timeout: float
 
     def read(self, given: JsonObject) -> HostCall:
-        """Return what the host wrote. Raises InvalidRequest."""
+        """Return the parsed call. Raises InvalidRequest."""
 
     def refuse(self, given: Any, why: str) -> JsonObject:
-        """Return what tells the host that nobody could be asked."""
+        """Return the reply that stops the tool because no approval could be requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookQuery(Wire):
-    """How many seconds people have, whether they may edit, and whether the host is told what it
-    offered to keep itself; the host's settings say so."""
+    """Settings of a coding agent's hook: seconds to decide, and whether people may edit.
+    `native_always` says that the agent learns which of its permissions a person chose."""
 
     timeout: Annotated[float, Says(exclusiveMinimum=0, maximum=_LONGEST_SECONDS)] | None = None
     edit: bool = True
@@ -98,13 +99,13 @@ class HookQuery(Wire):
 
     def __post_init__(self) -> None:
         if self.timeout is not None and not 0 < self.timeout <= _LONGEST_SECONDS:
-            raise InvalidRequest("timeout takes seconds, up to a day")
+            raise InvalidRequest("timeout must be in seconds, at most a day")
 
 
 def hook_routes(
     services: Services, hosts: Mapping[str, HostHook], *, store_errors: tuple[type[Exception], ...]
 ) -> list[web.RouteDef]:
-    """Return the route of each host."""
+    """Return one route for each coding agent."""
     return [
         web.post(f"{BASE}/{name}", _serve(hook, services, store_errors))
         for name, hook in hosts.items()
@@ -129,9 +130,9 @@ def _serve(
             why = str(error)
         except store_errors:
             why = "the store does not answer"
-        except Exception:  # whatever it is, it must not let the tool run
+        except Exception:  # no error may let the tool run
             known = {"event": "hook_failed", "request_id": request[CALL]}
-            log.exception("a host's hook failed", extra=known)
+            log.exception("the hook of a coding agent failed", extra=known)
             why = "the gateway failed; its log says more"
         return reply(hook.refuse(given, f"approval gateway: nobody was asked: {why}"))
 
@@ -139,10 +140,10 @@ def _serve(
 
 
 async def _read(request: web.Request, services: Services) -> JsonObject:
-    """Return the object that a host wrote. Raises InvalidRequest."""
+    """Return the object that the coding agent sent. Raises InvalidRequest."""
     given = await parse_off_loop(parse, await read_json(request, services.limits))
     if not isinstance(given, dict):
-        raise InvalidRequest("the host wrote no JSON object to its hook")
+        raise InvalidRequest("the hook's input must be a JSON object")
     return given
 
 
@@ -164,8 +165,8 @@ async def _deal_with(hook: HostHook, call: ApiCall) -> JsonObject:
 
 
 async def _ask(call: ApiCall, request: ApprovalRequest, timeout: float) -> State:
-    """Ask, and return how that ended. Without an end here, as when the host is gone, it is
-    withdrawn: nobody shall approve what nothing will run."""
+    """Submit the request, wait, and return its outcome. If that fails, for example because the
+    coding agent is gone, cancel the request: nobody should approve a call that will not run."""
     origin, approvals = call.origin("sync", new_id()), call.core.approvals
     until = time.monotonic() + timeout + _SLACK_SECONDS
     try:
@@ -188,7 +189,7 @@ async def _ask(call: ApiCall, request: ApprovalRequest, timeout: float) -> State
 
 
 async def _wait(call: ApiCall, request_id: str, origin: MessageContext, until: float) -> None:
-    """Wait until the request has ended, or the time is over; say meanwhile that somebody waits."""
+    """Wait for the decision until the time is over, and keep the process's lease."""
     approvals = call.core.approvals
     async with call.core.feed.watch(request_id) as wait:
         record = await approvals.own(request_id, origin)
@@ -200,9 +201,9 @@ async def _wait(call: ApiCall, request_id: str, origin: MessageContext, until: f
 
 
 async def _withdraw(call: ApiCall, request_id: str, origin: MessageContext) -> State:
-    """Withdraw a request; an approval that came meanwhile is too late, and says so."""
+    """Cancel a request; an approval that arrived meanwhile is reported as too late."""
     approvals = call.core.approvals
-    words = "the host waits no longer"
+    words = "the coding agent no longer waits"
     record = await approvals.cancel(request_id, origin, reason=Reason.ABANDONED, message=words)
     if record.status is Status.APPROVED and record.consumers in ((), (origin.process,)):
         await approvals.report(request_id, Report(execution=Execution.REFUSED_LATE), origin)
@@ -210,7 +211,7 @@ async def _withdraw(call: ApiCall, request_id: str, origin: MessageContext) -> S
 
 
 def _ending_of(state: State) -> tuple[str, str, JsonObject | None, JsonObject | None]:
-    """Return the kind of an ending, its sentence, and what a person changed or answered."""
+    """Return the kind of an outcome, its sentence, and a person's arguments or answers."""
     decision = state.decision
     if decision is None:
         return "expired", "the approval came too late", None, None
@@ -225,7 +226,7 @@ def _ending_of(state: State) -> tuple[str, str, JsonObject | None, JsonObject | 
 
 
 async def _close(call: ApiCall, asked: HostCall, why: str) -> None:
-    """Withdraw what was answered at the host's own terminal: the call, or all of the turn."""
+    """Cancel what was decided in the coding agent's own terminal: the call, or all of the turn."""
     session = asked.request(unknown="")["session"]
     wish = Query(agent=call.caller.name, session=session, limit=_MOST_LOOKED_AT)
     page = await call.services.reads.page(wish)

@@ -1,4 +1,4 @@
-"""The agents' verbs, over HTTP and over Redis streams, and what their side asks policy hooks."""
+"""Handle the agents' verbs over HTTP and Redis streams, and policy hooks for messages."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _NO_DIGEST = "0" * 64
 
 @operation("verbs.submit", {201: State, 200: State}, 409, body=Submit)
 async def submit(call: ApiCall) -> web.Response:
-    """Take a request in, or find it again."""
+    """Store a request, or return the stored one."""
     body = call.body
     origin = call.origin("submit", body.process)
     record, new = await call.core.approvals.submit(body.request, origin, detached=body.detached)
@@ -75,19 +75,21 @@ async def submit(call: ApiCall) -> web.Response:
 
 @operation("verbs.prepare", {200: Prepared}, body=Prepare)
 async def prepare(call: ApiCall) -> web.Response:
-    """Compute the digest of a request, and its id where it has none; nothing is stored."""
+    """Compute the digest of a request, and its id if it has none; nothing is stored."""
     given = {"agent": call.caller.name, "id": new_id(), **call.body.request}
     if "digest" in given:
-        raise InvalidRequest("a request that has its digest is submitted, not prepared")
+        raise InvalidRequest(
+            'remove "digest" to prepare a request, or send it to POST /v1/requests'
+        )
     request = await complete(given)
     if request.agent != call.caller.name:
-        raise Unauthorized(f"this credential is {call.caller.name}'s")
+        raise Unauthorized(f"this credential belongs to the agent {call.caller.name!r}")
     told = canonical(request.arguments).decode()
     return reply(Prepared(request=request, arguments=told))
 
 
 async def complete(given: JsonObject) -> ApprovalRequest:
-    """Return the request with its digest, and with the id of its call where that has one.
+    """Return the request with its digest; if it has a call id, also with the id derived from that.
 
     Raises InvalidRequest.
     """
@@ -102,7 +104,7 @@ async def complete(given: JsonObject) -> ApprovalRequest:
 
 @operation("verbs.cancel", {200: State}, 404, body=Cancel)
 async def cancel(call: ApiCall) -> web.Response:
-    """Withdraw a request, also one that has not arrived yet."""
+    """Cancel a request, even one that has not arrived yet."""
     origin = call.origin("cancel")
     record = await call.core.approvals.cancel(
         call.id, origin, reason=call.body.reason, message=call.body.message
@@ -112,14 +114,14 @@ async def cancel(call: ApiCall) -> web.Response:
 
 @operation("verbs.consume", {200: State}, 404, 409, body=Consume)
 async def consume(call: ApiCall) -> web.Response:
-    """Take the approval for the process."""
+    """Claim the approval for the process."""
     origin = call.origin("consume", call.body.process)
     return reply(await call.core.approvals.consume(call.id, origin, once=call.body.once))
 
 
 @operation("verbs.report", {200: State}, 404, 409, body=Reported)
 async def report(call: ApiCall) -> web.Response:
-    """Say what became of the action."""
+    """Report the outcome of the call."""
     origin = call.origin("report")
     record = await call.core.approvals.report(call.id, call.body.report, origin)
     return reply(await _state(call, record, origin))
@@ -127,7 +129,7 @@ async def report(call: ApiCall) -> web.Response:
 
 @operation("verbs.sync", {200: States}, body=Sync)
 async def sync(call: ApiCall) -> web.Response:
-    """Attach the process to requests, renew its lease, and say how they stand."""
+    """Attach the process to requests, renew its lease, and return their states."""
     origin = call.origin("sync", call.body.process)
     return reply(States(items=tuple(await call.core.approvals.sync(call.body.ids, origin))))
 
@@ -141,7 +143,7 @@ async def list_sessions(call: ApiCall) -> web.Response:
 
 @operation("verbs.end_session", {200: SessionEnded}, 404, query=WhichAgent, body=Nothing)
 async def end_session(call: ApiCall) -> web.Response:
-    """End a session and cancel what waits in it."""
+    """End a session and cancel its pending requests."""
     session = call.request.match_info["session"]
     if not SESSION_NAME.fullmatch(session):
         raise NotFound("no such session")
@@ -149,7 +151,7 @@ async def end_session(call: ApiCall) -> web.Response:
     if call.is_agent:
         ids = await call.core.sessions.end(session, call.origin("cancel"))
     elif agent is None:
-        raise InvalidRequest("agent is missing: a session belongs to an agent")
+        raise InvalidRequest("agent is missing: name the agent of the session")
     else:
         ids = await call.core.operator.end_session(call.identity, agent, session)
     return reply(SessionEnded(cancelled=tuple(ids)))
@@ -157,10 +159,10 @@ async def end_session(call: ApiCall) -> web.Response:
 
 @operation("verbs.enroll", {200: Enrolled}, body=Enroll)
 async def enroll(call: ApiCall) -> web.Response:
-    """Give a local agent a credential of its own."""
+    """Create a credential for a local agent."""
     enrolment = call.services.enrolment
     if enrolment is None:
-        raise NotFound("no enrolment here")
+        raise NotFound("this gateway has no enrolment")
     return reply(build(Enrolled, await enrolment.enroll(call.body.agent)))
 
 
@@ -168,14 +170,14 @@ async def _state(call: ApiCall, record: StoredRequest, origin: MessageContext) -
     return await call.core.approvals.state(record.id, origin)
 
 
-# Policy hooks for the messages that an agent's side sends to and gets from its model.
+# Policy hooks for the messages between an agent and its model.
 
 METHODS = ("before_llm", "after_llm", "after_tool")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookMessage(Wire):
-    """What hooks are to look at: the parameters of `method`, without `meta`, which is ours."""
+    """A message for hooks: the parameters of `method`, without `meta`, which the gateway adds."""
 
     method: Annotated[str, Says(enum=METHODS)]
     params: JsonObject
@@ -186,12 +188,12 @@ class HookMessage(Wire):
         if self.method not in METHODS:
             raise InvalidRequest(f"method must be one of {', '.join(METHODS)}")
         if not SESSION_NAME.fullmatch(self.session):
-            raise InvalidRequest("the session's name does not fit")
+            raise InvalidRequest("session is not a valid session name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookOutcome(Wire):
-    """What hooks want: `continue`, `modify` (with the changed members), or an abort."""
+    """The hooks' result: `continue`, `modify` (with the changed members), or an abort."""
 
     action: str
     reason: str = ""
@@ -209,13 +211,14 @@ async def run_hooks(call: ApiCall) -> web.Response:
     return reply(HookOutcome(action=action, reason=reason, changed=changed))
 
 
-# The five verbs and `fetch` over Redis streams: each entry becomes a call of `Approvals`.
+# The verbs over Redis streams: each entry becomes a call of `Approvals`.
 
 _NONCE_LENGTH = 64
 
 
 class Intake:
-    """Handles entries. An agent's mistake is answered and audited; any other error is raised."""
+    """Handles entries of ingress streams. An agent's mistake is answered and audited; other errors
+    are raised."""
 
     def __init__(self, core: Core, store: Store, credentials: Credentials) -> None:
         self._approvals = core.approvals
@@ -236,12 +239,12 @@ class Intake:
         origin = self._origin(agent, entry, fields)
         try:
             if fields.get("v") != "1":
-                raise InvalidRequest("this gateway speaks version 1 of the wire")
+                raise InvalidRequest("this gateway supports only version 1 of the protocol")
             verb = self._verbs.get(origin.verb)
             if verb is None:
                 raise InvalidRequest(f"the verb must be one of {', '.join(VERBS)}")
             if origin.process is None:
-                raise InvalidRequest("the process token does not fit")
+                raise InvalidRequest("process is not a valid process token")
             holder = await self._credentials.holder(agent)
             await verb(replace(origin, owner=holder.owner, since=holder.since), fields)
         except Unreachable:
@@ -250,7 +253,7 @@ class Intake:
             await self._refuse(origin, error)
 
     async def dead_letter(self, agent: str, entry: str, fields: dict[str, str]) -> None:
-        """Answer an entry that failed too often, and write it to the audit."""
+        """Answer an entry that failed too often, and record it in the audit."""
         origin = self._origin(agent, entry, fields)
         await self._store.note(
             "dead_letter", agent=agent, data={"entry": entry, "verb": told_verb(origin.verb)}
@@ -270,7 +273,7 @@ class Intake:
         )
 
     async def _refuse(self, origin: MessageContext, error: GatewayError) -> None:
-        why = mask(str(error))[:500]  # masked first: half a secret is not recognised
+        why = mask(str(error))[:500]  # masked before the cut: half a secret is not recognized
         await self._store.note(
             "refused",
             agent=origin.agent,
@@ -305,7 +308,7 @@ class Intake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncBody(Wire):
-    """What `sync` says: the requests that the process waits for."""
+    """The body of `sync`: the requests that the process waits for."""
 
     ids: tuple[str, ...] = ()
 
@@ -318,7 +321,7 @@ class SyncBody(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelBody(Wire):
-    """What `cancel` says: one request, or a session to end."""
+    """The body of `cancel`: one request, or a session to end."""
 
     id: str | None = None
     session: str | None = None
@@ -327,17 +330,17 @@ class CancelBody(Wire):
 
     def __post_init__(self) -> None:
         if (self.id is None) == (self.session is None):
-            raise InvalidRequest("cancel names either a request or a session")
+            raise InvalidRequest("cancel needs either id or session, not both")
         if self.id is not None:
             check_id(self.id)
         if self.session is not None and not SESSION_NAME.fullmatch(self.session):
-            raise InvalidRequest("the session's name does not fit")
+            raise InvalidRequest("session is not a valid session name")
         check_agent_reason(self.reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdBody(Wire):
-    """What `consume` and `fetch` say."""
+    """The body of `consume` and `fetch`."""
 
     id: str
 
@@ -347,7 +350,7 @@ class IdBody(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportBody(Wire):
-    """What `report` says."""
+    """The body of `report`."""
 
     id: str
     report: Report
@@ -360,7 +363,7 @@ class ReportBody(Wire):
 def check_id(value: str) -> None:
     """Raise InvalidRequest unless `value` is a request id."""
     if not REQUEST_ID.fullmatch(value):
-        raise InvalidRequest("an id is 32 hex digits")
+        raise InvalidRequest("id must be 32 hex digits")
 
 
 def _body(fields: dict[str, str]) -> bytes:

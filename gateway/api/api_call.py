@@ -1,4 +1,4 @@
-"""One call of the API: its operation, its caller, its messages, and the services it uses."""
+"""Define an API call and its operation, and how to read and reply; start at `operation`."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of the API: bytes of a body, seconds for it to arrive and between heartbeats.
+    """Limits of the API: bytes of a body, seconds for it to arrive, seconds between heartbeats.
 
-    `waits` are the long polls of one credential at once, `all_waits` those of all together.
+    `waits` is the number of long polls of one credential at once, `all_waits` that of all together.
     """
 
     body_bytes: int = 1_048_576
@@ -52,16 +52,17 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enrolment:
-    """Lets agents of the same operating-system user get a credential by a secret they can read.
+    """Gives credentials to agents of the same operating-system user, by a secret that they can
+    read.
 
-    `enroll` makes or renews the credential of a name and returns the members of `Enrolled`.
+    `enroll` creates or renews the credential of a name and returns the members of `Enrolled`.
     """
 
     secret: str = field(repr=False)
     enroll: Callable[[str], Awaitable[JsonObject]]
 
 
-# Passes a method's parameters through the hooks; returns action, reason, and what they changed.
+# Passes a method's parameters to the hooks; returns action, reason and changed members.
 Intercept = Callable[[str, JsonObject], Awaitable[tuple[str, str, JsonObject | None]]]
 
 
@@ -69,9 +70,8 @@ Intercept = Callable[[str, JsonObject], Awaitable[tuple[str, str, JsonObject | N
 class Services:
     """The parts of the gateway that handlers use.
 
-    `ready` returns what is wrong here just now. `open_calls` are the
-    waiting calls, which are cancelled when the server stops; from then on `stopping` is set, and
-    none begins. `waits` counts long polls by credential.
+    `ready` returns the current problems. `open_calls` are waiting calls, cancelled when the server
+    stops; then `stopping` is set, and no more may wait. `waits` counts long polls by credential.
     """
 
     core: Core
@@ -89,7 +89,7 @@ class Services:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stop_waits(self) -> None:
-        """End the calls that wait, and let none begin."""
+        """Cancel the calls that wait, and let no more begin."""
         self.stopping.set()
         for task in self.open_calls:
             task.cancel()
@@ -97,7 +97,7 @@ class Services:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiCall:
-    """One admitted call. `body` and `query` are the validated messages of its operation."""
+    """One authenticated call. `body` and `query` are the validated messages of its operation."""
 
     request: web.Request
     services: Services
@@ -107,7 +107,7 @@ class ApiCall:
 
     @property
     def core(self) -> Core:
-        """What answers it."""
+        """The services behind the API."""
         return self.services.core
 
     @property
@@ -132,11 +132,11 @@ class ApiCall:
 
     @property
     def identity(self) -> Identity:
-        """The identity that decides: the holder of the call's token."""
+        """The identity for decisions: the holder of the call's token."""
         return Identity(platform="token", id=self.caller.name)
 
     def origin(self, verb: str, process: str | None = None) -> MessageContext:
-        """Return the origin of a verb: the token's agent and the process it names."""
+        """Return the message context of a verb: the token's agent and the given process."""
         caller = self.caller
         return MessageContext(
             agent=caller.name, owner=caller.owner, since=caller.since, process=process, verb=verb
@@ -145,12 +145,12 @@ class ApiCall:
 
 @contextmanager
 def end_on_shutdown(call: ApiCall) -> Iterator[None]:
-    """Have this call cancelled as soon as the server stops.
+    """Cancel this call as soon as the server stops.
 
-    Raises Stopping when it does already: a call that was on its way here is not overlooked.
+    Raises Stopping if it is already stopping, so that no late call is missed.
     """
     if call.services.stopping.is_set():
-        raise Stopping("this gateway stops; ask again, or another one")
+        raise Stopping("this gateway is stopping; try again, or use another gateway")
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("a call is always a task")
@@ -165,13 +165,13 @@ def end_on_shutdown(call: ApiCall) -> Iterator[None]:
 def long_poll(call: ApiCall) -> Iterator[None]:
     """Count this call as a long poll, and cancel it when the server stops.
 
-    Raises TooManyWaits when there are too many, and Stopping when it stops already.
+    Raises TooManyWaits if there are too many, and Stopping if the server is stopping.
     """
     services, who = call.services, f"{call.caller.kind} {call.caller.name}"
     if services.waits[who] >= services.limits.waits:
-        raise TooManyWaits("too many of this credential's calls wait; look without `wait`")
+        raise TooManyWaits("too many calls of this credential wait; call without `wait`")
     if services.waits.total() >= services.limits.all_waits:
-        raise TooManyWaits("too many calls wait on this gateway; look without `wait`")
+        raise TooManyWaits("too many calls wait on this gateway; call without `wait`")
     services.waits[who] += 1
     try:
         with end_on_shutdown(call):
@@ -183,25 +183,25 @@ def long_poll(call: ApiCall) -> Iterator[None]:
 
 
 async def finish(work: Awaitable[T]) -> T:
-    """Complete a write even when its caller disconnects meanwhile."""
+    """Complete a write even if its caller disconnects."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task})
         if not task.cancelled():
-            task.exception()  # retrieved, so that asyncio does not warn; the caller is gone
+            task.exception()  # retrieve it, so that asyncio does not warn; the caller is gone
         raise
 
 
 def reply(value: Any, status: int = 200) -> web.Response:
-    """Return a message, or JSON values, as the answer."""
+    """Return a response with a message, or JSON values."""
     return web.json_response(plain(value), status=status)
 
 
 async def masked_reply(value: Any, status: int = 200, *, known: Sequence[str] = ()) -> web.Response:
-    """Return a message to approvers, with the secrets in it masked as on cards; `known` are those
-    of the request that it is about."""
+    """Return a response for approvers, with secrets masked as on cards. `known` are the secrets of
+    the request that it is about."""
     values = plain(value)
     return reply(await draw(lambda: hide_in(values, known), values), status)
 
@@ -215,8 +215,8 @@ async def answer_call(
     query: type,
     body: type | None,
 ) -> web.StreamResponse:
-    """Read what an admitted caller sends, and answer it; what writes ends though the caller left.
-    Raises what both readings raise, and what `handle` does."""
+    """Read an authenticated caller's messages and return the response; a write completes even if
+    the caller leaves. Raises the errors of `read_query`, `read_body` and `handle`."""
     asked: Any = read_query(query, request.query)
     sent: Any = None if body is None else await read_body(body, request, services.limits)
     call = ApiCall(request=request, services=services, who=who, body=sent, query=asked)
@@ -224,14 +224,14 @@ async def answer_call(
 
 
 async def read_body(cls: type[T], request: web.Request, limits: Limits) -> T:
-    """Return the body as a `cls`. Raises as `read_json` does, and InvalidRequest."""
+    """Return the body as a `cls`. Raises InvalidRequest, and the errors of `read_json`."""
     return await parse_off_loop(partial(parse_message, cls), await read_json(request, limits))
 
 
 async def read_json(request: web.Request, limits: Limits) -> bytes:
-    """Return the body; an empty one, or none at all, counts as an empty object.
+    """Return the body; an empty or missing one counts as an empty object.
 
-    Raises TooLarge (before reading where the length is told), TooSlow and WrongMediaType.
+    Raises TooLarge (before reading if the length is given), TooSlow and WrongMediaType.
     """
     if (request.content_length or 0) > limits.body_bytes:
         raise TooLarge(f"the body is larger than {limits.body_bytes} bytes")
@@ -250,10 +250,10 @@ async def read_json(request: web.Request, limits: Limits) -> bytes:
 
 
 def read_query(cls: type[T], query: Mapping[str, str]) -> T:
-    """Return the query string as a `cls`; raises InvalidRequest."""
+    """Return the query string as a `cls`. Raises InvalidRequest."""
     values = dict(query)
     if len(values) != len(query):
-        raise InvalidRequest("a parameter stands twice in the query string")
+        raise InvalidRequest("the query string has a parameter twice")
     kind: Any = cls  # to the type checker a class is not hashable
     try:
         read: T = adapter_of(kind).validate_python(values)
@@ -265,11 +265,11 @@ def read_query(cls: type[T], query: Mapping[str, str]) -> T:
 def _media_type(request: web.Request) -> str:
     charset = request.charset
     if charset not in (None, "utf-8", "UTF-8"):
-        raise BadCall("JSON is sent as UTF-8")
+        raise BadCall("send JSON as UTF-8")
     return request.content_type
 
 
-# An operation of the API: the function that handles a call, with what it takes and answers.
+# Operations of the API: a handler with its messages.
 
 Handle = Callable[[ApiCall], Awaitable[web.StreamResponse]]
 Answers = Mapping[int, type | tuple[type, ...] | str]
@@ -277,15 +277,15 @@ Answers = Mapping[int, type | tuple[type, ...] | str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nothing(Wire):
-    """No body, no query string."""
+    """No body and no query string."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """A handler and its messages. `id` is the operationId of the OpenAPI document.
 
-    `answers` maps a status to what comes back: a message's class, several of them, or a media type.
-    `refusals` are the statuses of problems beside those that every route of its kind has.
+    `answers` maps a status to the response: a message class, several of them, or a media type.
+    `refusals` are statuses of problems, beyond those that every route of its kind has.
     """
 
     id: str
@@ -308,7 +308,7 @@ def operation(
     query: type = Nothing,
     body: type | None = None,
 ) -> Callable[[Handle], Operation]:
-    """Return the decorator that makes a handler an operation."""
+    """Return a decorator that turns a handler into an operation."""
 
     def declare(handle: Handle) -> Operation:
         return Operation(

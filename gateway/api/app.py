@@ -1,4 +1,4 @@
-"""Builds the HTTP API: one aiohttp application with its middleware."""
+"""Build the HTTP API as one aiohttp application; start at `build_api`."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ from gateway.ports import Credentials
 from gateway.wire.codec import JsonObject
 from gateway.wire.schema import REQUEST_ID
 
-# How long an idle connection stays open: longer than proxies keep theirs, so that none of them
-# sends a call over a connection that is being closed.
+# How long an idle connection stays open: longer than with proxies, so that no proxy sends a call
+# over a connection that is being closed.
 IDLE_SECONDS = 180.0
-# How long calls may go on once the server stops: they get this once to end by themselves, and once
-# more after they are cancelled. A write that is cut off is as one of a killed gateway.
+# How long calls may continue when the server stops: this time to finish, and again after they are
+# cancelled. A write that is cut off is like one of a killed gateway.
 STOP_SECONDS = 0.5
 SERVICES = web.AppKey("services", Services)
 RoutesOf = Callable[[Services, tuple[type[Exception], ...]], Sequence[web.AbstractRouteDef]]
-"""Makes routes from the services that handlers use and the errors of a silent store."""
+"""Makes routes from the services and the errors that an unreachable store raises."""
 
 
 async def _without_hooks(method: str, params: JsonObject) -> tuple[str, str, JsonObject | None]:
-    """Let every message pass: no hooks are configured."""
+    """Let every message continue, because no hooks are configured."""
     return "continue", "", None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicAddress:
-    """How the API is reached: host names beside the loopback ones, whether over TLS, and whether
-    through a proxy of ours.
+    """How clients reach the API, and the optional parts that it serves.
 
-    `pages` are the web pages of adapters, served beside the API under the same guards; `closing`
-    ends what they keep open. `protocol` answers the clients of the Agent Approval Protocol.
-    `intercept` passes agents' messages through policy hooks; `host_hooks` are agents' hosts that
-    call their hook by HTTP. The metrics read `measure`, `outboxes` and `adapters`.
+    `hosts` are accepted beside the loopback names; `secure` means TLS; `proxied` means behind the
+    operator's own proxy. `pages` are adapters' web pages, served under the same guards; `closing`
+    ends their open responses. `protocol` serves clients of the Agent Approval Protocol. `intercept`
+    passes agents' messages to policy hooks; `host_hooks` are the coding agents that call their hook
+    by HTTP. The metrics use `measure`, `outboxes` and `adapters`.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -90,8 +90,7 @@ def build_api(
 ) -> web.Application:
     """Return the application; run it with `runner`.
 
-    `ready` says what is wrong here just now.
-    `store_errors` are raised by a store that does not answer.
+    `ready` returns the current problems. `store_errors` are the errors of an unreachable store.
     """
     site = site or PublicAddress()
     bounds = limits or Limits()
@@ -137,19 +136,18 @@ def build_api(
 
 
 def _match_ids(path: str) -> str:
-    """Return a route's path that takes no page for an id: grants have theirs, such as their offers,
-    and requests have one."""
+    """Return a route's path with patterns for ids that words such as `offers` do not match."""
     if path == "/v1/requests/{id}":
         return "/v1/requests/{id:(?!prepare$)[^{}/]+}"
     return path.replace("{grant}", f"{{grant:{REQUEST_ID.pattern}}}")
 
 
 def _shorten(record: logging.LogRecord) -> bool:
-    """Have aiohttp say in one line, and as no error of ours, that a caller sent what is no HTTP."""
+    """Make aiohttp log a malformed HTTP message in one line, and not as an error."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, HttpProcessingError):
         record.levelno, record.levelname = logging.INFO, "INFO"
-        record.msg, record.args = f"refused what is no HTTP: {type(error).__name__}", ()
+        record.msg, record.args = f"rejected malformed HTTP: {type(error).__name__}", ()
         record.exc_info = None
     return True
 
@@ -157,8 +155,8 @@ def _shorten(record: logging.LogRecord) -> bool:
 def runner(app: web.Application) -> web.AppRunner:
     """Return the runner for an application of `build_api`.
 
-    A call is cancelled when its caller disconnects, and idle connections are closed. aiohttp's own
-    access log stays off, because it would write query strings.
+    It cancels a call whose caller disconnects, and closes idle connections. aiohttp's own access
+    log is off, because it would log query strings.
     """
     server_logger.addFilter(_shorten)
     return web.AppRunner(
@@ -204,7 +202,7 @@ _LARGEST_BODY = 4 * 1024 * 1024
 def build_pages(site: PublicAddress, ready: Callable[[], Awaitable[Readiness]]) -> web.Application:
     """Return the application; run it with `gateway.api.app.runner`.
 
-    `ready` says what keeps people from answering.
+    `ready` returns the problems that keep people from deciding.
     """
 
     async def healthz(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""Admission: the Host header, bearer tokens, and a limit on failed credentials."""
+"""Authenticate calls: check the Host header and bearer tokens, and limit failed credentials."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.domain.web_limits import FailureLimit
 from gateway.errors import NotFound, Unauthorized
 from gateway.ports import Credential, Credentials
 
-CALLER = web.RequestKey("caller", str)  # the kind and name of whose credential a call carries
+CALLER = web.RequestKey("caller", str)  # the kind and name of a call's credential
 
 log = logging.getLogger("gateway.api")
 
@@ -30,7 +30,7 @@ _AUTHORITY = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenAccess:
-    """Admits callers by their bearer tokens."""
+    """Authenticates callers by their bearer tokens."""
 
     credentials: Credentials
     limit: FailureLimit
@@ -38,8 +38,8 @@ class TokenAccess:
     async def authenticate(self, request: web.Request, kinds: Collection[str]) -> Credential:
         """Return the credential of the caller.
 
-        Raises Unauthenticated for a bad token, TooMany after many of those, and Unauthorized when
-        the token's kind is not among `kinds`.
+        Raises Unauthenticated for a bad token, TooMany after many of those, and Unauthorized if the
+        token's kind is not in `kinds`.
         """
         token = bearer_token(request)
         found = await self.credentials.authenticate(token)
@@ -51,7 +51,7 @@ class TokenAccess:
         return found
 
     async def check_unchanged(self, request: web.Request, caller: Credential) -> None:
-        """Raise Unauthenticated when the token was revoked or changed since the call came in."""
+        """Raise Unauthenticated if the token was revoked or changed during the call."""
         if await self.credentials.authenticate(bearer_token(request)) != caller:
             raise Unauthenticated("the token was revoked while the call waited")
 
@@ -60,23 +60,23 @@ class TokenAccess:
         try:
             await self.credentials.holder(name)
         except Unauthorized:
-            raise NotFound(f"there is no agent {name}") from None
+            raise NotFound(f"there is no agent {name!r}") from None
 
     def check_secret(self, request: web.Request, secret: str) -> None:
-        """Raise as `authenticate` does unless the bearer token is this secret."""
+        """Raise the errors of `authenticate` unless the bearer token is this secret."""
         if not hmac.compare_digest(bearer_token(request).encode(), secret.encode()):
             self._refuse(request)
 
     def _refuse(self, request: web.Request) -> NoReturn:
         if not self.limit.count(request.remote or ""):
             raise TooMany("too many failed credentials from this address; try again later")
-        raise Unauthenticated("the token is unknown or revoked: an operator can give a new one")
+        raise Unauthenticated("the token is unknown or revoked; ask an operator for a new one")
 
 
 def bearer_token(request: web.Request) -> str:
-    """Return the bearer token of the Authorization header; raise Unauthenticated without one.
+    """Return the bearer token of the Authorization header. Raises Unauthenticated without one.
 
-    Two headers are refused: a proxy may have checked the other one.
+    Two headers are refused, because a proxy may have checked the other one.
     """
     given = request.headers.getall("Authorization", [])
     scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
@@ -86,17 +86,17 @@ def bearer_token(request: web.Request) -> str:
 
 
 def check_query(request: web.Request) -> None:
-    """Raise Unauthenticated when the query string carries a token: URLs end up in logs."""
+    """Raise Unauthenticated if the query string has a token, because URLs are logged."""
     for name, value in request.query.items():
         if name.lower() in _TOKEN_NAMES or _TOKEN_PREFIX in value:
             log.warning("a token in a query string", extra={"event": "token_in_query"})
             raise Unauthenticated(
-                "a token in an address ends up in logs: rotate it, send the header"
+                "tokens in addresses end up in logs: replace the token, and send it in the header"
             )
 
 
 def check_host(request: web.Request, allowed: Collection[str]) -> None:
-    """Raise WrongHost unless the Host header names us, so that no web page can rebind to us."""
+    """Raise WrongHost unless the Host header names this gateway, to prevent DNS rebinding."""
     named = request.headers.getall("Host", [])
     match = _AUTHORITY.fullmatch(named[0]) if len(named) == 1 else None
     if match is None or match[1].strip("[]").lower() not in allowed:

@@ -1,4 +1,4 @@
-"""Server-sent events for approvers, without a gap after a reconnect."""
+"""Stream audit events to approvers as server-sent events, without gaps after a reconnect."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PAGE = 200
 
 @operation("events.stream", {200: "text/event-stream"})
 async def stream(call: ApiCall) -> web.StreamResponse:
-    """Send events as they happen, from the one after Last-Event-ID or from now on."""
+    """Stream events as they happen, starting after Last-Event-ID or now."""
     last = call.request.headers.get("Last-Event-ID") or None
     check_match(EVENT_ID, "Last-Event-ID", last)
     if call.services.streams.locked():
@@ -62,7 +62,7 @@ async def _send(
     try:
         while True:
             check_wanted()
-            # `wait` and not `timeout`: a cancelled iterator would be at its end.
+            # `wait` instead of `timeout`, because cancelling the iterator would end it.
             done, _ = await asyncio.wait({coming}, timeout=patience)
             if not done:
                 await call.services.access.check_unchanged(call.request, call.caller)
@@ -79,7 +79,7 @@ async def _send(
 
 
 async def _replay(call: ApiCall, answer: web.StreamResponse, last: str) -> str | None:
-    """Send the events after `last`; return the id of the last one, None when there was none."""
+    """Send the events after `last`; return the id of the last one, or None."""
     sent: str | None = None
     while events := await call.services.reads.history(sent or last, _PAGE):
         for event in events:
@@ -94,7 +94,7 @@ async def _write(call: ApiCall, answer: web.StreamResponse, data: bytes) -> None
 
 
 def _frame(event: AuditEvent) -> bytes:
-    # What an operator's rules in shadow would have done is for the audit alone.
+    # The results of shadow rules are for the audit only.
     told = {name: value for name, value in event.data.items() if name != "shadow"}
     event = replace(event, data=told)
     data = json.dumps(plain(event), separators=(",", ":"), allow_nan=False)

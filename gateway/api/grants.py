@@ -1,4 +1,4 @@
-"""Grants over HTTP, for approvers."""
+"""Serve grants over HTTP, for approvers: offers, lists, new grants and session passes, revoking."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _NAMES_MATCH = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostOffer(Wire):
-    """One thing that the agent's host may keep itself, in words."""
+    """A permission that the coding agent itself can save, in words."""
 
     id: str
     words: str
@@ -65,10 +65,10 @@ class HostOffer(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers(Wire):
-    """What may be remembered about a request, narrow first, and the lifetimes to choose from.
+    """The grants that a decision on a request can save, narrow first, and their possible lifetimes.
 
-    `host` is what the agent's host may keep itself with an approval: no grant, and no lifetime of
-    ours.
+    `host` lists permissions that the coding agent itself can save with an approval. They are no
+    grants, and the gateway's lifetimes do not apply.
     """
 
     approve: tuple[Offer, ...]
@@ -79,14 +79,14 @@ class Offers(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferQuery(Wire):
-    """The id of an offer; left out, the narrowest."""
+    """The id of an offer; without it, the narrowest."""
 
     offer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach(Wire):
-    """What a grant of this offer would have covered, as figures and in words."""
+    """The matches in history of a grant from this offer, as figures and in words."""
 
     reach: MatchPreview
     words: str
@@ -94,19 +94,19 @@ class Reach(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantPage(Wire):
-    """Which page of grants, the newest first."""
+    """Selects a page of grants, newest first."""
 
     after: Annotated[str, matching(REQUEST_ID)] | None = None
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
 
     def __post_init__(self) -> None:
         if self.after is not None and not REQUEST_ID.fullmatch(self.after):
-            raise InvalidRequest("after is no grant")
+            raise InvalidRequest("after must be the id of a grant")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants(Wire):
-    """One page of grants with their uses."""
+    """A page of grants with their uses."""
 
     items: tuple[Grant, ...]
     next: str | None
@@ -114,7 +114,7 @@ class Grants(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example(Wire):
-    """A call like those that a grant is to decide: the id of a request, or what it would send."""
+    """An example of the calls that a grant should cover: the id of a request, or a call."""
 
     __pydantic_config__ = whole(oneOf=[_NAMES_REQUEST, _IS_A_CALL])
 
@@ -126,14 +126,14 @@ class Example(Wire):
 
     def __post_init__(self) -> None:
         if (self.request is None) == (self.tool is None):
-            raise InvalidRequest("an example is the id of a request, or a tool with its arguments")
+            raise InvalidRequest("an example needs either request, or tool with its arguments")
         beside = (self.arguments, self.context)
         if self.request is not None and (beside != (None, None) or self.kind is not Kind.TOOL):
-            raise InvalidRequest("a request that is named says itself what it would run")
+            raise InvalidRequest("an example with request cannot have arguments, context or kind")
         check_match(REQUEST_ID, "request", self.request)
 
     def of_agent(self, agent: str) -> str | ApprovalRequest:
-        """Return the id of the request, or the call as this agent would send it."""
+        """Return the id of the request, or the call as a request of this agent."""
         if self.tool is None:
             return str(self.request)
         return build_example(
@@ -147,7 +147,7 @@ class Example(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferRequest(Wire):
-    """Whose call to make offers of, and to which effect."""
+    """The agent and the call to make offers for, and their effect."""
 
     agent: Annotated[str, matching(AGENT_NAME)]
     effect: Effect
@@ -156,17 +156,18 @@ class OfferRequest(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffersOfExample(Wire):
-    """What may be remembered of an example, narrow first."""
+    """The grants that an example allows, narrow first."""
 
     offers: tuple[Offer, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewGrant(Wire):
-    """A grant that no request asked for: one of the offers of an example, by its id or its match.
+    """A grant that is saved without a request: one of the offers of an example, by its id or its
+    match.
 
-    Its words are the offer's. Without `session` it holds everywhere. `nonce` makes a repeated call
-    the same call.
+    It gets the offer's words. Without `session` it covers all sessions. A repeated call with the
+    same `nonce` saves only one grant.
     """
 
     __pydantic_config__ = whole(oneOf=[_NAMES_OFFER, _NAMES_MATCH])
@@ -183,16 +184,16 @@ class NewGrant(Wire):
 
     def __post_init__(self) -> None:
         if bool(self.offer) == (self.match is not None):
-            raise InvalidRequest("name one offer of the example, by its id or by its match")
+            raise InvalidRequest("name one offer of the example, either by offer or by match")
         check_match(NONCE, "nonce", self.nonce or None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPass(Wire):
-    """What a session may do without asking: file `edits`; `work`, which adds reading, searching and
-    known commands; or `scripts`, which adds running the project's own tests, builds and scripts.
+    """A session pass: file `edits`; `work`, which adds reading, searching and known commands; or
+    `scripts`, which adds the project's own tests, builds and scripts.
 
-    For `hours`, 8 at most; with `max_uses`, the next so many requests only.
+    It is valid for `hours`, at most 8, and with `max_uses` only for that many requests.
     """
 
     what: Annotated[Shape, Says(enum=[shape.value for shape in PASSES])]
@@ -202,28 +203,28 @@ class NewPass(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevokeFilter(Wire):
-    """Whose grants to end: an agent's, or those of one of its sessions; neither means all."""
+    """The agent, or the session of it, whose grants to revoke; neither means all."""
 
     agent: Annotated[str, matching(AGENT_NAME)] | None = None
     session: Annotated[str, matching(SESSION_NAME)] | None = None
 
     def __post_init__(self) -> None:
         if self.agent is not None and not AGENT_NAME.fullmatch(self.agent):
-            raise InvalidRequest("the agent's name does not fit")
+            raise InvalidRequest("agent is not a valid agent name")
         if self.session is not None and not SESSION_NAME.fullmatch(self.session):
-            raise InvalidRequest("the session's name does not fit")
+            raise InvalidRequest("session is not a valid session name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revoked(Wire):
-    """The ids of the grants that were ended."""
+    """The ids of the revoked grants."""
 
     ids: tuple[str, ...]
 
 
 @operation("grants.offered", {200: Offers}, 404)
 async def list_offers(call: ApiCall) -> web.Response:
-    """Return what may be remembered about a request."""
+    """List the grants that a decision on a request can save."""
     record = await find_visible(call)
     waits = not record.final
     approve = offers(record) if waits else ()
@@ -245,7 +246,7 @@ async def list_offers(call: ApiCall) -> web.Response:
 
 @operation("grants.reach", {200: Reach}, 404, query=OfferQuery)
 async def measure_reach(call: ApiCall) -> web.Response:
-    """Return how far remembering an approval would have reached."""
+    """Return the matches in history of a grant from an offer."""
     remembering = call.core.remembering
     found = await remembering.reach(await find_visible(call), call.query.offer)
     return reply(Reach(reach=found, words=found.words()))
@@ -261,13 +262,13 @@ async def list_grants(call: ApiCall) -> web.Response:
 
 @operation("grants.look", {200: Grant}, 404)
 async def look(call: ApiCall) -> web.Response:
-    """Return one grant with its uses."""
+    """Return a grant with its uses."""
     return await masked_reply(await call.core.grants.get(_grant_id(call)))
 
 
 @operation("grants.offered_by_hand", {200: OffersOfExample}, 404, body=OfferRequest)
 async def list_offers_of_example(call: ApiCall) -> web.Response:
-    """Return what an admin may remember without being asked, of a call like the example."""
+    """List the grants that an admin can create from an example."""
     body: OfferRequest = call.body
     example = body.example.of_agent(body.agent)
     found = await call.core.grant_service.offers(call.identity, body.agent, example, body.effect)
@@ -276,7 +277,7 @@ async def list_offers_of_example(call: ApiCall) -> web.Response:
 
 @operation("grants.create", {201: Grant}, 404, 409, body=NewGrant)
 async def create(call: ApiCall) -> web.Response:
-    """Write a grant as an admin: one of the offers of an example."""
+    """Create a grant as an admin, from an offer of an example."""
     body: NewGrant = call.body
     made = await call.core.grant_service.create(
         call.identity,
@@ -296,7 +297,7 @@ async def create(call: ApiCall) -> web.Response:
 
 @operation("grants.let_through", {201: Grant}, 404, query=OfAgent, body=NewPass)
 async def create_pass(call: ApiCall) -> web.Response:
-    """Give a session a pass."""
+    """Create a session pass."""
     session, agent = call.request.match_info["session"], call.query.agent
     if not SESSION_NAME.fullmatch(session):
         raise NotFound("no such session")
@@ -314,13 +315,13 @@ async def create_pass(call: ApiCall) -> web.Response:
 
 @operation("grants.revoke", {200: Grant}, 404, 409, body=Nothing)
 async def revoke(call: ApiCall) -> web.Response:
-    """End one grant."""
+    """Revoke a grant."""
     return await masked_reply(await call.core.grant_service.revoke(_grant_id(call), call.identity))
 
 
 @operation("grants.revoke_all", {200: Revoked}, body=RevokeFilter)
 async def revoke_all(call: ApiCall) -> web.Response:
-    """End all grants, or an agent's, or those of a session."""
+    """Revoke all grants, or those of an agent or a session."""
     body: RevokeFilter = call.body
     ended = await call.core.grant_service.revoke_all(
         call.identity, agent=body.agent, session=body.session

@@ -1,4 +1,4 @@
-"""The messages of the HTTP API: bodies, query strings and answers."""
+"""Define the messages of the HTTP API: bodies, query strings and responses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EVENT_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submit(Wire):
-    """A request, and the process that waits for its answer; with `detached` nobody waits."""
+    """A request, and the process that waits for its decision; with `detached`, none waits."""
 
     request: ApprovalRequest
     process: Annotated[str, matching(PROCESS_TOKEN)] | None = None
@@ -52,17 +52,16 @@ class Submit(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare(Wire):
-    """A request without its digest, for a client that writes no canonical JSON."""
+    """A request without its digest, for clients that cannot write canonical JSON."""
 
     request: JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared(Wire):
-    """The request with its digest and id, which the client submits as it is.
+    """The request with its digest and id, which the client submits unchanged.
 
-    `arguments` is the canonical JSON of its arguments: what the digest covers, and all that may
-    run.
+    `arguments` is the canonical JSON of its arguments, as the digest covers them. Run only these.
     """
 
     request: ApprovalRequest
@@ -71,7 +70,7 @@ class Prepared(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancel(Wire):
-    """Why the agent withdraws its request."""
+    """The agent's reason to cancel its request."""
 
     reason: Annotated[
         Reason, Field(json_schema_extra={"enum": [reason.value for reason in AGENT_REASONS]})
@@ -84,10 +83,10 @@ class Cancel(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consume(Wire):
-    """The process that takes the approval.
+    """The process that claims the approval.
 
-    With `once` an approval that another process had, or of which anything was reported, is refused
-    as `approval_used` instead of being handed out with a warning.
+    With `once`, an approval that another process claimed, or that has a report, is refused as
+    `approval_used`. Without it, such an approval is returned with a warning.
     """
 
     process: Annotated[str, matching(PROCESS_TOKEN)]
@@ -99,7 +98,7 @@ class Consume(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported(Wire):
-    """What became of the action."""
+    """The outcome of the call."""
 
     report: Annotated[
         Report, Says(properties={"execution": {"enum": [one.value for one in AGENT_EXECUTIONS]}})
@@ -111,7 +110,7 @@ class Reported(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync(Wire):
-    """The requests that a process waits for; with none, its lease alone is renewed."""
+    """The requests that a process waits for; without any, only its lease is renewed."""
 
     process: Annotated[str, matching(PROCESS_TOKEN)]
     ids: Annotated[
@@ -126,12 +125,12 @@ class Sync(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decide(Wire):
-    """What an approver wants done with the revision that was seen.
+    """An approver's decision on the revision that they saw.
 
-    `nonce` makes a repeated call the same call; one is made when it is left out. High risk is only
-    approved with `confirmed`, which says that the person was asked again. `remember` names one of
-    the request's offers. `number` is what the person typed for the one that is shown where the
-    agent waits; it confirms, too.
+    A repeated call with the same `nonce` is one decision; the default is a new one. High risk needs
+    `confirmed`, which says that the person confirmed the approval. `remember` names an offer of the
+    request. `number` is the number that the agent's side shows, as the person typed it; it also
+    confirms.
     """
 
     revision: int
@@ -154,7 +153,7 @@ class Decide(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enroll(Wire):
-    """The name under which a local agent wants a credential."""
+    """The agent name for which a local agent wants a credential."""
 
     agent: Annotated[str, matching(AGENT_NAME)]
 
@@ -164,11 +163,11 @@ class Enroll(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitQuery(Wire):
-    """How long to wait (seconds), for a newer revision than which, and who waits.
+    """How long to wait (in seconds), for a revision newer than `revision`, and which process waits.
 
-    Without `revision` the wait is for the end of the request. With `reveal` an approver who may
-    decide it, or an admin, gets its secrets unmasked, and the audit says so. With `record` an agent
-    also gets what it asked, when that was decided, and what was reported of it.
+    Without `revision`, the wait ends with the decision. With `reveal`, an admin, or an approver who
+    may decide the request, gets its secrets unmasked, and the audit records it. With `record`, an
+    agent also gets its request, the time of the decision, and the reported outcome.
     """
 
     wait: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
@@ -183,10 +182,10 @@ class WaitQuery(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing(Wire):
-    """Which requests to list, newest first: those that wait, or with `final` those that ended.
+    """Selects requests to list, newest first: pending ones, or decided ones with `final`.
 
-    Any other status than pending narrows the ended ones. `after` is the cursor that the page before
-    named.
+    Any status but pending selects decided ones with it. `after` is the cursor that the previous
+    page returned.
     """
 
     status: Status | None = None
@@ -204,7 +203,7 @@ class Listing(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhichAgent(Wire):
-    """The agent that is meant; an agent's own token needs none."""
+    """The agent's name; not needed with the agent's own token."""
 
     agent: Annotated[str, matching(AGENT_NAME)] | None = None
 
@@ -214,7 +213,7 @@ class WhichAgent(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfAgent(Wire):
-    """The agent whose session is meant."""
+    """The agent that has the session."""
 
     agent: Annotated[str, matching(AGENT_NAME)]
 
@@ -226,16 +225,15 @@ class OfAgent(Wire):
 class RequestView(Wire):
     """A request as people see it.
 
-    `arguments` are what would run now, `digest` theirs; `shown_since` is the first revision that
-    shows them. Agents get it without `decision`, `votes`, `note`, `findings`, which are what the
-    guardrails found, `raised`, which says who raised the risk, `edits`, which are who changed the
-    arguments, `approvers`, who may approve it now, and what that takes, `guesses`, how many wrong
-    numbers were typed, `stepped`, how the approval was confirmed, and `asks_because`, which says
-    what kept a remembered approval, or an allow rule with a limit, from covering it: a decision
-    reaches only the process that may act on it.
-    Approvers get secrets masked, unless they ask for one request with `reveal`; so the digest of
-    what they read may be another one. A `warning` in the response to an answer says what should
-    have followed it and failed; the answer is recorded.
+    `arguments` and `digest` are those of the current call; `shown_since` is the revision that it
+    appeared in. A decision goes only to the process that may act on it. So agents do not get
+    `decision`, `votes`, `note`, and `findings` of the guardrails. Nor do they get `raised` (who
+    raised the risk), `edits` (who changed the arguments), and `approvers` (who may approve now, and
+    the step-up). The same goes for `guesses` (wrong numbers typed), `stepped` (step-ups done), and
+    `asks_because` (why no grant or rule with a limit covered it). Approvers get secrets masked,
+    unless they read one request with `reveal`; so `digest` can differ from that of the shown text.
+    A `warning` in the response to a decision names a follow-up step that failed; the decision
+    itself is recorded.
     """
 
     request: ApprovalRequest
@@ -268,7 +266,7 @@ class RequestView(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requests(Wire):
-    """One page of requests and the cursor of the next; null at the end."""
+    """A page of requests and the cursor of the next; null at the end."""
 
     items: tuple[RequestView, ...]
     next: str | None
@@ -276,7 +274,7 @@ class Requests(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class States(Wire):
-    """The states of those requests asked for that are the agent's own."""
+    """The states of the agent's own requests among those asked for."""
 
     items: tuple[State, ...]
 
@@ -297,8 +295,10 @@ class SessionEnded(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enrolled(Wire):
-    """A local agent's credential. `redis_url` is null where agents have to use HTTP; `namespace`
-    begins the keys that it writes and reads there."""
+    """A local agent's credential.
+
+    `redis_url` is null if agents must use HTTP; `namespace` is the prefix of its Redis keys.
+    """
 
     agent: str
     token: str = field(repr=False)
@@ -309,8 +309,10 @@ class Enrolled(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthReply(Wire):
-    """Whether the gateway lives, or is `ready`, `degraded` or `not ready`; `problems` says in
-    sentences what is wrong."""
+    """Whether the gateway is alive, or is `ready`, `degraded` or `not ready`.
+
+    `problems` are sentences.
+    """
 
     status: str
     problems: tuple[str, ...] = ()
@@ -318,9 +320,9 @@ class HealthReply(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem(Wire):
-    """Why a call was refused (RFC 9457). `code` is for machines and stays the same.
+    """Why a call was refused (RFC 9457). `code` is stable, for programs.
 
-    `reasons` say of a batch which requests stopped it, and why.
+    `reasons` gives, for a batch, the requests that stopped it, and why.
     """
 
     type: str
@@ -332,7 +334,7 @@ class Problem(Wire):
 
 
 def view(record: StoredRequest, *, whole: bool) -> RequestView:
-    """Return the view of a record; `whole` adds what is for approvers alone."""
+    """Return the view of a record; `whole` adds the members for approvers only."""
     return RequestView(
         request=record.request,
         status=record.status,
@@ -363,13 +365,13 @@ def view(record: StoredRequest, *, whole: bool) -> RequestView:
 
 
 def masked_view(record: StoredRequest) -> JsonObject:
-    """Return the whole view of a record, with its secrets masked as on cards.
+    """Return the whole view of a record, with secrets masked as on cards.
 
-    Where an agent wrote what looks like a mask, its bracket is spelled ⟨U+27E8⟩.
+    If an agent wrote something like a mask, its bracket is replaced by ⟨U+27E8⟩.
     """
     written = plain(view(record, whole=True))
     told = {name: mask(written.pop(name), _spell_masks) for name in ("request", "arguments")}
-    if record.secrets:  # the agent's own words may say them, too
+    if record.secrets:  # the agent's own words may contain them too
         said = told["request"]
         words = (said, "hint"), (said.get("preview", {}), "text")
         for values, name in words:
@@ -379,11 +381,11 @@ def masked_view(record: StoredRequest) -> JsonObject:
 
 
 def _spell_masks(text: str) -> str:
-    """Return text around secrets in which nothing passes for a mask."""
+    """Escape everything in text around secrets that looks like a mask."""
     return _LIKE_A_MASK.sub("⟨U+27E8⟩", text) if "⟨" in text else text
 
 
 def check_match(pattern: re.Pattern[str], name: str, text: str | None) -> None:
-    """Raise InvalidRequest, naming the member, unless `text` is None or matches as a whole."""
+    """Raise InvalidRequest with the member's name if a text does not match completely."""
     if text is not None and not pattern.fullmatch(text):
         raise InvalidRequest(f"{name} does not match {pattern.pattern}")

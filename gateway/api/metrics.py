@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: the same on every gateway, as events are counted when sealed."""
+"""Collect metrics for Prometheus, the same on every gateway; start at `Metrics`."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ from gateway.errors import Unreachable
 from gateway.models import ENDINGS
 from gateway.ports.outgoing import OutboxFigures
 
-# Families of figures for Prometheus that are made at each scrape.
+# Metric families that are made at each scrape.
 
 _PLAIN = (
-    ("gateway_submitted", SUBMITTED, "Requests taken in, on all replicas."),
+    ("gateway_submitted", SUBMITTED, "Requests submitted, on all replicas."),
     ("gateway_refused", REFUSED, "Messages and clicks refused, on all replicas."),
     ("gateway_dead_letters", DEAD_LETTER, "Messages that could not be handled, on all replicas."),
 )
 _LABELLED = (
-    ("gateway_requests", ENDED, ["status", "reason"], "Requests that ended, on all replicas."),
+    ("gateway_requests", ENDED, ["status", "reason"], "Requests decided, on all replicas."),
     (
         "gateway_cards",
         CARD,
         ["outcome"],
-        "What became of cards that were posted or edited, on all replicas.",
+        "Outcomes of posting and editing cards, on all replicas.",
     ),
 )
 
 
 class CountsCollector(Collector):
-    """What was counted on all replicas."""
+    """Counters over all replicas."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -70,16 +70,16 @@ class CountsCollector(Collector):
 
 
 class TallyCollector(Collector):
-    """What this process counted."""
+    """Metrics that this process counted."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
 
     def collect(self) -> Iterator[HistogramMetricFamily | CounterMetricFamily]:
-        """Yield how long requests waited, and what became of webhooks."""
+        """Yield how long requests were pending, and the failures of webhooks."""
         waited = HistogramMetricFamily(
             "gateway_waited_seconds",
-            "How long requests waited that ended here, from asking to the end.",
+            "Time from submission to decision, of requests decided here.",
             labels=["status"],
         )
         for status in sorted(ENDINGS):
@@ -87,15 +87,15 @@ class TallyCollector(Collector):
             waited.add_metric([status.value], _buckets_of(waits), waits.seconds)
         yield waited
         for name, says, waits in (
-            ("unasked", "How long answers took that no person was asked for", self._tally.unasked),
-            ("loop_lag", "How late the event loop came to what was due", self._tally.lags),
+            ("unasked", "Time to decide requests without a person", self._tally.unasked),
+            ("loop_lag", "Delay of the event loop", self._tally.lags),
         ):
             yield HistogramMetricFamily(
                 f"gateway_{name}_seconds", f"{says}, here.", _buckets_of(waits), waits.seconds
             )
         yield CounterMetricFamily(
             "gateway_webhook_failures",
-            "Webhook calls that were not taken, here.",
+            "Webhook calls that failed, here.",
             self._tally.webhook_failures,
         )
         yield CounterMetricFamily(
@@ -106,27 +106,35 @@ class TallyCollector(Collector):
 
 
 class StoreCollector(Collector):
-    """What was measured in the store at this scrape."""
+    """Gauges measured in the store at this scrape."""
 
     def __init__(self) -> None:
         self.found: StoreFigures | None = None
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauges; none before anything was measured."""
+        """Yield the gauges; none before the first measurement."""
         if self.found is None:
             return
         found = self.found
         for name, says, figure in (
             ("stopped", "1 while the kill switch is on.", found.stopped),
-            ("paused_agents", "Agents that ask nobody for now.", found.paused_agents),
+            (
+                "paused_agents",
+                "Agents that are blocked for now after many denials.",
+                found.paused_agents,
+            ),
             ("replicas", "Gateways that share the work.", found.replicas),
             ("redis_memory_bytes", "Memory in use on the fullest server.", found.memory),
-            ("redis_room_bytes", "What it may use, 0 where nothing bounds it.", found.room),
+            ("redis_room_bytes", "Memory limit of that server, 0 without one.", found.room),
             ("unsealed_seconds", "Age of the first event without a seal.", found.unsealed),
-            ("intake_seconds", "Age of the first message that is not handled.", found.intake),
-            ("intake_messages", "Messages over Redis not handled yet.", found.intake_messages),
-            ("lease_seconds", "Age of the leader's lease; from 6 on nobody leads.", found.lease),
-            ("unarchived_seconds", "Age of the first event to archive.", found.unarchived),
+            ("intake_seconds", "Age of the first unhandled message.", found.intake),
+            ("intake_messages", "Unhandled messages from Redis streams.", found.intake_messages),
+            (
+                "lease_seconds",
+                "Age of the leader's lease; from 6 on there is no leader.",
+                found.lease,
+            ),
+            ("unarchived_seconds", "Age of the first event outside the archive.", found.unarchived),
             ("archive_bytes", "Size of the archive.", found.archive_bytes),
         ):
             yield GaugeMetricFamily(f"gateway_{name}", says, figure)
@@ -145,29 +153,29 @@ _ASK_SECONDS = 2.0
 _OF_CARDS = {
     "stale_cards": "Posted cards with buttons whose request has ended.",
     "stale_card_age_seconds": "How long ago the request of the oldest stale card ended.",
-    "outbox_requests": "Requests and grants whose cards are to be looked at.",
-    "outbox_age_seconds": "For how long the first of them has been due.",
+    "outbox_requests": "Requests and grants whose cards are due for an update.",
+    "outbox_age_seconds": "How long the first of them has been due.",
 }
 Outboxes = Callable[[], Awaitable[Sequence[OutboxFigures]]]
-"""Returns how true the cards of each adapter that posts are."""
+"""Returns how current the cards of each posting adapter are."""
 
 
 Measure = Callable[[], Awaitable[StoreFigures]]
 """Measures the store."""
 AdapterProblems = Callable[[], Mapping[str, Sequence[str]]]
-"""Returns what is wrong with each adapter that can tell."""
+"""Returns the problems of each adapter that reports them."""
 
 
 async def no_outboxes() -> Sequence[OutboxFigures]:
-    """Return nothing: no adapter posts cards."""
+    """Return no figures, because no adapter posts cards."""
     return ()
 
 
 class Metrics:
-    """The gateway's figures, in registries of their own.
+    """The gateway's metrics, in separate registries.
 
-    What waits, how true the cards are and what is wrong is asked at each scrape; where the store
-    does not answer (`store_errors`, or too late), the page has what is known without it.
+    Pending requests, outdated cards and problems are read at each scrape. If the store does not
+    answer (`store_errors`, or too late), the page has only the metrics of this process.
     """
 
     def __init__(
@@ -193,60 +201,63 @@ class Metrics:
         self._make_asked(self._asked)
 
     def _make_own(self, own: CollectorRegistry, tally: Tally) -> None:
-        """Make what is known here, whether the store answers or not."""
+        """Make the metrics of this process, which do not need the store."""
         own.register(TallyCollector(tally))
         ProcessCollector(registry=own)
-        build = Gauge("gateway_build_info", "What runs here.", ["version", "python"], registry=own)
+        build = Gauge(
+            "gateway_build_info",
+            "Version of the gateway and of Python.",
+            ["version", "python"],
+            registry=own,
+        )
         build.labels(__version__, platform.python_version()).set(1)
         self._redis_up = Gauge("gateway_redis_up", "1 while Redis answers here.", registry=own)
         self._adapter_up = Gauge(
             "gateway_adapter_up",
-            "1 while people can answer through this adapter here.",
+            "1 while people can decide through this adapter here.",
             ["adapter"],
             registry=own,
         )
         self._troubles = Gauge(
             "gateway_troubles",
-            "What is wrong here just now: `down` keeps everybody from answering.",
+            "Current problems here: with `down` nobody can decide.",
             ["severity"],
             registry=own,
         )
         self.responses = Counter(
-            "gateway_http_responses", "Answers to calls, here.", ["status"], registry=own
+            "gateway_http_responses", "Responses to calls, here.", ["status"], registry=own
         )
         self.http_seconds = Histogram(
             "gateway_http_seconds",
-            "How long calls took until their answer began, here.",
+            "Time until the response to a call began, here.",
             ["method", "route", "status"],
             buckets=SHORT_SECONDS[::3],
             registry=own,
         )
         self.auth_failures = Counter(
-            "gateway_auth_failures", "Calls without a good credential, here.", registry=own
+            "gateway_auth_failures", "Calls without a valid credential, here.", registry=own
         )
         self.waiters = Gauge(
             "gateway_http_waiters",
-            "Calls that wait for news of a request, here.",
+            "Calls that wait for a change of a request, here.",
             registry=own,
         )
         self.decide_seconds = Histogram(
             "gateway_decide_seconds",
-            "How long it took to apply a decision that came over HTTP, here.",
+            "Time to apply a decision from HTTP, here.",
             buckets=SHORT_SECONDS,
             registry=own,
         )
 
     def _make_asked(self, registry: CollectorRegistry) -> None:
-        """Make what the store is asked for at each scrape."""
+        """Make the metrics that are read from the store at each scrape."""
         self._store, self._counted = StoreCollector(), CountsCollector()
         registry.register(self._store)
         registry.register(self._counted)
-        self._pending = Gauge(
-            "gateway_pending_requests", "Requests that wait for an answer.", registry=registry
-        )
+        self._pending = Gauge("gateway_pending_requests", "Pending requests.", registry=registry)
         self._oldest = Gauge(
             "gateway_oldest_pending_seconds",
-            "For how long the oldest request has waited, 0 when none waits.",
+            "Age of the oldest pending request, 0 without any.",
             registry=registry,
         )
         self._of_cards = {
@@ -255,7 +266,7 @@ class Metrics:
         }
 
     async def page(self) -> bytes:
-        """Return the figures in Prometheus' text format."""
+        """Return the metrics in Prometheus' text format."""
         try:
             async with asyncio.timeout(_ASK_SECONDS):
                 await self._ask()

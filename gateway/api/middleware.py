@@ -1,4 +1,4 @@
-"""Middleware of every call: id and log line, problem documents, host check, headers."""
+"""Wrap every call: id, log line, problem documents, host check; start at `before_all`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CALL = web.RequestKey("call", str)  # the id of the call
 _BEGAN = web.RequestKey("began", float)
 
-# Probes come by IP address, so the Host header is not checked; they reveal and change nothing.
+# Probes use IP addresses, so their Host header is not checked; they reveal and change nothing.
 _PROBES = frozenset({"/healthz", "/readyz"})
 _CALL_ID = re.compile(r"[0-9A-Za-z_-]{8,64}")
 _HEADERS = {
@@ -43,7 +43,7 @@ _HEADERS = {
 async def log_call(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Give each call an id and a log line with its caller, without query string, body or token.
 
-    A refusal is logged as INFO; the others are most of all lines, and DEBUG.
+    An error status is logged as INFO, all others as DEBUG.
     """
     given = request.headers.get("X-Request-ID", "")
     request[CALL] = given if _CALL_ID.fullmatch(given) else new_id()
@@ -71,7 +71,7 @@ async def log_call(request: web.Request, handler: Handler) -> web.StreamResponse
 def problem_guard(
     services: Services, ours: Collection[str], store_errors: tuple[type[Exception], ...]
 ) -> Middleware:
-    """Return the middleware that turns errors into problem documents, but for adapters' pages."""
+    """Return the middleware that turns errors into problem documents, except on adapters' pages."""
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -92,15 +92,15 @@ def problem_guard(
             why = DISK_FULL if full else "the store does not answer"
             return problem_of(Unreachable(f"{why}; nothing was approved"))
         except Exception as error:
-            # The caller gets a problem document that quotes nothing of the error.
+            # The problem document for the caller must not quote the error.
             _log_failure(request, error, "call_failed")
-            return problem_of(GatewayError("the gateway failed; its log names this call's id"))
+            return problem_of(GatewayError("the gateway failed; search its log for this call's id"))
 
     return guard
 
 
 def host_guard(allowed: Collection[str]) -> Middleware:
-    """Return the middleware that refuses other hosts and tokens in the query string."""
+    """Return the middleware that rejects other hosts, and tokens in the query string."""
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -114,27 +114,27 @@ def host_guard(allowed: Collection[str]) -> Middleware:
 
 @web.middleware
 async def trust_proxy(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Take the caller's address from the proxy in front of us, which writes the last one."""
+    """Use the caller's address from the operator's proxy, which adds the last one."""
     told = request.headers.getall("X-Forwarded-For", [""])[-1].rpartition(",")[2].strip()
     try:
         address = str(ipaddress.ip_address(told))
-    except ValueError:  # the proxy says nothing: everybody has its own
+    except ValueError:  # the proxy names none: the call keeps the proxy's address
         return await handler(request)
     handed_on = request.clone(remote=address)
     try:
         return await handler(handed_on)
-    finally:  # what is noted of the call, such as its id, is read from the request as it came
+    finally:  # later code reads notes such as the call's id from the original request
         for name, value in handed_on.items():
             request[name] = value
 
 
 def before_all(proxied: bool) -> list[Middleware]:
-    """Return what every call passes first; `proxied`: through a proxy of ours."""
+    """Return the middleware that runs first; with `proxied`, it trusts the operator's proxy."""
     return [trust_proxy, log_call] if proxied else [log_call]
 
 
 def security_headers(secure: bool) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """Return the hook that adds headers to every answer; those that are set already stay."""
+    """Return the hook that adds headers to every response, except those already set."""
 
     async def add(request: web.Request, answer: web.StreamResponse) -> None:
         for name, value in _HEADERS.items():
@@ -150,11 +150,11 @@ def security_headers(secure: bool) -> Callable[[web.Request, web.StreamResponse]
 def count_responses(
     metrics: Metrics,
 ) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """Return the hook that counts and times every answer, adapters' pages too."""
+    """Return the hook that counts and times every response, also of adapters' pages."""
 
     async def count(request: web.Request, answer: web.StreamResponse) -> None:
         metrics.responses.labels(str(answer.status)).inc()
-        # Only words of ours: callers could make up any number of paths and methods.
+        # Use only the route table's values: callers could make up any number of paths and methods.
         route, status = path_of(request) or "none", f"{answer.status // 100}xx"
         timed = metrics.http_seconds.labels(request.match_info.route.method, route, status)
         now = time.monotonic()
@@ -164,7 +164,7 @@ def count_responses(
 
 
 def path_of(request: web.Request) -> str | None:
-    """Return the path of the route that serves the request, as in the table; None without one."""
+    """Return the path of the request's route, as in the table; None without a route."""
     resource = request.match_info.route.resource
     return resource.canonical if resource is not None else None
 

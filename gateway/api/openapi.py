@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, written from the table of routes and the messages' own types."""
+"""Generate the OpenAPI 3.1 document from routes and message types; see `served_document`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from gateway.wire.schema import AGENT_NAME, REQUEST_ID, SESSION_NAME
 
 _REF = "#/components/schemas/{model}"
 _DESCRIPTION = (
-    "Agents ask, people answer, the agent goes on. JSON is read strictly: no name stands twice in "
-    "an object, no text holds U+0000 or half a surrogate pair, a number is finite, and an integer "
-    "is written without a point and lies within 2**53 - 1."
+    "Agents submit requests, people approve or deny them, and agents claim the approvals. JSON is "
+    "read strictly: names in an object are unique, texts contain no U+0000 and no half of a "
+    "surrogate pair, numbers are finite, and integers have no point and are within 2**53 - 1."
 )
-_OPEN_LISTS = (Reason,)  # a newer gateway may answer with further values
+_OPEN_LISTS = (Reason,)  # a newer gateway may return further values
 _PATH_PATTERNS = {
     "agent": AGENT_NAME.pattern,
     "grant": REQUEST_ID.pattern,
@@ -36,23 +36,23 @@ _PATH_PATTERNS = {
     "session": SESSION_NAME.pattern,
 }
 _REASONS = {
-    400: "The call is not one that HTTP allows.",
+    400: "The call is not valid HTTP.",
     401: "The credential is missing, unknown or revoked.",
     403: "The credential does not allow this.",
-    404: "There is no such thing for this credential.",
-    409: "It was decided already, has changed, or the id is taken.",
+    404: "It does not exist, or this credential may not see it.",
+    409: "It is already decided, has changed, or the id is taken.",
     413: "The body is too large.",
-    415: "The body is not sent as application/json.",
+    415: "The body is not application/json.",
     421: "The Host header names another host.",
     422: "The message breaks a rule; `detail` names the member.",
     429: "Too many failed credentials, event streams or waiting calls.",
-    503: "Redis does not answer, or the gateway stops; nothing was approved.",
+    503: "Redis does not answer, or the gateway is stopping; nothing was approved.",
 }
 
 
 @lru_cache(maxsize=2)
 def served_document(*, enrolment: bool) -> bytes:
-    """Return the document as it is served; built at the first call, as it takes long."""
+    """Return the document as served. It is built at the first call, because that takes long."""
     return encode(document_of(routes(enrolment=enrolment)))
 
 
@@ -78,7 +78,7 @@ def document_of(table: Sequence[ApiRoute]) -> JsonObject:
 
 
 def encode(document: JsonObject) -> bytes:
-    """Return the document as it is served and kept in the docs."""
+    """Return the document as bytes, as it is served and stored in the docs."""
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 
 
@@ -102,7 +102,7 @@ def _describe(route: ApiRoute, schemas: JsonObject) -> JsonObject:
 
 def _access(route: ApiRoute) -> str:
     if not route.who:
-        return "Open to everyone who reaches the port."
+        return "Open to everyone who can reach the port."
     return f"For {' and '.join(sorted(route.who))} tokens."
 
 
@@ -125,7 +125,7 @@ def _query_parameters(operation: Operation) -> Iterator[JsonObject]:
 
 
 def _without_null(schema: JsonObject) -> JsonObject:
-    """Return the schema of a parameter, which is left out and never null."""
+    """Return the schema of a query parameter, which can be left out but not null."""
     arms = [arm for arm in schema.get("anyOf", ()) if arm != {"type": "null"}]
     if len(arms) != 1:
         return schema
@@ -138,10 +138,10 @@ def _answers(operation: Operation) -> JsonObject:
 
 def _answer(what: type | tuple[type, ...] | str) -> JsonObject:
     if isinstance(what, str):
-        return {"description": "As the media type says.", "content": {what: {}}}
+        return {"description": "Content of this media type.", "content": {what: {}}}
     if isinstance(what, tuple):
         schema: JsonObject = {"anyOf": [_reference(one) for one in what]}
-        return {"description": "As the caller may see it.", "content": _json(schema)}
+        return {"description": "The form depends on the caller.", "content": _json(schema)}
     description = (what.__doc__ or "").partition("\n")[0]
     return {"description": description, "content": _json(_reference(what))}
 
@@ -180,10 +180,10 @@ def _schemas(operations: Sequence[Operation]) -> JsonObject:
     given = _definitions(answers)
     for name, schema in given.items():
         if name not in taken:
-            # Answers may gain members later; bodies may not have unknown ones.
+            # Responses may gain members later; bodies must not have unknown ones.
             schema.pop("additionalProperties", None)
     both = {**given, **taken}
-    # It takes what `submit` does, whose digest it makes.
+    # `prepare` takes a request like `submit`, but without the digest.
     if Prepare in bodies:
         asked = both[ApprovalRequest.__name__]
         both[Prepare.__name__]["properties"]["request"] = {
@@ -215,14 +215,14 @@ def _definitions(classes: Iterable[type]) -> dict[str, Any]:
 
 
 class _NamedSchemas(GenerateJsonSchema):
-    """Names each schema as its class, and bounds integers as messages do."""
+    """Names each schema like its class, and limits integers as in messages."""
 
     def int_schema(self, schema: IntSchema) -> JsonObject:
         """Return the schema of an integer."""
         return {"minimum": -MAX_INTEGER, "maximum": MAX_INTEGER, **super().int_schema(schema)}
 
     def get_defs_ref(self, core_mode_ref: CoreModeRef) -> DefsRef:
-        """Return the key of a class's schema; `core_mode_ref` is `module.Class:id` and a mode."""
+        """Return the key of a class's schema. `core_mode_ref` is `module.Class:id` and a mode."""
         reference, mode = core_mode_ref
         qualified, _, number = reference.partition(":")
         name = qualified.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""What operators ask and set over HTTP: health, `explain`, reports, paused agents, tools."""
+"""Serve operators over HTTP: `explain`, reports, blocked agents, tools, health, metrics."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from gateway.wire.schema import AGENT_NAME, TOOL_NAME, Says, matching, whole
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainCall(Wire):
-    """A call as an agent would submit it."""
+    """A request as an agent would submit it."""
 
     request: ApprovalRequest
 
 
 @operation("explain.explain", {200: Explanation}, body=ExplainCall)
 async def explain(call: ApiCall) -> web.Response:
-    """Return what would become of a call, what each decider says about it, and who would be asked.
+    """Return the outcome that a request would have, each decider's view, and who would be asked.
 
-    Nothing is asked and nothing is stored. What would be refused when it is submitted is refused.
+    Nothing is asked or stored. A request that would be rejected at submission is rejected here too.
     """
     request: ApprovalRequest = call.body.request
     check_request(request)
@@ -48,14 +48,14 @@ async def explain(call: ApiCall) -> web.Response:
     return reply(found)
 
 
-# Statistics of how people decide, over HTTP, for admins.
+# Statistics of decisions, for admins.
 
 _LATEST = 2**53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period(Wire):
-    """From `since` to before `until`, milliseconds since the epoch; if absent the last 30 days."""
+    """From `since` to before `until`, in ms since the epoch; the last 30 days by default."""
 
     since: Annotated[int, Field(ge=1, le=_LATEST)] | None = None
     until: Annotated[int, Field(ge=1, le=_LATEST)] | None = None
@@ -63,19 +63,19 @@ class Period(Wire):
 
 @operation("reports.report", {200: PeriodReport}, query=Period)
 async def report(call: ApiCall) -> web.Response:
-    """Return what a period's answers were like, by person and by agent."""
+    """Return statistics of a period's decisions, by person and by agent."""
     query: Period = call.query
     operator = call.core.operator
     return reply(await operator.report(call.identity, since=query.since, until=query.until))
 
 
-# Agents that are paused after many denials, over HTTP, for approvers.
+# Agents that are blocked after many denials, for approvers.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PausedAgent(Wire):
-    """An agent that asks nobody `until` then (milliseconds since the epoch), and the budget by
-    which people's denials paused it."""
+    """An agent that is blocked `until` a time (milliseconds since the epoch), and the budget whose
+    limit of denials it reached."""
 
     agent: str
     until: int
@@ -84,21 +84,21 @@ class PausedAgent(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PausedAgents(Wire):
-    """The agents that ask nobody for now, by name."""
+    """The blocked agents, by name."""
 
     items: tuple[PausedAgent, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lifted(Wire):
-    """Whether the agent was paused."""
+    """Whether the agent was blocked."""
 
     lifted: bool
 
 
 @operation("agents.paused", {200: PausedAgents})
 async def list_paused(call: ApiCall) -> web.Response:
-    """List the agents that ask nobody after many denials, with their budgets."""
+    """List the agents that are blocked after many denials, with their budgets."""
     operator = call.core.operator
     items = [
         PausedAgent(agent=one.agent, until=one.until, budget=await operator.budget_of(one.agent))
@@ -109,7 +109,7 @@ async def list_paused(call: ApiCall) -> web.Response:
 
 @operation("agents.lift", {200: Lifted}, 404, body=Nothing)
 async def lift(call: ApiCall) -> web.Response:
-    """Let a paused agent ask again."""
+    """Unblock an agent."""
     agent = call.request.match_info["agent"]
     if not AGENT_NAME.fullmatch(agent):
         raise NotFound("no such agent")
@@ -119,7 +119,7 @@ async def lift(call: ApiCall) -> web.Response:
     return reply(Lifted(lifted=lifted))
 
 
-# What operators declare about tools, over HTTP: approvers read it, admins write it.
+# Operators' declarations of tools: approvers can read them, admins can write them.
 
 _SAYS_AN_ARGUMENT = {"required": ["arguments"], "properties": {"arguments": {"minProperties": 1}}}
 _SAYS_HARMLESS = {"required": ["harmless"], "properties": {"harmless": {"type": "boolean"}}}
@@ -127,11 +127,11 @@ _SAYS_HARMLESS = {"required": ["harmless"], "properties": {"harmless": {"type": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclareTool(Wire):
-    """What an admin says of one tool. `arguments` are roles by name or address.
+    """An admin's declaration of one tool. `arguments` maps names or addresses to roles.
 
-    `agents` are whose calls it is about: names in which `*` stands for anything, empty for all.
-    Left out, they stay as they are, which for a tool of which nothing was declared is all; so does
-    `harmless`. `confirmed` says that the person confirmed what it frees.
+    `agents` are names of agents in which `*` matches anything; an empty list means all. Without
+    `agents` or `harmless`, the current values stay; for a new tool, `agents` is then all.
+    `confirmed` says that the person confirmed the values that the declaration frees.
     """
 
     __pydantic_config__ = whole(anyOf=[_SAYS_AN_ARGUMENT, _SAYS_HARMLESS])
@@ -145,20 +145,20 @@ class DeclareTool(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredTools(Wire):
-    """What operators declared about tools, a row for each."""
+    """The tools that operators declared, one row each."""
 
     items: tuple[ToolRow, ...]
 
 
 @operation("tools.listing", {200: DeclaredTools})
 async def list_tools(call: ApiCall) -> web.Response:
-    """Return what operators declared about tools."""
+    """List the tools that operators declared."""
     return reply(DeclaredTools(items=await call.core.operator.list_declared()))
 
 
 @operation("tools.declare", {200: DeclaredTools}, 409, body=DeclareTool)
 async def declare(call: ApiCall) -> web.Response:
-    """Declare, as an admin, what the arguments of a tool are, or that it is harmless."""
+    """Declare a tool's arguments, or that the tool is harmless, as an admin."""
     body: DeclareTool = call.body
     word = ToolWord(
         tool=body.tool, arguments=body.arguments, harmless=body.harmless, agents=body.agents
@@ -174,15 +174,15 @@ READY_SECONDS = 2.0
 
 @operation("operations.health", {200: HealthReply})
 async def check_health(call: ApiCall) -> web.Response:
-    """Say that the process serves calls; nothing else is asked."""
+    """Confirm that the process serves calls, without checking anything else."""
     return reply(HealthReply(status="alive"))
 
 
 @operation("operations.readiness", {200: HealthReply, 503: HealthReply})
 async def check_readiness(call: ApiCall) -> web.Response:
-    """Say whether people can answer here, and what works only in part.
+    """Return whether people can decide here, and what is degraded.
 
-    503 is for a gateway where nobody can answer anything, or where nothing can be recorded.
+    The status is 503 if nobody can decide anything, or nothing can be recorded.
     """
     try:
         async with asyncio.timeout(READY_SECONDS):
@@ -196,13 +196,13 @@ async def check_readiness(call: ApiCall) -> web.Response:
 
 @operation("operations.metrics", {200: "text/plain"})
 async def render_metrics(call: ApiCall) -> web.Response:
-    """Return the figures for Prometheus."""
+    """Return the metrics for Prometheus."""
     page = await call.services.metrics.page()
     return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE})
 
 
 @operation("operations.document", {200: "application/json"})
 async def send_document(call: ApiCall) -> web.Response:
-    """Return the OpenAPI document of the routes that are served."""
+    """Return the OpenAPI document of the served routes."""
     body = await asyncio.to_thread(call.services.document)
     return web.Response(body=body, content_type="application/json")

@@ -1,4 +1,4 @@
-"""Refusals as problem documents (RFC 9457), and the errors that only HTTP knows."""
+"""Turn errors into problem documents (RFC 9457), and define the errors that only HTTP has."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Refusal(GatewayError):
-    """A call that HTTP itself refuses. `headers` go out with the answer."""
+    """A call that the HTTP layer refuses. `headers` are added to the response."""
 
     headers: ClassVar[Mapping[str, str]] = {}
 
 
 class BadCall(Refusal):
-    """The call is not one that HTTP allows."""
+    """The call is not valid HTTP."""
 
     code = "bad_request"
     status = 400
@@ -50,14 +50,14 @@ class TooSlow(Refusal):
 
 
 class TooLarge(Refusal):
-    """The body is larger than the gateway reads."""
+    """The body is larger than the limit."""
 
     code = "too_large"
     status = 413
 
 
 class WrongMediaType(Refusal):
-    """The body is not sent as plain application/json."""
+    """The body is not plain application/json."""
 
     code = "unsupported_media_type"
     status = 415
@@ -83,12 +83,12 @@ class TooManyWaits(TooMany):
 
 
 class Stopping(Refusal, Unreachable):
-    """The gateway stops and lets no call wait."""
+    """The gateway is stopping, so no call may wait."""
 
     headers: ClassVar[Mapping[str, str]] = {"Retry-After": "1"}
 
 
-# What aiohttp itself refuses, by status. Anything else of the 4xx is a bad call.
+# Errors of aiohttp itself, by status. Any other 4xx is a bad call.
 _BY_STATUS: Mapping[int, type[GatewayError]] = {
     404: NotFound,
     405: MethodNotAllowed,
@@ -97,7 +97,7 @@ _BY_STATUS: Mapping[int, type[GatewayError]] = {
 
 
 def problem_of(error: GatewayError) -> web.Response:
-    """Return the problem document for an error; NotFound always says the same."""
+    """Return the problem document for an error; NotFound always has the same text."""
     detail = "there is nothing here for this credential" if _is_missing(error) else str(error)
     body = Problem(
         type=f"urn:approval-gateway:problem:{error.code}",

@@ -1,4 +1,4 @@
-"""Requests over HTTP: read them, wait for news, decide one or several."""
+"""Serve requests over HTTP: read them, wait for changes, decide one or several."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from gateway.wire.schema import REQUEST_ID, Says, matching
 
 @operation("requests.look", {200: (State, RequestView)}, 404, query=WaitQuery)
 async def look(call: ApiCall) -> web.Response:
-    """Return a request, after waiting for news of it when asked to."""
+    """Return a request, with `wait` after waiting for a change."""
     query: WaitQuery = call.query
     record = await find_visible(call)
     if query.wait and not _is_news(record, query.revision):
@@ -103,7 +103,7 @@ async def decide(call: ApiCall) -> web.Response:
     with call.services.metrics.decide_seconds.time():
         try:
             record, warning = await call.core.requests.decide(click), ""
-        except NotRemembered as told:  # the answer counts all the same
+        except NotRemembered as told:  # the decision is valid without the grant
             record, warning = told.record, str(told)
     (seen,) = await render_records([record])
     return reply({**seen, "warning": warning} if warning else seen)
@@ -116,7 +116,7 @@ async def render_records(records: Sequence[StoredRequest]) -> list[JsonObject]:
 
 
 async def _for_approver(call: ApiCall, record: StoredRequest) -> JsonObject:
-    """Render one request for an approver, with its secrets when `reveal` asks for them."""
+    """Render one request for an approver, unmasked with `reveal`."""
     (seen,) = await render_records([record])
     if not call.query.reveal or seen == plain(view(record, whole=True)):
         return seen
@@ -126,14 +126,14 @@ async def _for_approver(call: ApiCall, record: StoredRequest) -> JsonObject:
 
 
 async def find_visible(call: ApiCall) -> StoredRequest:
-    """Return the request that a call names, if whoever calls may know of it. Raises NotFound."""
+    """Return the request that a call names if the caller may see it. Raises NotFound."""
     if call.is_agent:
         return await call.core.approvals.own(call.id, call.origin("sync"))
     return await call.core.requests.get(call.id)
 
 
 async def _news(call: ApiCall, query: WaitQuery) -> StoredRequest:
-    """Wait until the request has news, for `query.wait` seconds at most; return it as it stands."""
+    """Wait at most `query.wait` seconds for a change of the request; return its current record."""
     core, seconds = call.core, min(query.wait, MAX_WAIT_SECONDS)
     end = time.monotonic() + seconds
     if call.is_agent and query.process is not None:
@@ -157,7 +157,7 @@ def _is_news(record: StoredRequest, revision: int | None) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchItem(Wire):
-    """One request of a batch, and the revision of it that was seen."""
+    """One request of a batch, and the revision that was seen."""
 
     id: Annotated[str, matching(REQUEST_ID)]
     revision: int
@@ -168,9 +168,9 @@ class BatchItem(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch(Wire):
-    """One answer to several requests of one agent: `approve` or `deny`, for all or for none.
+    """One decision on several requests of one agent: `approve` or `deny`, for all or for none.
 
-    High risk is never decided so. `nonce` makes a repeated call the same call.
+    High risk cannot be approved this way. A repeated call with the same `nonce` is one decision.
     """
 
     action: Annotated[Action, Field(json_schema_extra={"enum": [Action.APPROVE, Action.DENY]})]
@@ -188,7 +188,7 @@ class Batch(Wire):
 
 @operation("batches.decide", {200: Requests}, 409, body=Batch)
 async def decide_batch(call: ApiCall) -> web.Response:
-    """Apply an approver's one answer to several requests, to all of them or to none."""
+    """Apply an approver's decision to several requests, to all of them or to none."""
     body, name = call.body, call.caller.name
     nonce = body.nonce or new_id()
     clicks = [

@@ -1,6 +1,4 @@
-"""The table of routes and of who may call each: aiohttp serves it, and the OpenAPI document is
-written from it.
-"""
+"""The table of routes and their callers, for aiohttp and for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ ENROL_SECRET = frozenset({"enrolment"})
 
 @dataclass(frozen=True, slots=True)
 class ApiRoute:
-    """Where an operation is served, and for whom."""
+    """The method and path of an operation, and the kinds of callers that may use it."""
 
     method: str
     path: str
@@ -28,11 +26,11 @@ class ApiRoute:
 
     @property
     def needs_token(self) -> bool:
-        """Whether a credential of the registry must come along."""
+        """Whether the caller needs a credential."""
         return bool(self.who & BOTH)
 
 
-# What a handler takes and answers stands at the handler, in its `@operation`.
+# The messages of a handler are declared at its `@operation`.
 ROUTES: tuple[ApiRoute, ...] = (
     ApiRoute("POST", "/v1/requests", agent_verbs.submit, AGENTS),
     ApiRoute("POST", "/v1/requests/prepare", agent_verbs.prepare, AGENTS),
@@ -72,5 +70,5 @@ ROUTES: tuple[ApiRoute, ...] = (
 
 
 def routes(*, enrolment: bool) -> tuple[ApiRoute, ...]:
-    """Return the routes that are served; the one to enrol at only where agents may."""
+    """Return the routes to serve; the enrolment route only if agents may enrol."""
     return ROUTES if enrolment else tuple(one for one in ROUTES if one.path != ENROLL_PATH)

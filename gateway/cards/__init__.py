@@ -1,1 +1,1 @@
-"""What an approver sees: cards, summaries, blocks, masks and forms, once for all platforms."""
+"""Build cards, summaries, masks and forms, once for all platforms; start at `card`."""

@@ -1,9 +1,7 @@
-"""A batch: several waiting requests of one agent on one card, each with its summary and exactly
-what runs.
+"""Build a batch card: several pending requests of one agent, each with its summary and whole call.
 
-One person opens it, on demand. Its requests are answered one by one; all at once only where each
-was read whole there, and none is decided alone. A click on all of them is one script, and a
-revision checked for each.
+One person opens it on demand and decides the requests one by one. They can decide all at once only
+if the card shows each in full. Then one script decides all or none, after it checks each revision.
 """
 
 from __future__ import annotations
@@ -25,8 +23,8 @@ _LINES = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCard:
-    """What a batch asks: `title` counts it, `items` are cards of those that are shown, the oldest
-    first, `more` counts those that are not."""
+    """A batch: `title` counts it, `items` are the cards that are shown, oldest first, and `more`
+    counts the others."""
 
     title: Visible
     items: tuple[Card, ...]
@@ -34,20 +32,20 @@ class BatchCard:
 
     @property
     def together(self) -> bool:
-        """Whether all may be approved at once, as far as the core knows: an adapter adds whether it
-        shows all of it."""
+        """Whether all may be approved at once; an adapter also checks that its message shows it
+        all."""
         return len(self.items) > 1 and not self.more and all(map(is_simple, self.items))
 
     @property
     def deniable(self) -> bool:
-        """Whether all that are shown may be denied at once: denying takes no reading."""
+        """Whether all shown requests may be denied at once; a denial requires no reading."""
         denials = [any(one.action is Action.DENY for one in card.controls) for card in self.items]
         return len(denials) > 1 and all(denials)
 
 
 def is_simple(card: Card) -> bool:
-    """Whether a card shows all of what would run, and takes one tap: no high risk, no step-up, no
-    question, nothing that a mask hides."""
+    """Whether a card shows the whole call and one tap approves it: without high risk, step-up,
+    question or hiding mask."""
     approve = next((one for one in card.controls if one.action is Action.APPROVE), None)
     if approve is None or approve.confirm is not None or approve.number or approve.passkey:
         return False
@@ -55,13 +53,13 @@ def is_simple(card: Card) -> bool:
 
 
 def named_facts(card: Card) -> tuple[Fact, ...]:
-    """Return those facts of a card that are part of what runs."""
+    """Return the facts of a card that are part of the call."""
     return tuple(fact for fact in card.facts if fact.label in _NAMED)
 
 
 def is_of_batch(record: StoredRequest, other: StoredRequest) -> bool:
-    """Whether another waiting request belongs to the same batch: what was asked as one group, or
-    else the rest of the session. What waits behind one that asks the same is not shown twice."""
+    """Whether another pending request is in the same batch: in the same group or, without a group,
+    in the same session. Requests behind an identical one are left out."""
     one, two = record.request, other.request
     if other.final or other.follows or (one.agent, one.session) != (two.agent, two.session):
         return False
@@ -71,8 +69,8 @@ def is_of_batch(record: StoredRequest, other: StoredRequest) -> bool:
 def batch_card_of(
     records: Sequence[StoredRequest], *, chars: int, each: int, reader: str = ""
 ) -> BatchCard:
-    """Return the card of a batch, with so many characters for what would run in all of it, and in
-    each: no more than its own card has room for."""
+    """Return the card of a batch. `chars` limits the calls in all of it, `each` one request's, as
+    on its own card."""
     ordered = sorted(records, key=lambda one: (one.created, one.id))
     items: list[Card] = []
     for record in ordered[:_MOST_TOGETHER]:

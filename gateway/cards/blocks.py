@@ -1,9 +1,8 @@
-"""What would run, as labelled blocks of text that people can read, and as much of it as fits.
+"""Turn a call into labelled blocks of readable text; start at `blocks_of`.
 
-Everything the digest covers becomes a block: nothing that runs stays unshown. Whether all of it
-fits on a card is known from drawing the card, and checked at each click. What may be large is drawn
-beside the event loop, which would stand still: taps are answered in time while a megabyte becomes a
-card.
+Everything that the digest covers becomes a block, so nothing that runs is left out. Drawing the
+card shows whether all of it fits, and each click checks that. Large calls are drawn in a thread, so
+that the event loop can answer taps meanwhile.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from gateway.domain.safe_text import Segment, Visible
 from gateway.models import KIND_WORDS, Kind
 from gateway.wire.codec import plain
 
-# A long text in pages. Each holds as much as the platform shows whole, and the platform is asked:
-# what it escapes, and how it counts, is known to its renderer alone.
+# Splits a long text into pages. Each has as much as the platform can show whole. The platform's
+# renderer measures that, because only it knows what it escapes and how it counts.
 #
-# Put together, the pages are the text. None is empty, no heading stands without its text, and no
-# page ends within an escape, a mask or a character that consists of several.
+# The pages together are the text. None is empty, each heading is on the page of its text, and no
+# page ends inside an escape, a mask or a composed character.
 
 Fits = Callable[[str], bool]
 
 _GUESS = 1000  # characters; where the search for the end of a page begins
-_MOST_CLINGING = 32  # characters that are drawn as one; joined pictures have no end of their own
+_MOST_CLINGING = 32  # characters drawn as one; joined emoji have no length limit
 _ZERO_WIDTH_JOINER = "\u200d"
 _CLINGING = frozenset({"Mn", "Mc", "Me", "Cf"})
 _SKIN = range(0x1F3FB, 0x1F400)
@@ -43,10 +42,10 @@ _HALF_FLAGS = range(0x1F1E6, 0x1F200)
 def paginate(
     segments: Sequence[Segment], headings: Mapping[int, int], fits: Fits
 ) -> list[tuple[Segment, ...]]:
-    """Return the segments in pages. `headings` has the end of each heading, and its start.
+    """Split segments into pages; `headings` maps the end of each heading to its start.
 
-    `fits` says whether a page of this text is shown whole. What does not fit even alone has a page
-    of its own: whoever shows it finds that it does not fit.
+    `fits` says whether a page with this text is shown whole. A part that does not fit even alone
+    gets its own page, and the caller finds that it does not fit.
     """
     text = "".join(part for part, _ in segments)
     ends = list(_ends(text, headings, fits))
@@ -66,7 +65,7 @@ def _ends(text: str, headings: Mapping[int, int], fits: Fits) -> Iterator[int]:
 
 
 def _reach(text: str, at: int, fits: Fits) -> int:
-    """Return how far a page may go that begins here; no further than here if nothing fits."""
+    """Return how far a page that begins at `at` can go, or `at` if nothing fits."""
     low, high = at, min(len(text), at + _GUESS)
     while fits(text[at:high]):
         if high == len(text):
@@ -82,7 +81,7 @@ def _reach(text: str, at: int, fits: Fits) -> int:
 
 
 def _break(text: str, at: int, reach: int, headings: Mapping[int, int]) -> int:
-    """Return where the page ends: after a line, if that leaves it half full, else within one."""
+    """Return the end of the page: after a line if it is then half full, else inside the line."""
     line = text.rfind("\n", at, reach) + 1
     line = headings.get(line, line)
     if line > at and 2 * (line - at) >= reach - at:
@@ -91,7 +90,7 @@ def _break(text: str, at: int, reach: int, headings: Mapping[int, int]) -> int:
 
 
 def _unit_start(text: str, at: int, end: int) -> int:
-    """Return the last place up to `end` that is not within an escape or a drawn character."""
+    """Return the last position up to `end` that is outside escapes and composed characters."""
     opened = text.rfind("⟨", at, end)
     if opened > text.rfind("⟩", at, end):
         end = opened
@@ -109,7 +108,7 @@ def _unit_end(text: str, at: int, reach: int) -> int:
 
 
 def _clings(text: str, begin: int, at: int) -> bool:
-    """Whether a character is drawn together with the one before it; a page begins at `begin`."""
+    """Whether a character is drawn together with the one before it; the page begins at `begin`."""
     char, before = text[at], text[at - 1]
     if char.isascii():
         return False
@@ -139,19 +138,19 @@ def _slice(segments: Sequence[Segment], ends: Sequence[int]) -> Iterator[tuple[S
 
 
 DIFF_CONTEXT = 3  # unchanged lines around a change
-LABEL_CHARS = 60  # every platform has room for these, whatever it escapes and however it counts
-_NAME_CHARS = 60  # of a name with its quotes, likewise
-_ARGUMENT_CHARS = 50  # of one in a label
-_SHORT_CALL = 80  # characters of the arguments of a planned call that stand in its line
+LABEL_CHARS = 60  # every platform has room for these, even if it escapes many
+_NAME_CHARS = 60  # the same for a name with its quotes
+_ARGUMENT_CHARS = 50  # the same for an argument's name in a label
+_SHORT_CALL = 80  # characters: shorter arguments of a planned call are on its line
 _BEGINNINGS = (45, 20, 4)  # characters of a longer name; four fit however they are escaped
 FORMATS = {"command": "shell", "cmd": "shell", "script": "shell", "diff": "diff", "patch": "diff"}
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A labelled piece of text. `format` is shell, diff, json or text.
+    """A labelled text. `format` is shell, diff, json or text.
 
-    `text` is the start of it when it was cut, `lines` and `chars` count the whole.
+    `text` may be cut at its end; `lines` and `chars` count the whole text.
     """
 
     label: str
@@ -163,27 +162,27 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One row of a diff: `sign` is +, -, a space, or @ for a gap."""
+    """One row of a diff. `sign` is +, -, a space, or @ for a gap."""
 
     sign: str
     text: Visible
 
 
 def blocks_of(record: StoredRequest, *, reveal: bool = False) -> list[Block]:
-    """Return all that would run, whole and in reading order: arguments, payload, changed
-    environment, bound files, and what names tool, host and folder where that is long."""
+    """Return the whole call in reading order: arguments, payload, changed environment, bound files,
+    and long names of tool, host and folder."""
     texts = [*_list_names(record), *texts_of(record)]
     texts.sort(key=lambda one: weigh(one[2]))
     return [_block(record, label, kind, text, reveal) for label, kind, text in texts]
 
 
 def quote_name(name: str, *, reveal: bool = False) -> Visible:
-    """Return a name that an agent chose, quoted as in JSON: it cannot pass for words of ours."""
+    """Return a name that an agent chose, quoted as in JSON so that it cannot pass for our words."""
     return render_safe(json.dumps(name, ensure_ascii=False), reveal=reveal)
 
 
 def call_name(name: str, *, reveal: bool = False) -> Visible:
-    """Return a name as titles and facts show it; a longer one stands whole in what would run."""
+    """Return a name for titles and facts; a long one is cut, and whole in `blocks_of`."""
     whole = quote_name(name, reveal=reveal)
     if not _long(name):
         return whole
@@ -193,24 +192,24 @@ def call_name(name: str, *, reveal: bool = False) -> Visible:
 
 
 def _list_names(record: StoredRequest) -> list[tuple[str, str, str]]:
-    """Return what titles and facts may cut: a long name of the tool, of the host, of the folder."""
+    """Return the names of tool, host and folder that titles and facts cut."""
     context = record.request.context
     named = (("tool", record.request.tool), ("host", context.host), ("folder", context.cwd))
     return [(f"name of the {what}", "text", text) for what, text in named if text and _long(text)]
 
 
 def _long(name: str, most: int = _NAME_CHARS) -> bool:
-    """Whether some platform would cut this name where it has one line for it."""
+    """Whether some platform would cut this name on a line."""
     return len(quote_name(name).text) > most
 
 
 def warnings(record: StoredRequest) -> tuple[Visible, ...]:
-    """Return what the guardrails found, each with its place; paths stand quoted in them."""
+    """Return the guardrails' findings, each with its place; paths in them are quoted."""
     return tuple(record.show(f"Guardrail: {finding}") for finding in record.located_findings)
 
 
 def short_warnings(record: StoredRequest, blocks: Sequence[Block]) -> tuple[Visible, ...]:
-    """Return what the guardrails found, each without its place where there is no other."""
+    """Return the guardrails' findings, without the place if the call has only one block."""
     only = blocks[0].label if len(blocks) == 1 else ""
     places = (*record.finding_places, *("" for _ in record.findings))
     found = zip(record.findings, places, record.located_findings, strict=False)
@@ -218,13 +217,13 @@ def short_warnings(record: StoredRequest, blocks: Sequence[Block]) -> tuple[Visi
 
 
 def why_asked(record: StoredRequest) -> Visible | None:
-    """Return what kept a remembered approval from covering a request that waits, as a sentence."""
+    """Return why no grant or rule covered a pending request, as a sentence, or None."""
     said = "" if record.final else record.asks_because
     return record.show(said[:1].upper() + said[1:]) if said else None
 
 
 def cut(blocks: Iterable[Block], *, lines: int, chars: int) -> list[Block]:
-    """Return the blocks as far as they fit into so many lines and characters together."""
+    """Return the blocks cut to a total number of lines and characters."""
     kept: list[Block] = []
     for block in blocks:
         fitting = list(_take_fitting(block.text.lines(), lines, chars))
@@ -237,9 +236,10 @@ def cut(blocks: Iterable[Block], *, lines: int, chars: int) -> list[Block]:
 
 
 def changes(before: Any, after: Any) -> tuple[Change, ...]:
-    """Return what differs between two sets of arguments, line by line.
+    """Return the differences between two sets of arguments, line by line.
 
-    Each is made safe as a whole: what tells that a word is a secret may stand a line above it.
+    Secrets are masked in the whole text first, because the word that reveals one may be a line
+    above.
     """
     known = [*list_known([before]), *list_known([after])]
     texts = map(pretty, (before, after))
@@ -259,7 +259,7 @@ def changes(before: Any, after: Any) -> tuple[Change, ...]:
 
 
 def headline(record: StoredRequest, chars: int) -> Visible:
-    """Return the start of what would run, in one line."""
+    """Return the start of the call, in one line."""
     if record.request.questions:
         return record.show(_one_line(record.request.questions[0].text, chars))
     if record.request.kind is Kind.CALLS:
@@ -273,15 +273,15 @@ def headline(record: StoredRequest, chars: int) -> Visible:
 
 
 def pretty(value: Any) -> str:
-    """Return JSON for people: every value, two spaces a level."""
+    """Return indented JSON for people."""
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def texts_of(record: StoredRequest) -> list[tuple[str, str, str]]:
-    """Return (label, format, text) of everything that would run.
+    """Return (label, format, text) for everything that would run.
 
-    Commands come first, then what has no lines of its own, then the texts. Each label is ours: an
-    argument's name stands quoted in it, save those few by which a command is known.
+    Commands come first, then arguments on one line, then longer texts. Labels are the gateway's
+    words; only the argument names that mark a command, such as `cmd`, are unquoted.
     """
     request, rest = record.request, dict(record.arguments)
     if request.kind is Kind.CALLS:
@@ -300,7 +300,7 @@ def texts_of(record: StoredRequest) -> list[tuple[str, str, str]]:
 
 
 def _beside(record: StoredRequest) -> list[tuple[str, str, str]]:
-    """Return (label, format, text) of what runs with the arguments."""
+    """Return (label, format, text) for the parts that run with the arguments."""
     request, found = record.request, list[tuple[str, str, str]]()
     if request.payload is not None:
         found.append(("payload", "json", pretty(put_short_first(request.payload))))
@@ -312,10 +312,10 @@ def _beside(record: StoredRequest) -> list[tuple[str, str, str]]:
 
 
 def say_plan(record: StoredRequest) -> str:
-    """Return all that a plan says, a paragraph a line; no value of a call can look like one."""
+    """Return a plan as text; names and values are quoted, so that they cannot imitate its lines."""
     plan = plan_of(record)
     unit = f"minute{'' if plan.minutes == 1 else 's'}"
-    said = [f"In this session, for {plan.minutes} {unit}, at most so often:"]
+    said = [f"For {plan.minutes} {unit} in this session, at most:"]
     for number, one in enumerate(plan.calls, 1):
         times = "once" if one.times == 1 else f"{one.times} times"
         kind = f" ({KIND_WORDS[one.kind]})" if one.kind in KIND_WORDS else ""
@@ -342,7 +342,7 @@ def _block(record: StoredRequest, label: str, kind: str, text: str, reveal: bool
 
 
 def _alone(name: str, value: Any) -> bool:
-    """Whether an argument is a block. A name that would be cut as a label stays in the JSON."""
+    """Whether an argument gets its own block; one with a name too long for a label does not."""
     if not isinstance(value, str):
         return False
     return bool(value) if name in FORMATS else "\n" in value and not _long(name, _ARGUMENT_CHARS)
@@ -402,13 +402,13 @@ _MOST_KNOWN = 10_000
 
 
 class CardSizes:
-    """Remembers for waiting requests whether their cards show all that would run."""
+    """A cache of whether the cards of pending requests show the whole call."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int, str, int, int], bool] = {}
 
     def fits(self, record: StoredRequest, *, lines: int, chars: int) -> bool:
-        """Tell whether a card of this size shows all that would run."""
+        """Return whether a card of this size shows the whole call."""
         known = None if record.final else self._known.get(_key(record, lines, chars))
         if known is None:
             whole = blocks_of(record)
@@ -417,7 +417,7 @@ class CardSizes:
         return known
 
     def remember_fit(self, record: StoredRequest, lines: int, chars: int, fit: bool) -> None:
-        """Remember whether it fits, while the record waits: what ended may be erased."""
+        """Cache whether it fits, but only for a pending record: a decided one may be erased."""
         if record.final:
             return
         if len(self._known) >= _MOST_KNOWN:
@@ -426,13 +426,13 @@ class CardSizes:
 
 
 def _key(record: StoredRequest, lines: int, chars: int) -> tuple[str, int, str, int, int]:
-    """Return what stands for all that a card shows. The digest alone does not: 1 and 1.0 have the
-    same, and an agent could have the one vouch for the other."""
+    """Return the cache key of a card's content. The digest alone is not enough: 1 and 1.0 have the
+    same, so an agent could use one to vouch for the other."""
     return record.id, record.shown_since, record.digest, lines, chars
 
 
 def same(blocks: Sequence[Block], whole: Sequence[Block]) -> bool:
-    """Tell whether nothing was cut off these blocks."""
+    """Return whether nothing was cut from these blocks."""
     return all(part.text == full.text for part, full in zip(blocks, whole, strict=True))
 
 
@@ -442,12 +442,12 @@ T = TypeVar("T")
 
 
 async def draw(make: Callable[[], T], *values: Any) -> T:
-    """Return what `make` returns, in a thread when the values it renders are large."""
+    """Call `make`, in a thread if the values that it renders are large."""
     return await asyncio.to_thread(make) if heavy(*values) else make()
 
 
 def heavy(*values: Any) -> bool:
-    """Whether values hold more text than the event loop should wait for."""
+    """Whether values have too much text to render on the event loop."""
     left, waiting = HEAVY_CHARS, list(values)
     while waiting and left > 0:
         value = waiting.pop()

@@ -1,7 +1,8 @@
-"""What an approver must see, once for all platforms. Adapters translate a card and add nothing.
+"""Build the card of a request, once for all platforms; start at `card_of`.
 
-Everything in a card is either our own words or `Visible` text: nothing deceives the eye, secrets
-are masked. Platforms still have to make markup and mentions inert, each in its own way.
+Adapters translate a card and add nothing. Everything in it is either the gateway's words or
+`Visible` text, with deceptive characters escaped and secrets masked. Each platform still has to
+escape its markup and mentions.
 """
 
 from __future__ import annotations
@@ -62,28 +63,27 @@ from gateway.policy.grants.offers import kept_words
 from gateway.wire.codec import JsonObject
 from gateway.wire.outcome_text import join_names, say_unverified
 
-# What a card warns of, in our words: masks, a change, an agent that is gone, what approving takes.
+# The notices of a card: masks, edits, an agent that is gone, the step-up that approving requires.
 #
-# Who reads it in the inbox is told by the state and the controls there what others are told here.
+# The inbox shows some of these with the state and the controls instead.
 
-_NOBODY_WAITS = "Nobody waits for the answer any more. "
-_STRIKE = "A plan of high risk is not approved: edit it, and strike the lines that raise it."
-_EACH_TIME = "A line in which something was found requires approval each time."
+_NOBODY_WAITS = "The agent stopped waiting. "
+_STRIKE = "A high-risk plan cannot be approved. Edit it and remove the lines that raise the risk."
+_EACH_TIME = "Calls of a line with a finding still require approval each time."
 _COMES_BACK = "If the agent comes back, it gets your answer."
 
 
 def _say_edited(record: StoredRequest) -> str:
-    """Say what a person's edit means for a waiting request; "" where none edited it. Who did stands
-    at the changes."""
+    """Say what a person's edit of a pending request means; "" without one."""
     if record.edited is None or record.final:
         return ""
     if record.editors and all(one.by.kind is not DeciderKind.PERSON for one in record.editors):
         return ""
-    return f"Approvals from before the change do not count.{_say_handed_on(record)}"
+    return f"Approvals from before the change no longer count.{_say_handed_on(record)}"
 
 
 def _say_handed_on(record: StoredRequest) -> str:
-    """Say of what somebody edited, and may not approve as it is now, for whom it waits."""
+    """Say who must approve a request that its last editor may not approve; else ""."""
     may, last = record.approvers, record.editors[-1:]
     if may is None or not may.names or record.votes or not last:
         return ""
@@ -91,8 +91,8 @@ def _say_handed_on(record: StoredRequest) -> str:
     if by.kind is not DeciderKind.PERSON or by.name in may.names:
         return ""
     return (
-        f" {by.name} may not approve it as it is now, at {record.risk.level} risk: "
-        f"it waits for {join_names(tuple(dict.fromkeys(map(say_name, may.names))), 'or')}."
+        f" {by.name} may not approve this version, which has {record.risk.level} risk. "
+        f"It needs {join_names(tuple(dict.fromkeys(map(say_name, may.names))), 'or')}."
     )
 
 
@@ -105,7 +105,7 @@ def list_notices(
     hides: bool,
     here: bool,
 ) -> tuple[str, ...]:
-    """Return a card's warnings, what weighs most first; `here` for who reads it in the inbox."""
+    """Return a card's warnings, the most important first; `here` means in the inbox."""
     request = record.request
     texts = [block.text for block in whole] + [tool, render_safe(request.hint)]
     for question in request.questions:
@@ -121,7 +121,7 @@ def list_notices(
         HIDDEN: hides and not here,
         (nobody := standing.say_nobody(here=here)): nobody,
         "Hidden or reordering characters are shown as escapes.": any(t.hidden for t in texts),
-        "Some letters pass for others; they are marked.": any(t.mixed_script for t in texts),
+        "Some letters look like others; they are marked.": any(t.mixed_script for t in texts),
         f"{say_masked(masked)}; the inbox can reveal {them}.": masked and not (hides or here),
         gone: not record.waiting and not record.final,
         (edited := _say_edited(record)): edited,
@@ -139,16 +139,18 @@ def say_masked(count: int) -> str:
 
 
 def say_step_up(record: StoredRequest, *, here: bool = False) -> tuple[str, str]:
-    """Say what an approval of a waiting request takes beside a tap, and how often a wrong number
-    was typed; "" where that is nothing, or more people alone: whoever counts them says so. `here`
-    for who reads it in the inbox."""
+    """Return the step-up that approving a pending request requires, and the count of wrong numbers.
+
+    Each is "" without one, or if only more people are needed, whom the progress counts. `here`
+    means that the reader is in the inbox.
+    """
     may = record.approvers
     if record.final or may is None or may.nobody or not may.step_up:
         return "", ""
     if may.step_up == (StepUp.PERSON,) and record.quorum > 1:
         return "", ""
-    tries = f"{record.guesses} of {MOST_GUESSES} wrong numbers typed; the third denies it."
-    takes = f"Approving takes {say_ways(may.step_up, here=here)}."
+    tries = f"{record.guesses} of {MOST_GUESSES} wrong numbers typed; the third denies the request."
+    takes = f"Approving requires {say_ways(may.step_up, here=here)}."
     return takes, tries if record.guesses else ""
 
 
@@ -158,12 +160,12 @@ _WHY_CHARS = 300
 _READ = "Have you read all of it?"
 _READ_ALL = f"This is high risk. {_READ}"
 _MOST_ANSWERS = 300
-_MOST_EDITABLE = 200_000  # nobody edits more on a card, and each look would have to escape it
+_MOST_EDITABLE = 200_000  # nobody edits more on a card, and each view would have to escape it
 
 
 class Tone(StrEnum):
-    """How a request ended, as a colour says it: what was approved or answered as it should be,
-    refused, approved without having run well, or none of these."""
+    """The colour of an outcome: approved or answered as intended, refused, approved but not run
+    well, or none of these."""
 
     GOOD = "good"
     REFUSED = "refused"
@@ -173,8 +175,8 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CardState:
-    """How a request stands: as an icon and a word, the colour of how it ended, and whether it is
-    idle, pending and yet waiting for no approval."""
+    """The state of a request: an icon, a word, the colour of its outcome. `idle` means pending, but
+    no approval is possible or awaited."""
 
     icon: str
     word: str
@@ -183,7 +185,7 @@ class CardState:
 
 
 class Style(StrEnum):
-    """How a control looks, and how easily it is hit."""
+    """How prominent a control is."""
 
     PRIMARY = "primary"
     PLAIN = "plain"
@@ -192,13 +194,13 @@ class Style(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """Something an approver can press. `confirm` is the sentence to confirm first, if any, with
-    what happens and what was found; `question` is it where both stand beside it, and `yes` what
-    confirms it: it says where that is one approval of several.
+    """A control that an approver can press. If it must be confirmed, `confirm` is the whole
+    sentence, with the summary and the findings. `question` is it without those, for where they are
+    beside it. `yes` labels the confirmation, and counts it if several approvals are needed.
 
-    With `number` they type there the number that is shown where the agent waits, for the click's
-    `number`; with `passkey` they may use one of theirs, in the inbox. `optional` says that both may
-    be left out, for somebody else to approve it, too.
+    With `number`, the person types the number that is shown where the agent waits, for the click's
+    `number`. With `passkey`, they can use a passkey in the inbox. With `optional`, both may be left
+    out, and then a second person must approve too.
     """
 
     action: Action
@@ -213,7 +215,7 @@ class Control:
 
     @property
     def by_passkey_alone(self) -> bool:
-        """Whether only a passkey confirms it, which only the inbox can take."""
+        """Whether it needs a passkey, which only the inbox can check."""
         return self.passkey and not self.number and not self.optional
 
 
@@ -247,8 +249,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class FieldAnswer:
-    """What a question of a form was answered, as people read it; where nothing may or can be shown,
-    `given` is None and `words` of ours say why."""
+    """One question of a form with its answer, as people read it.
+
+    If the answer may not or cannot be shown, `given` is empty (None) and `words` say why.
+    """
 
     question: Visible
     given: Visible | None
@@ -257,31 +261,28 @@ class FieldAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """One request as it stands, for people.
+    """One request in its current state, for people.
 
-    `summary` says in one sentence what happens, and stands first. `icon` and `word` name the
-    `state`, `title` is both with the tool. `notification` is what notifications say, one line with
-    the agent and the summary, secrets masked. `blocks` are what would run, as far as it fits;
-    `complete` says that they are all of it and nothing was cut. Without it there is no control to
-    approve: the full view has it. `masked` parts are counted. Where one `hides` what could act,
-    there is no such control either: only the inbox has it, once the card is revealed. `notices` are
-    warnings in our words; of a card that is read `here`, in the inbox, they leave out what stands
-    by its state and controls. `findings` those of guardrails, in which paths that the agent named
-    stand quoted; `shorts` are the same in short, for the place before what runs. With `alarms` they
-    raised the risk, and stand in red, else in amber. `asks_because` is what kept a remembered
-    approval, or a rule with a limit, from covering it. `changed` compares it with what was asked,
-    under `changed_by`, which says who changed it. `progress` counts a quorum and says who is
-    missing. `outcome` says who decided and why, `ending` the same as the first line of a card that
-    ended, which begins with the state's word; `short_ending` is that without what was answered,
-    where the `answers` stand below; `result` what became of it since, and who says so. `editable`
-    is the text to edit, None when it may not be shown. `calls` are who is called by name, as the
-    platform's identities and groups, and `deciders` who decided it, as far as the platform knows
-    them: named there, and not notified.
-    One that does not `ask` stands for requests without cards, or says until when an agent is
-    `paused`. At `inbox`, an address, people go on with what cannot be done on it. `people` are whom
-    the gateway itself names on it: nobody else becomes a mention, whatever a text says. One that
-    `disarms` replaces a card with buttons that do nothing any more: it goes before other edits.
-    Times are in ms.
+    `summary` is one sentence on the call, and comes first. `icon` and `word` name the `state`,
+    `title` is both with the tool. `notification` is one line with the agent and the summary, for
+    notifications. `blocks` are the call, as far as it fits; `complete` says that nothing was cut.
+    Otherwise there is no control to approve: the full view has it. `masked` counts masks. If one of
+    them `hides` a value that could act, there is no such control either: the inbox has it, after
+    the mask is revealed. `notices` are warnings in the gateway's words; in the inbox (`here`) they
+    leave out what its state and controls show. `findings` are the guardrails', with the agent's
+    paths quoted; `shorts` are their short forms, for the place before the call. With `alarms` they
+    raised the risk and are red, else amber. `asks_because` says why no grant or rule covered the
+    request. `changed` compares the call with the submitted one, `changed_by` says who changed it.
+    `progress` counts a quorum and names who is missing. `outcome` says who decided and why.
+    `ending` is the same as the first line of a decided card, beginning with the state's word.
+    `short_ending` is that without the answers, for cards with `answers` below. `result` is the
+    reported outcome of the run, and its source. `editable` is the text to edit, None if it may not
+    be shown. `calls` are the people to mention, as identities and groups of the platform.
+    `deciders` are the platform's identities of those who decided, named without a mention. A card
+    that does not `ask` is for requests without cards, or says until when an agent is `paused`.
+    `inbox` is the address for actions that the card does not have. `people` are the names in the
+    gateway's sentences: only these become mentions. A card that `disarms` replaces one with
+    outdated buttons, and is sent before other edits. Times are in ms.
     """
 
     request_id: str
@@ -342,54 +343,53 @@ class Card:
 
     @property
     def icon(self) -> str:
-        """The picture of its state."""
+        """The icon of its state."""
         return self.state.icon
 
     @property
     def word(self) -> str:
-        """The name of its state."""
+        """The word for its state."""
         return self.state.word
 
     @property
     def idle(self) -> bool:
-        """Whether it waits for no approval: nobody may give one, or nobody asks any more."""
+        """Whether no approval is possible or awaited: nobody may approve, or the agent is gone."""
         return self.state.idle
 
     @property
     def sign(self) -> str:
-        """What stands before each finding: red where they count, amber in shadow."""
+        """The sign before each finding: red if the findings raised the risk, else amber."""
         return finding_sign(alarms=self.alarms)
 
     @property
     def unverified(self) -> str:
-        """What stands beside all that the agent itself says or draws: that nobody verified it, and
-        of a call that was changed, that it is about the one before."""
+        """The warning beside the agent's texts: unverified, or about an earlier call."""
         return say_unverified(changed=self.changed_by is not None)
 
     @property
     def unsaid(self) -> tuple[Field, ...]:
-        """The fields of a question but for the first, where the summary has the whole of it."""
+        """The fields of a form, without the first if the summary has all of it."""
         said = {part.text.text for part in self.summary if part.named}
         first = bool(self.fields) and self.fields[0].text.text in said
         return self.fields[1:] if first else self.fields
 
     @property
     def changed_aside(self) -> Visible | None:
-        """Who changed it, where the first line of a card that ended does not say so."""
+        """The person or hook that changed it, unless the first line of a decided card says so."""
         told = self.ending is not None and self.ending.text.startswith(_BOTH)
         return None if told else self.changed_by
 
     @property
     def final(self) -> bool:
-        """Whether there is nothing to decide on it, or not any more."""
+        """Whether there is nothing left to decide on it."""
         return not self.asks or self.status is not Status.PENDING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullView:
-    """Everything that would run, in pages. `digest` is the request's, over the real bytes.
+    """The whole call, in pages. `digest` is the request's, over the real bytes.
 
-    `undeclared` names what is the same each time for want of a declaration, and stands beside.
+    `undeclared` names the arguments that a grant must fix because nobody declared them.
     """
 
     pages: tuple[Visible, ...]
@@ -399,7 +399,7 @@ class FullView:
 
     @property
     def text(self) -> str:
-        """All of it as one text, to be attached."""
+        """All pages as one text, for an attachment."""
         return "".join(page.text for page in self.pages)
 
 
@@ -416,7 +416,7 @@ _REPORTS = {
     Execution.FAILED: "The agent says that it ran, and failed",
     Execution.SKIPPED: "The agent says that it did not run",
     Execution.REFUSED_LATE: "The agent says that it did not run: the approval came too late",
-    Execution.NEVER_FETCHED: "The agent never fetched the approval, and cannot use it any more",
+    Execution.NEVER_FETCHED: "The agent never claimed the approval, and can no longer use it",
 }
 _TIMED = {Execution.SUCCEEDED: "ran for", Execution.FAILED: "failed after"}
 _LABELS = {
@@ -434,14 +434,14 @@ _ANSWERED, _TROUBLED = "💬", "⚠️"
 _NOT_RUN = frozenset(
     (Execution.FAILED, Execution.SKIPPED, Execution.REFUSED_LATE, Execution.NEVER_FETCHED)
 )
-"""Reports that an approval did not become what it was given for."""
+"""Reports that an approved call did not run well."""
 
 
 def card_of(
     record: StoredRequest, *, lines: int, chars: int, reveal: bool = False,
     proofs: MaskProofs | None = None, reader: str = "", here: bool = False,
 ) -> Card:  # fmt: skip
-    """Return a request's card for one `reader`, or for many; `proofs` remember what masks hide."""
+    """Return a request's card for one `reader`, or many; `proofs` caches mask checks."""
     blocks = cut(whole := blocks_of(record, reveal=reveal), lines=lines, chars=chars)
     complete = same(blocks, whole)
     hidden = not reveal and not record.final and (proofs or MaskProofs()).hides(record)
@@ -503,7 +503,7 @@ def _name_tool(record: StoredRequest, reveal: bool) -> Visible:
 
 
 def discreet_notification(record: StoredRequest) -> str:
-    """Return what notifications say where they must not tell what would run."""
+    """Return a notification that does not describe the call."""
     return discreet_notice(record.request.agent, _end_word(record), record.risk.level)
 
 
@@ -512,7 +512,7 @@ def _end_word(record: StoredRequest) -> str:
 
 
 def _people(record: StoredRequest) -> frozenset[str]:
-    """Return whom the gateway names in its own sentences about a request."""
+    """Return the people whom the gateway names in its own sentences about a request."""
     decided = (record.decision.decided_by,) if record.decision else ()
     named = (*decided, *(one.by for one in record.edits))
     return frozenset(
@@ -534,13 +534,13 @@ def _remembers(
 
 
 def full_view(record: StoredRequest, *, fits: Fits | None = None, reveal: bool = False) -> FullView:
-    """Return everything that would run, in pages that `fits` says are shown whole, or in one."""
+    """Return the whole call, in pages that `fits` accepts as shown whole, or in one."""
     whole = blocks_of(record, reveal=reveal)
     segments: list[Segment] = []
     headings: dict[int, int] = {}
     at = 0
     for block in whole:
-        # Brackets, which are escaped in every text: none imitates a heading.
+        # These brackets are escaped in every text, so that no text can imitate a heading.
         gap, heading = "\n\n" if segments else "", f"── ⟨{block.label}⟩ ──\n"
         segments += [(gap, False), (heading, False), *block.text.segments]
         headings[at + len(gap) + len(heading)] = at + len(gap)
@@ -555,7 +555,7 @@ def full_view(record: StoredRequest, *, fits: Fits | None = None, reveal: bool =
 
 
 def state_of(record: StoredRequest) -> CardState:
-    """Return how a request stands."""
+    """Return the state of a request."""
     if not record.final:
         return _waiting_state(record)
     tone = _tone_of(record)
@@ -595,13 +595,12 @@ def _tone_of(record: StoredRequest) -> Tone:
 
 
 def _responded(record: StoredRequest) -> bool:
-    """Whether a person answered it instead of letting it run."""
+    """Whether a person replied to the agent instead of letting the call run."""
     return record.decision is not None and record.decision.action is Action.RESPOND
 
 
 def _facts(record: StoredRequest, *, reveal: bool) -> tuple[Fact, ...]:
-    """Return who asks, what kind of thing, and where it would run. What the agent chose stands
-    quoted."""
+    """Return who requests, the kind, and where it would run, with the agent's words quoted."""
     request, origin = record.request, record.request.origin
     ours = (("Asked by", record.owner), ("Kind", KIND_WORDS.get(request.kind)))
     plain = [Fact(label, render_safe(text, reveal=reveal)) for label, text in ours if text]
@@ -623,7 +622,7 @@ def _facts(record: StoredRequest, *, reveal: bool) -> tuple[Fact, ...]:
 
 
 def _chat(origin: Origin) -> str | None:
-    """Return the chat that the agent says it was asked in, None where it names none."""
+    """Return the chat that the agent names as the origin, or None."""
     return " / ".join(part for part in (origin.channel, origin.chat) if part) or None
 
 
@@ -667,16 +666,16 @@ def _fields(record: StoredRequest) -> tuple[Field, ...]:
 
 
 def _say_changed_by(record: StoredRequest) -> Visible | None:
-    """Say who changed what would run, and a hook's own reason; None where nobody did."""
+    """Say who changed the call, with a hook's own reason; None without a change."""
     if record.edited is None:
         return None
     if not record.editors:
-        return render_safe("Changed since it was asked")
+        return render_safe("Changed since it was submitted")
     return record.show(f"Changed by {', then by '.join(map(_name_editor, record.editors))}")
 
 
 def _changed_alone(record: StoredRequest) -> bool:
-    """Whether one person changed it, and approved that alone."""
+    """Whether one person both changed it and alone approved it."""
     editors, decision = record.editors, record.decision
     if decision is None or len(editors) != 1 or len(record.votes) > 1:
         return False
@@ -686,19 +685,19 @@ def _changed_alone(record: StoredRequest) -> bool:
 def _name_editor(edit: Edit) -> str:
     if edit.by.kind is DeciderKind.PERSON:
         return edit.by.name
-    # Quoted, as it may hold words of the agent, which must not pass for ours.
+    # Quoted, because it may contain the agent's words, which must not pass for the gateway's.
     said = f": {quote_name(start_of(edit.why, _WHY_CHARS)).text}" if edit.why else ""
     return f"the policy hook {quote_name(edit.by.name).text}{said}"
 
 
 def progress_of(record: StoredRequest, standing: ApprovalProgress) -> str:
-    """Say who approved, who is missing, and what is to be remembered with it."""
+    """Say who approved, who is missing, and what grant they want."""
     wished = [] if record.final else wishes(record)
     return "; ".join([standing.words, *wished] if standing.words else wished)
 
 
 def _outcome(record: StoredRequest, *, answers: bool = True) -> Visible | None:
-    """Say who decided and why, with what a question was answered."""
+    """Say who decided and why, with the answers to a form."""
     if record.decision is None:
         return None
     rule = record.decision.host_rule
@@ -710,7 +709,7 @@ def _outcome(record: StoredRequest, *, answers: bool = True) -> Visible | None:
 
 
 def _say_ending(record: StoredRequest, *, answers: bool = True) -> Visible | None:
-    """Say how it ended, beginning with the state's word."""
+    """Say how it was decided, beginning with the state's word."""
     outcome = _outcome(record, answers=answers)
     if outcome is None:
         return None
@@ -719,9 +718,9 @@ def _say_ending(record: StoredRequest, *, answers: bool = True) -> Visible | Non
     said = first.removeprefix(status) if first.startswith(status) else f" · {first}"
     state, _, stopped = state_of(record).word.partition(", and ")
     if record.decision and record.decision.reason is Reason.BREAKER:
-        state = "Denied"  # what follows says that nobody was asked
+        state = "Denied"  # the outcome says that nobody was asked
     if record.decision and record.decision.action is Action.EDIT:
-        # Not "approved with changes by": who approved and who changed it may be two.
+        # Not "approved with changes by": the approver and the editor may be two people.
         state = _BOTH if _changed_alone(record) else "Approved"
     if stopped:
         rest = (*rest, (f" · {stopped}", False))
@@ -729,7 +728,7 @@ def _say_ending(record: StoredRequest, *, answers: bool = True) -> Visible | Non
 
 
 def _answers(record: StoredRequest) -> str:
-    """Say in a line what each question was answered, quoted: an agent and a person wrote it."""
+    """Say each question's answer in one line, quoted, because an agent and a person wrote them."""
     given = record.decision.answers if record.decision else None
     if not given:
         return ""
@@ -751,7 +750,7 @@ def _quote(text: str) -> str:
 
 
 def _list_answers(record: StoredRequest, most: int) -> tuple[FieldAnswer, ...]:
-    """Return what each question was answered, with at most so many characters of each answer."""
+    """Return each question's answer, cut to `most` characters."""
     given = record.decision.answers if record.decision else None
     if given is None:
         return ()
@@ -770,7 +769,7 @@ def _answer(record: StoredRequest, question: Question, given: JsonObject, most: 
 
 
 def _say_answer(question: Question, value: Any) -> str:
-    """Return an answer in the words in which it was chosen or typed."""
+    """Return an answer in the words that were chosen or typed."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     labels = {one.value: one.label or one.value for one in question.options}
@@ -781,7 +780,7 @@ def _say_answer(question: Question, value: Any) -> str:
 
 
 def _response(record: StoredRequest) -> str:
-    """Say what the agent was answered instead, quoted: a person wrote it."""
+    """Say the reply that the agent got instead, quoted, because a person wrote it."""
     given = record.decision.result if record.decision else None
     if given is None:
         return ""
@@ -789,7 +788,7 @@ def _response(record: StoredRequest) -> str:
 
 
 def _result(record: StoredRequest) -> Visible | None:
-    """Say what became of it: what the agent reports, as its word, or what the gateway knows."""
+    """Say how the run ended: as the agent reports, or as the gateway knows."""
     report = record.report
     if report is None:
         return None
@@ -823,7 +822,7 @@ def _controls(
 
 
 def _must_strike(record: StoredRequest) -> bool:
-    """Whether a waiting plan is of high risk, which is approved only without what raises that."""
+    """Whether it is a high-risk plan, which needs an edit before it can be approved."""
     return record.request.kind is Kind.CALLS and record.risk.level is RiskLevel.HIGH
 
 
@@ -832,7 +831,7 @@ def _control(
 ) -> Control:
     label, style = _LABELS[action]
     if style is Style.PRIMARY and not record.waiting:
-        style = Style.PLAIN  # it may still be answered, and nobody is in a hurry for it
+        style = Style.PLAIN  # it can still be decided, but nothing waits for it
     high = record.risk.level is RiskLevel.HIGH
     ways = record.approvers.step_up if record.approvers else ()
     planned = record.request.kind is Kind.CALLS and action is Action.APPROVE
@@ -840,7 +839,7 @@ def _control(
     number, passkey = (confirms and way in ways for way in (StepUp.NUMBER, StepUp.PASSKEY))
     sign = finding_sign(alarms=record.alarms)
     found = "".join(f" {sign} {one.text}." for one in warnings(record))
-    # An edit's is asked below what was changed, which the summary of before does not tell.
+    # An edit is confirmed below its diff, which the summary of the earlier call does not describe.
     about = "" if action is Action.EDIT else f"{plain_summary(summary)}. "
     approves = action in (Action.APPROVE, Action.EDIT)
     share = _say_share(standing, voids=action is Action.EDIT) if confirms and approves else ""
@@ -859,8 +858,7 @@ def _control(
 
 
 def _say_share(standing: ApprovalProgress, *, voids: bool) -> str:
-    """Say of an approval that it is one of several; "" where it is enough. One that `voids` those
-    before counts anew."""
+    """Say which of several approvals this is, else ""; an edit (`voids`) restarts the count."""
     number = 1 if voids else len(standing.approved) + 1
     if standing.quorum <= 1 or standing.nobody or number > standing.quorum:
         return ""
@@ -871,37 +869,39 @@ def _say_more(share: str) -> str:
     return f" Yours is approval {share}." if share else ""
 
 
-# Chooses what was found that stands between a summary and what runs.
+# Chooses the findings and reasons that are shown between the summary and the call.
 
 MOST_BEFORE = 12
-"""Words that people read before the first character of what runs, beside findings."""
-_MOST_FOUND = 3  # findings that stand before it
+"""The most words before the first character of the call, not counting findings."""
+_MOST_FOUND = 3  # findings before the call
 _MOST_LINE = 130  # characters of each
 _HIGH_RISK, _LOOK_CLOSER = "High risk", "Look closer"
 
 
 @dataclass(frozen=True, slots=True)
 class FoundAbove:
-    """A `mark` of two words, "" without one, and the first findings and reasons in short. What is
-    found further stands below what runs."""
+    """A `mark` of two words, or "", and the first findings and reasons in short. The others are
+    shown below the call."""
 
     mark: str
     findings: tuple[Visible, ...]
     reasons: tuple[Visible, ...]
 
     def findings_below(self, card: Card) -> tuple[Visible, ...]:
-        """Return the findings that do not stand above."""
+        """Return the findings that are not above."""
         return card.findings[len(self.findings) :]
 
     def reasons_below(self, card: Card) -> tuple[Visible, ...]:
-        """Return the reasons of the risk that do not stand above."""
+        """Return the reasons of the risk that are not above."""
         return () if card.final else card.reasons[len(self.reasons) :]
 
 
 def choose_found_above(card: Card, *before: str) -> FoundAbove:
-    """Return the first findings of a card that waits, as far as they are short, and the reasons of
-    its risk that have room beside its summary and the texts that stand `before` what runs; nothing
-    of one that ended."""
+    """Return the first short findings of a pending card, and the reasons of its risk that fit.
+
+    The reasons share the room with the summary and the texts `before` the call. A decided card gets
+    none.
+    """
     if card.final:
         return FoundAbove("", (), ())
     reasons = () if card.risk is RiskLevel.LOW else card.reasons
@@ -915,12 +915,12 @@ def choose_found_above(card: Card, *before: str) -> FoundAbove:
 
 
 def choose_above(card: Card) -> FoundAbove:
-    """Return what stands there in a chat, where the label of what runs is read before it."""
+    """Return the part above the call in a chat, where the label of the first block counts too."""
     return choose_found_above(card, card.blocks[0].label if card.blocks else "")
 
 
 def tell_above(card: Card, above: FoundAbove) -> list[tuple[str, str]]:
-    """Return what was chosen in lines, a sign and words each: the risk and why, then findings."""
+    """Return the part above as lines of a sign and words: the risk and reasons, then findings."""
     reasons = "; ".join(one.text for one in above.reasons)
     mark = above.mark or (f"{card.risk.value} risk".capitalize() if reasons else "")
     said = ": ".join(filter(None, (mark, reasons)))
@@ -933,7 +933,7 @@ def _is_line(text: Visible) -> bool:
 
 
 def _take(texts: Iterable[Visible], left: int) -> tuple[Visible, ...]:
-    """Return the first of these texts that fit into so many words."""
+    """Return the first texts that fit into `left` words."""
     taken: list[Visible] = []
     for text in texts:
         left -= len(text.text.split()) if _is_line(text) else MOST_BEFORE
@@ -943,30 +943,28 @@ def _take(texts: Iterable[Visible], left: int) -> tuple[Visible, ...]:
     return tuple(taken)
 
 
-# What of a card is done in the inbox alone, and how people get there.
+# Actions on a card that are possible only in the inbox, and how people get there.
 
 
 def names_inbox(card: Card) -> bool:
-    """Whether the notices of a waiting card send people to the inbox: for what a mask leaves out,
-    or for a passkey."""
+    """Whether a pending card's notices mention the inbox: to reveal a mask, or for a passkey."""
     passkey = any(one.passkey for one in card.controls)
     return not card.final and (card.hides or card.masked > 0 or passkey)
 
 
 def leads_to_inbox(card: Card) -> bool:
-    """Whether something of a waiting card cannot be done in a chat, or not in each of them."""
+    """Whether a pending card has an action that some chat cannot offer."""
     return _needs_inbox(card) or (not card.final and any(one.number for one in card.controls))
 
 
 def say_no_link(card: Card) -> str:
-    """Say how people get to the inbox where a chat's card sends them there, and has no address of
-    it; else ""."""
+    """Say how people get to the inbox if the card sends them there without a link; else ""."""
     return NO_LINK if _needs_inbox(card) and not card.inbox else ""
 
 
 def list_warnings(card: Card) -> list[str]:
-    """Return a chat's warnings: those of the card, that a secret is answered elsewhere, and how
-    people get to the inbox where no link leads there."""
+    """Return a chat's warnings: the notices, that a secret is answered elsewhere, and how people
+    get to the inbox without a link."""
     secret = not card.final and any(field.secret for field in card.fields)
     told = (*card.notices, SECRET_ASKED if secret else "", say_no_link(card))
     return [one for one in told if one]

@@ -1,4 +1,4 @@
-"""The summary of a command: the worst of it by what it does to what, the rest counted."""
+"""Summarize a command by its worst effects, and count the rest; start at `say_command`."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from gateway.policy.calls.paths import MAX_PATH
 from gateway.policy.calls.script import base_name
 from gateway.policy.calls.shell_words import SHELLS, simple_command, strip_wrapper
 
-# The pieces of which summaries are made: words of ours, and names from the call, cut to their room.
+# The parts of summaries: the gateway's own words, and names from the call, cut to fit.
 
 SECRET_NAMED = "⟨secret⟩"
-"""What stands in a summary where a secret would."""
+"""Replaces a secret in a summary."""
 NAME_CHARS = 40
-_LOOKED_AT = 200  # characters of a name
+_LOOKED_AT = 200  # characters of a name that are read
 _BLANKS = re.compile(r"\s+")
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryPart:
-    """A piece of a summary, on one line: words of ours, or, when `named`, a name from the call."""
+    """A part of a summary: the gateway's words or, when `named`, a name from the call."""
 
     text: Visible
     named: bool = False
@@ -36,21 +36,21 @@ CallSummary = tuple[SummaryPart, ...]
 
 @dataclass(frozen=True, slots=True)
 class SummaryLimits:
-    """How much a summary may say: `words` of each name, and so many `arguments`."""
+    """The size of a summary: `words` of each name, and the number of `arguments`."""
 
     words: int
     arguments: int
 
 
 def say_ours(text: str) -> SummaryPart:
-    """Return a piece of our own words."""
+    """Return a part of the gateway's own words."""
     return SummaryPart(Visible(((text, False),)))
 
 
 def say_some(
     names: Sequence[str], room: int, most: int, others: int = 0, chars: int = NAME_CHARS
 ) -> list[SummaryPart]:
-    """Return the first names, and how many more there are, these `others` too."""
+    """Return the first names, and the count of the rest, including `others`."""
     said: list[SummaryPart] = [] if names else [say_ours("something")]
     for at, one in enumerate(names[:most]):
         said += [say_ours(", ")] if at else []
@@ -60,12 +60,12 @@ def say_some(
 
 
 def say_name(text: str, room: int, most: int = NAME_CHARS) -> SummaryPart:
-    """Return a name from the call in at most so many words and characters."""
+    """Return a name from the call, cut to `room` words and `most` characters."""
     return SummaryPart(cut_start(text, most, room), named=True)
 
 
 def cut_start(text: str, most: int, room: int) -> Visible:
-    """Return the start of a text on one line, safe to be shown, and "…" where more follows."""
+    """Return the start of a text on one line, safe to show, with "…" if it was cut."""
     if _is_path(text) and len(text) > most:
         return render_safe(shorten(text, most))
     begun = start_of(text, _LOOKED_AT)
@@ -87,7 +87,7 @@ def cut_start(text: str, most: int, room: int) -> Visible:
 
 
 def _fit(piece: str, kept: list[Segment], most: int, room: int) -> int:
-    """Return how many characters of a piece fit behind what is kept, by words and characters."""
+    """Return how many characters of a piece fit after what is kept, by words and characters."""
     words = "".join(text for text, _ in kept).count(" ") + 1
     left = most - _length(kept)
     for at, char in enumerate(piece):
@@ -108,8 +108,8 @@ def _is_path(text: str) -> bool:
 
 
 def shorten(path: str, most: int) -> str:
-    """Return the start of a path and its last part, which says more than what is between. Of an
-    address's host the end stays: that is whose it is."""
+    """Return the start of a path and its last part. For a long host of an address, keep the end of
+    the host, which shows whose it is."""
     begin, sign, rest = path.partition("://")
     host = rest.partition("/")[0]
     if sign and len(begin) + len(sign) + len(host) + len("…") > most and not holds_secrets(path):
@@ -128,13 +128,13 @@ def _short_escape(escape: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Return a name as plain text has it: quoted as in JSON."""
+    """Quote a name as in JSON, for plain text."""
     return json.dumps(text, ensure_ascii=False)
 
 
-_WHOLE_CHARS = 60  # of a command that is said whole
+_WHOLE_CHARS = 60  # shorter commands are shown whole
 _MOST_NAMED = 2  # programs
-_NAMED_WORDS = 2  # of each, where there is little room
+_NAMED_WORDS = 2  # of each program, where there is little room
 _MOST_KEPT = 4
 _MOST_KEY = 6  # words that a name must keep, where there is room
 _MOST_WORDS = 12
@@ -146,14 +146,14 @@ _RUNS = "Runs"
 
 @dataclass(slots=True)
 class _Group:
-    """Effects that one verb says together."""
+    """Effects that share one verb."""
 
     first: StepEffect
     effects: list[StepEffect] = field(default_factory=list)
 
 
 def unwrap_script(text: str) -> str:
-    """Return the script that a text only hands to a shell: that of `bash -lc SCRIPT`."""
+    """Return the script inside wrappers that only pass it to a shell, such as `bash -lc SCRIPT`."""
     for _ in range(3):
         words = simple_command(text)
         found = strip_wrapper([one.text for one in words]) if words else None
@@ -166,8 +166,7 @@ def unwrap_script(text: str) -> str:
 def say_command(
     text: str, home: str | None, base: str | None, room: SummaryLimits
 ) -> list[SummaryPart]:
-    """Say the worst that a command does, then what comes next, and count the rest; a short one is
-    said whole."""
+    """Describe the worst effects of a command and count the rest; show a short command whole."""
     text = unwrap_script(text.strip())
     if not text:
         return [say_ours("Runs an empty command")]
@@ -185,17 +184,17 @@ def say_command(
 
 
 def rank_command(text: str, home: str | None, base: str | None) -> Harm:
-    """Return the worst that a command does."""
+    """Return the worst harm of a command."""
     return next((one.harm for one in list_effects(text, home, base)), Harm.IDLE)
 
 
 def _has_own_sentence(effect: StepEffect) -> bool:
-    """Whether a sentence says what happens better than the command itself does."""
+    """Whether a sentence describes the effect better than the command itself."""
     return effect.harm <= Harm.DESTROY and effect.verb not in (_RUNS, "Changes")
 
 
 def _is_plain(effect: StepEffect, text: str, room: SummaryLimits) -> bool:
-    """Whether a text is one command whose beginning says what it does."""
+    """Whether a text is one command whose first words show its effect."""
     needed = max(effect.key, default=0) + 1
     begin = text.split()[: max(needed, 2)]
     begins = (base_name(begin[0]), *begin[1:]) == effect.words[: max(needed, 2)]
@@ -219,11 +218,11 @@ def _group(effects: Sequence[StepEffect]) -> list[_Group]:
 def _say_groups(
     groups: list[_Group], text: str, secrets: Sequence[str], room: SummaryLimits
 ) -> list[SummaryPart]:
-    """Say the worst group, and the second where there is room for it or it is loud itself."""
+    """Describe the worst group, and the second if there is room or it is itself harmful."""
     first, *others = groups
     loud = bool(others) and others[0].first.harm <= Harm.SEND
     counts = [len(_names_of(one, secrets, room)) for one in others]
-    # To name what is only one takes fewer words than to count it.
+    # Naming a single one takes fewer words than counting it.
     around = first.first.user or first.first.place
     alone = counts == [1] and first.first.harm is not Harm.RUN_LOADED and not around
     second = others[0] if others and (room.words > _NAMED_WORDS or loud or alone) else None
@@ -293,7 +292,7 @@ def _say_host(effect: StepEffect) -> list[SummaryPart]:
 
 
 def _say_surroundings(effect: StepEffect) -> list[SummaryPart]:
-    """Say on which machine and as whom it runs."""
+    """Say on which machine and as which user it runs."""
     said: list[SummaryPart] = []
     if effect.place:
         where, _, name = effect.place.partition(" ")
@@ -309,13 +308,12 @@ def _say_surroundings(effect: StepEffect) -> list[SummaryPart]:
 
 
 def _names_of(group: _Group, secrets: Sequence[str], room: SummaryLimits) -> list[str]:
-    """Return what a group names, each once, "…" behind those of which more follows. No part of a
-    secret is among them."""
+    """Return the names of a group, without duplicates and secrets; "…" marks cut ones."""
     if not group.first.verb:
         return []
     if group.first.verb != _RUNS or group.first.names:
         found = [_LOGIN.sub("", name) for one in group.effects for name in one.names]
-        # Where a name tells by itself that it holds a secret, it is said with its mask.
+        # A name that has a secret by its own shape is shown with its mask.
         open_names = set(_drop_secrets(found, secrets))
         kept = (one for one in found if one in open_names or next(secrets_in(one), None))
         return list(dict.fromkeys(kept))
@@ -331,8 +329,10 @@ def _names_of(group: _Group, secrets: Sequence[str], room: SummaryLimits) -> lis
 def _name_step(
     effect: StepEffect, secrets: Sequence[str], room: SummaryLimits, most: int
 ) -> tuple[str, bool]:
-    """Return the whole command where it finds room and its words say all of it; else its program
-    and the words that it must keep, or what it is to do. Then whether more stands there."""
+    """Return a name for a step of a command, and whether it leaves something out.
+
+    It is the whole command if that fits and describes it; else its program and the important words.
+    """
     words = tuple(one.replace("$()", "$(…)") for one in effect.words)
     whole = " ".join(words)
     fits = len(words) <= room.words and len(whole) <= NAME_CHARS
@@ -358,7 +358,7 @@ def _name_step(
 def _fill(
     key: Sequence[int], open_words: Sequence[int], words: Sequence[str], most: int
 ) -> list[int]:
-    """Return the positions that a name keeps, with what stands behind those, up to `most`."""
+    """Return the positions that a name keeps: key words and those after them, up to `most`."""
     kept = sorted(key or [0])
     begins = kept == [0]
     for at in open_words:
@@ -384,6 +384,5 @@ def _shorten_word(word: str) -> str:
 
 
 def _drop_secrets(words: Sequence[str], secrets: Sequence[str]) -> list[str]:
-    """Return the words of a command that are no part of a secret. What tells that a word is one may
-    be another word: the flag before it."""
+    """Return the words without secrets; an earlier word, such as a flag, may reveal one."""
     return [word for word in words if not any(one in word or word in one for one in secrets)]

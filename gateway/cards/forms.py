@@ -1,8 +1,7 @@
-"""The fields of an edit: one for each argument, of its own type, and how they become arguments
-again.
+"""Turn arguments into the typed fields of an edit form, and back; start at `edit_fields`.
 
-Whatever nobody touched stays the value that it was, to the last digit and blank. A masked value is
-never handed out: its field begins empty, and stays as it was unless something is typed into it.
+A field that nobody changed keeps the exact value. A masked value is never shown: its field is empty
+at first, and the value stays unless something is typed.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from gateway.errors import InvalidRequest
 from gateway.wire.canonical_json import parse
 from gateway.wire.codec import JsonObject
 
-UNCHANGED = "masked: stays as it is unless you type another value"
+UNCHANGED = "masked: leave it empty to keep the value"
 MOST_CHOICES = 25
-_LONG = 80  # characters of a text that gets several lines
-_MOST_CHARS = 200_000  # nobody edits more, and each look would have to read it
+_LONG = 80  # characters: a longer text gets several lines
+_MOST_CHARS = 200_000  # nobody edits more, and each view would have to read it
 _ON, _OFF = "true", "false"
 
 
 class EditKind(StrEnum):
-    """How an argument is typed. `JSON` is a value written as JSON."""
+    """The type of an edit field. `JSON` is a value written as JSON."""
 
     TEXT = "text"
     LINES = "lines"
@@ -43,9 +42,9 @@ class EditKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditField:
-    """One argument as a field. `id` is ours; `label` is its name, quoted. `value` is what stands in
-    it at first: "true" or "false" of a boolean, the number of a choice, else the text. `choices`
-    are what may be chosen."""
+    """One argument as a field. `id` is the gateway's; `label` is the argument's name, quoted.
+    `value` is the field's first content: "true" or "false", the index of a choice, else the text.
+    """
 
     id: str
     name: str
@@ -57,7 +56,7 @@ class EditField:
 
 
 class WrongField(InvalidRequest):
-    """What was typed does not do; `field` is the id of the field, "" where it is none alone."""
+    """A typed value is not valid; `field` is the id of its field, "" if several are at fault."""
 
     def __init__(self, field: str, why: str) -> None:
         super().__init__(why)
@@ -65,8 +64,7 @@ class WrongField(InvalidRequest):
 
 
 def edit_fields(record: StoredRequest, *, reveal: bool = False) -> tuple[EditField, ...]:
-    """Return the fields by which the arguments of a request are edited, in reading order; none
-    where there is too much to edit."""
+    """Return the fields to edit a request's arguments, in reading order; none if too long."""
     arguments = record.arguments
     if len(pretty(arguments)) > _MOST_CHARS:
         return ()
@@ -81,14 +79,14 @@ def edit_fields(record: StoredRequest, *, reveal: bool = False) -> tuple[EditFie
 def put_together(
     record: StoredRequest, typed: Mapping[str, str], *, reveal: bool = False
 ) -> JsonObject:
-    """Return the arguments as they were typed, by the ids of fields. What is not among them, and
-    what stands there as it stood at first, is unchanged.
+    """Return the arguments with the values typed into fields, by field id; other fields stay
+    unchanged.
 
-    Raises WrongField for what is no value of its type, or does not fit the request's schema.
+    Raises WrongField for a value of the wrong type, or one that does not fit the request's schema.
     """
     fields = {one.id: one for one in edit_fields(record, reveal=reveal)}
     if strange := typed.keys() - fields.keys():
-        raise WrongField("", f"there is no field {min(strange)!r}")
+        raise WrongField("", f"unknown field {min(strange)!r}")
     arguments = dict(record.arguments)
     for name, given in typed.items():
         field = fields[name]
@@ -101,8 +99,8 @@ def put_together(
 def check_edit(
     record: StoredRequest, arguments: JsonObject, ids: Mapping[str, str] | None = None
 ) -> None:
-    """Return when these arguments fit the request's schema. Raises WrongField, which names the
-    field in which the trouble is, by `ids` of arguments."""
+    """Raise WrongField unless arguments fit the request's schema. `ids` maps argument names to
+    field ids, to name the faulty field."""
     try:
         check_schema(record.request.schema, arguments)
     except Misfit as misfit:
@@ -110,7 +108,7 @@ def check_edit(
 
 
 def edit_as_text(record: StoredRequest, typed: Mapping[str, str]) -> str:
-    """Return what was typed into fields as the raw JSON, or the arguments where it is no value."""
+    """Return the arguments with typed values as JSON, or the current ones if a value is invalid."""
     try:
         arguments = put_together(record, typed)
     except InvalidRequest:
@@ -119,8 +117,8 @@ def edit_as_text(record: StoredRequest, typed: Mapping[str, str]) -> str:
 
 
 def _list_masked(arguments: JsonObject) -> set[str]:
-    """Return the arguments of which something is masked where all of them stand together: what
-    tells that a value is a secret may be another argument."""
+    """Return the arguments that are masked when all are shown together: one argument may reveal
+    that another is a secret."""
     masked = mask(arguments)
     found = {name for name, value in arguments.items() if masked.get(name) != value}
     spans = list(secrets_in(pretty(arguments)))
@@ -156,7 +154,7 @@ def _field(name_of_field: str, name: str, value: Any, schema: Any, masked: bool)
 
 
 def _kind(name: str, value: Any, schema: Any) -> tuple[EditKind, str, tuple[Visible, ...]]:
-    """Return how a value is typed, what stands in its field, and the choices."""
+    """Return the type of a value's field, its first content, and the choices."""
     offered = list(_choices(schema))
     if any(_same(value, one) for one in offered):
         at = next(number for number, one in enumerate(offered) if _same(value, one))
@@ -168,12 +166,12 @@ def _kind(name: str, value: Any, schema: Any) -> tuple[EditKind, str, tuple[Visi
     if isinstance(value, str) and not make_visible(value).suspicious and "\r" not in value:
         long = name in FORMATS or len(value) > _LONG or "\n" in value or "\t" in value
         return EditKind.LINES if long else EditKind.TEXT, value, ()
-    # Also a text in which something does not show: as JSON each character of it can be read.
+    # Also a text with invisible characters: as JSON, each of them can be read.
     return EditKind.JSON, ascii_escaped(pretty(value)), ()
 
 
 def _choices(schema: Any) -> Iterator[Any]:
-    """Yield what the schema lets one choose, nothing where it is no plain list."""
+    """Yield the choices of a schema; nothing unless it is a plain list."""
     found = schema.get("enum") if isinstance(schema, dict) else None
     if not isinstance(found, list) or not 1 < len(found) <= MOST_CHOICES:
         return
@@ -190,8 +188,8 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _is_unchanged(field: EditField, given: str) -> bool:
-    """Whether a field holds what it held at first. Clients write line ends their own way, and some
-    drop blanks at the ends; only what is more than that is a change."""
+    """Whether a field still has its first content. Line ends and blanks at the ends do not count,
+    because clients change them."""
     return _plain(given) == _plain(field.value)
 
 
@@ -205,14 +203,14 @@ def _read(field: EditField, given: str, record: StoredRequest) -> Any:
         return _parse(field, json.dumps(text), "this text cannot be sent")
     if field.kind is EditKind.BOOLEAN:
         if given not in (_ON, _OFF):
-            raise WrongField(field.id, "it is yes or no")
+            raise WrongField(field.id, "choose yes or no")
         return given == _ON
     if field.kind is EditKind.CHOICE:
         offered = list(_choices(_properties(record.request.schema).get(field.name)))
         if not given.isdecimal() or int(given) >= len(offered):
-            raise WrongField(field.id, "this was not offered")
+            raise WrongField(field.id, "choose one of the offered values")
         return offered[int(given)]
-    value = _parse(field, given.strip(), "this is no JSON")
+    value = _parse(field, given.strip(), "this is not valid JSON")
     if field.kind is EditKind.NUMBER and (
         isinstance(value, bool) or not isinstance(value, int | float)
     ):

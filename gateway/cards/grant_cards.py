@@ -1,6 +1,6 @@
-"""What people see of a remembered decision, once for all platforms: who, what, until when, how far.
+"""Build the card of a grant, once for all platforms; start at `grant_card_of`.
 
-As with the cards of requests, everything is either our own words or `Visible` text.
+Everything in it is either the gateway's own words or `Visible` text.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from gateway.policy.grants.grant import ANY_TOOL, PASSES, Effect, End, Grant
 SHORT_ID_CHARS = 8
 _HEADLINE_CHARS = 240
 _ANEW = (
-    "To remember it anew, let the agent ask again, and remember that from its card. "
-    "This one may be revoked."
+    "To replace it, let the agent ask again and choose Remember… on that card. "
+    "You can revoke this one."
 )
-_REVOKE = "From then on it decides nothing, and people are asked again."
+_REVOKE = "Matching requests will require approval again."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantCard:
-    """One remembered decision as it stands, for people.
+    """One grant in its current state, for people.
 
     `icon` and `word` name the state, `title` is both with the tool. `words` say what it covers,
-    `asked` is the request that it was made from. `until` is when it ends, None until revoked.
-    `reach` is what it would have covered of late. `notices` are warnings in our words. `outcome`
-    says how it ended. `confirm` is the sentence to confirm before it is revoked, empty when it
-    cannot be. Times are milliseconds since the epoch. `people` are whom the gateway names on it.
+    `asked` is the request that it was made from. `until` is its end, None until revoked. `reach` is
+    the matches in history. `notices` are warnings in the gateway's words. `outcome` says how it
+    ended. `confirm` is the text to confirm before revoking, empty if that is not possible. Times
+    are milliseconds since the epoch. `people` are the names in the gateway's sentences.
     """
 
     grant_id: str
@@ -64,7 +64,7 @@ class GrantCard:
 def grant_card_of(
     grant: Grant, record: StoredRequest | None = None, *, reach: str = ""
 ) -> GrantCard:
-    """Return the card of a grant, with the request that it was made from where there is one."""
+    """Return the card of a grant, with the request that it was made from if there is one."""
     end = grant.end
     named = grant.match.tool
     tool = render_safe("every tool") if named == ANY_TOOL else quote_name(named)
@@ -79,7 +79,7 @@ def grant_card_of(
         word=word,
         tool=tool,
         notification=f"{word}: {name_agent(grant.agent)} · {tool.text} · {grant.match.scope.value}",
-        words=render_safe("what it covered was erased" if grant.erased else grant.words),
+        words=render_safe("its content was erased" if grant.erased else grant.words),
         asked=headline(record, _HEADLINE_CHARS) if record is not None and asks else None,
         facts=_facts(grant),
         until=grant.expires_at,
@@ -94,18 +94,18 @@ def grant_card_of(
 
 
 def _say_end(end: End) -> str:
-    """Say why it ended, and who ended it where somebody did."""
+    """Say why it ended, and who ended it."""
     return f"{end.why} by {end.by}" if end.why == "revoked" else f"{end.why}, by {end.by}"
 
 
 def people_of(grant: Grant) -> frozenset[str]:
-    """Return who made a grant, whose votes it rests on, and who ended it."""
+    """Return the people who made a grant, voted for it, or ended it."""
     ended = {grant.end.by} if grant.end is not None else set()
     return frozenset({grant.made_by, *(one.person for one in grant.backers), *ended})
 
 
 def uses_of(grant: Grant) -> str:
-    """Say how often a grant was used, and how often it may be."""
+    """Say how often a grant was used, and its limit if it has one."""
     if grant.max_uses is not None:
         return f"used {grant.used} of {grant.max_uses} times"
     never = "not used yet" if grant.end is None else "never used"
@@ -113,7 +113,7 @@ def uses_of(grant: Grant) -> str:
 
 
 def backing_of(grant: Grant) -> str:
-    """Say who remembered a grant, and whose votes it rests on besides."""
+    """Say who made a grant, and who else voted for it."""
     others = _others(grant)
     return f"by {grant.made_by}" + (f", with the votes of {others}" if others else "")
 
@@ -148,10 +148,10 @@ def _notices(grant: Grant) -> tuple[str, ...]:
     if grant.end is not None:
         return ()
     if grant.outdated is not None:
-        return (f"It decides nothing any more: {grant.outdated.why}.", _ANEW)
+        return (f"Inactive: {grant.outdated.why}.", _ANEW)
     notices = {
-        "It decides nothing now, and people are asked: too few of those who remembered it may "
-        "still approve here.": grant.suspended,
-        "It ends soon. From then on people are asked again.": grant.notices > 0,
+        "Too few of the people who approved this grant can still approve here. "
+        "Matching requests require approval.": grant.suspended,
+        "It ends soon. Matching requests will then require approval.": grant.notices > 0,
     }
     return tuple(text for text, holds in notices.items() if holds)

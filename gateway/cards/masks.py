@@ -1,13 +1,14 @@
-"""Whether what a mask leaves out could act. Nobody approves what they cannot see act.
+"""Decide whether a masked value could act; start at `hides`. Nobody approves what they cannot see
+act.
 
-A mask hides bytes that run. Where it covers a secret's value and no more, whoever reads the rest
-has read what happens; where it covers a program, a path or a host, they have not. So a masked value
-counts as shown only where its place proves it to be data: all of a member that is named as a
-password, a header, a variable, or one word that is a flag, an assignment, a header or an address
-with a value in it, of nothing but the characters of a token. A name such as `token` proves nothing
-alone, as the action may be about a token: the value must look issued, too. Plain words prove
-nothing anywhere, nor does any name where a token is revoked: it says which one. All else may be
-approved only where it is revealed.
+A mask hides bytes that run. If it covers only a secret's value, the rest shows what happens; if it
+covers a program, a path or a host, it does not. So a masked value counts as shown only if its place
+proves that it is data. Such places are a whole member named as a password, a header and a variable.
+So is one word that is a flag, an assignment, a header or an address with a value. The value must
+consist of a token's characters. A name such as `token` alone proves nothing, because the call may
+be about a token: the value must also look issued. Plain words prove nothing anywhere. Nor does any
+name in a call that revokes a token, because there the value says which one. Other values must be
+revealed before approval.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from gateway.policy.grants.offers import Offer
 from gateway.wire.roles import Role
 
 NEEDS_ALL_SEEN = (Action.APPROVE, Action.EDIT, Action.RESPOND)
-COULD_ACT = "What is masked could do something: it can be approved only once it is revealed"
-HIDDEN = f"{COULD_ACT}, in the inbox."
+COULD_ACT = "A masked value could change what runs. Reveal it before you approve"
+HIDDEN = "A masked value could change what runs. Reveal it in the inbox before you approve."
 
 _MOST_KNOWN = 10_000
-_MOST_MASKS = 100  # in one request that are looked at
+_MOST_MASKS = 100  # in one request; with more, nothing is proven
 _MASKED = re.compile("⟨secret (?:number )?of [0-9]+ characters")  # also where the rest was cut off
-_MOST_CHARS = 20_000  # of a text that is taken apart into words
+_MOST_CHARS = 20_000  # longer texts are not split into words
 _NAME = r"(?:password|passwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|token|authorization)"
-# No action is about these: they only open something.
+# No call is about these themselves: they only give access.
 _SURE = r"(?:password|passwd|passphrase|client[_-]?secret|private[_-]?key)"
 _SCHEMES = r"(?:bearer|basic|token) "
 _HEADER = (
@@ -53,15 +54,15 @@ _HEADERS = frozenset({"header", "headers"})
 _VARIABLES = frozenset({"env", "environ", "environment"})
 _WORKS_IN = (Role.REMARK, Role.WORKING_FOLDER)
 _IDENTIFIER = re.compile(r"[\w.-]*")
-# What a value may be made of: no blank, quote or operator, no path, and no host. Only the three
-# parts of a signed token have dots, and no host ends in so long a part.
+# The form of a token: no blank, quote or operator, no path, and no host. Only the three parts of a
+# signed token have dots, and no host ends in so long a part.
 _TOKEN = re.compile(
     r"[A-Za-z0-9_][A-Za-z0-9_+-]*={0,2}|[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{27,}"
 )
-# Words of every day, with a few digits behind them: what somebody chose may say what is done.
+# Everyday words with a few digits after them: a chosen word may say what is done.
 _PLAIN_WORDS = re.compile(r"(?:[A-Za-z]+\d{0,5}|\d+)(?:[_.+-]+(?:[A-Za-z]+\d{0,5}|\d+))*[_=+-]*")
 _NUMBER = re.compile(r"\d+")
-# With these words a call is about the token itself.
+# A call with these words is about the token itself.
 _ENDS, _ENDED = frozenset(load_words("ends")), frozenset(load_words("ended"))
 _REVOKES = re.compile(r"(?<![A-Za-z])(?:revoke|revocation|invalidate)", re.I)
 _KEY_BLOCK = re.compile(
@@ -69,7 +70,7 @@ _KEY_BLOCK = re.compile(
     r"(?:[A-Za-z0-9+/]{16,76}\n)*[A-Za-z0-9+/]{4,76}={0,2}\n"
     r"-----END [A-Z ]{0,20}PRIVATE KEY-----\n?"
 )
-# The whole of a word that holds a value: what stands before it, and what behind it.
+# A whole word that has a value in it: the parts before and after the value.
 _QUERY = r"(?:[a-z][a-z0-9+.-]*://[^\s?#\\@]+\?)?(?:[\w.-]+=[^&\s]*&)*[\w.-]*"
 _WORDS = (
     (rf"--?[a-z0-9_-]*{_SURE}=", ""),
@@ -77,23 +78,23 @@ _WORDS = (
     (r"[a-z][a-z0-9+.-]*://[^\s/:@\"'?#\\]*:", r"@[^\s@\\]+"),
     (rf"{_QUERY}(?:{_SURE}|api[_-]?key)=", r"(?:&\S*)?"),
 )
-# As those, where the value looks issued.
+# More of them, for a value that looks issued.
 _WORDS_OF_ISSUED = ((rf"--?[a-z0-9_-]*{_NAME}=", ""), (rf"{_QUERY}{_NAME}=", r"(?:&\S*)?"))
 _ASSIGNED = re.compile(rf"\w*{_NAME}=", re.I)
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.S)
-# Programs of which a flag holds a value: the words before it, as one text, and what stands before
-# the value in its own word. A flag that may itself be the value of another one is not certain.
+# Programs with a flag that takes a secret: the words before the value, as one text, and the start
+# of the value's own word. A flag that may itself be another flag's value is not certain.
 _FLAGS = (
     (re.compile(r"curl(?: -[sSfLkvi]+)*(?: -u| --user)"), re.compile(r"[A-Za-z0-9_.-]*:")),
     (re.compile(r"(?:mysql(?:dump|admin)?|mariadb)(?: -[uh] [A-Za-z0-9_.-]+)*"), re.compile("-p")),
     (re.compile(r"sshpass -p"), re.compile("")),
 )
-# With these, what stands as a value in one place may be taken from there and run.
+# With these, the call may read a value from one place and run it in another.
 _TAKES_UP = re.compile(
     r"[`$]|<<|[<>]\(|\|(?![ \t]*(?:jq|head|tail|wc|less|grep)\b)|%\w+%|(?:\A|[\s;&|()])#"
     r"|\b(?:eval|xargs|alias|exec|environ|getenv|printenv)\b|(?<![\w./-])source(?![\w./-])"
     r"|(?<![\w.-])(?:ba|da|z|k|c|tc|fi|a)?sh\b|(?:\A|[\n;&|])[ \t]*\.[ \t]"
-    # A file takes it, or a program that is written in the command itself.
+    # Redirection to a file, or a program that is written in the command itself.
     r"|>(?![ \t]*/dev/null(?![\w./-])|&[0-9-])|\btee\b"
     r"|(?<![\w.-])(?:[gmn]?awk|sed|parallel|tclsh|expect)\b"
     r"|(?<![\w.-])(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|julia|rscript|osascript"
@@ -104,8 +105,8 @@ _TAKES_UP = re.compile(
 
 
 class _Part(NamedTuple):
-    """A text of a request: a member's, an item's where it has no name, or one of which nothing can
-    be data. `runs` is False where nothing could take up a value from it: a remark, a folder."""
+    """A text of a request. It is a member's or item's value, or, with `data` False, a text that is
+    never data. `runs` is False for texts that nothing could run, such as a remark or a folder."""
 
     text: str
     name: str = ""
@@ -116,36 +117,36 @@ class _Part(NamedTuple):
 
 
 class MaskProofs:
-    """Remembers for waiting requests what `hides` found, as the first look may take long."""
+    """A cache of `hides` for pending requests, because the first check may take long."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int, str], bool] = {}
 
     def hides(self, record: StoredRequest) -> bool:
-        """Tell whether a mask leaves out something that is not proven to be data."""
+        """Return whether a mask hides a value that is not proven to be data."""
         known = self.recall(record)
         if known is None:
             known = hides(record)
-            if not record.final:  # what ended may be erased
+            if not record.final:  # a decided request may be erased
                 if len(self._known) >= _MOST_KNOWN:
                     self._known.clear()
                 self._known[_key(record)] = known
         return known
 
     def recall(self, record: StoredRequest) -> bool | None:
-        """Return what was found before, None when the proof has to be computed."""
+        """Return the cached result, or None if the proof must be computed."""
         return None if record.final else self._known.get(_key(record))
 
 
 def hides(record: StoredRequest) -> bool:
-    """Tell whether a mask leaves out something of a request that is not proven to be data."""
+    """Return whether a mask hides a value of the request that is not proven to be data."""
     return _proven_in(record) is None
 
 
 def hides_offer(record: StoredRequest, offer: Offer, effect: Effect) -> bool:
-    """Whether what an offer covers cannot be read in full where its secrets are masked.
+    """Whether the words of an offer hide a value that could act.
 
-    Exactly this is what the card of the request shows, and denying exactly that hides nothing.
+    An exact offer covers what the card shows, and an exact denial hides nothing.
     """
     if offer.match.shape is Shape.EXACT:
         return effect is Effect.ALLOW and hides(record)
@@ -153,7 +154,7 @@ def hides_offer(record: StoredRequest, offer: Offer, effect: Effect) -> bool:
 
 
 def _hides_words(record: StoredRequest, words: str) -> bool:
-    """Whether a mask in words about a request leaves out more than is proven data in it."""
+    """Whether a mask in words about a request hides more than proven data."""
     found = [words[start:end] for start, end in record.find_secrets(words)]
     if not found and not _MASKED.search(words):
         return False
@@ -168,7 +169,7 @@ def _key(record: StoredRequest) -> tuple[str, int, str]:
 
 
 def _proven_in(record: StoredRequest) -> frozenset[str] | None:
-    """Return the secrets that are proven data, None when there is one that is not."""
+    """Return the secrets that are proven data, or None if one is not."""
     parts = list(_parts(record))
     found = [(part, list(dict.fromkeys(_spans(part)))) for part in parts]
     if not any(spans for _, spans in found) and not _shown_in(record):
@@ -187,12 +188,12 @@ def _proven_in(record: StoredRequest) -> frozenset[str] | None:
             if not _is_data(part, secret, everything, taken_up=taken_up):
                 return None
             proven.add(secret)
-    # Cards show JSON: what is masked in it must be one of those.
+    # Cards show JSON: each value that is masked there must be a proven one.
     return frozenset(proven) if proven.issuperset(_shown_in(record)) else None
 
 
 def _shown_in(record: StoredRequest) -> set[str]:
-    """Return what the texts of a card leave out."""
+    """Return the secrets that a card's texts mask."""
     found = set()
     for _, kind, text in texts_of(record):
         for start, end in record.find_secrets(text):
@@ -223,7 +224,7 @@ def _parts(record: StoredRequest) -> Iterator[_Part]:
 
 
 def _within(value: Any, name: str = "", kept: str = "") -> Iterator[_Part]:
-    """Yield the texts in a value; `kept` is the name of what it is kept in."""
+    """Yield the texts in a value; `kept` is the name of the member that contains it."""
     if isinstance(value, dict | list | tuple):
         place = name.lower() if name.lower() in _HEADERS | _VARIABLES else kept
         for member, told, item in name_items(value, name):
@@ -236,12 +237,12 @@ def _within(value: Any, name: str = "", kept: str = "") -> Iterator[_Part]:
 
 
 def _is_plain_name(part: _Part) -> bool:
-    """Whether a text is the name of a member, in which nothing could be run."""
+    """Whether a text is a member's name in which nothing could run."""
     return not part.data and _IDENTIFIER.fullmatch(part.text) is not None
 
 
 def _spans(part: _Part) -> Iterator[tuple[int, int]]:
-    """Return where anybody finds a secret in a text, with its name before it and without."""
+    """Yield the positions of secrets in a text, found with and without its name."""
     yield from secrets_in(part.text)
     if part.name:
         yield from secrets_behind(part.name, part.text)
@@ -268,14 +269,14 @@ def _is_data(part: _Part, secret: str, everything: str, *, taken_up: bool) -> bo
 
 
 def _is_plain(secret: str) -> bool:
-    """Whether a value reads like a name: no number, which names nothing that acts."""
+    """Whether a value reads like a name. A number does not."""
     if not _PLAIN_WORDS.fullmatch(secret) or _NUMBER.fullmatch(secret):
         return False
     return not _looks_issued(secret)
 
 
 def _ends_secrets(tool: str, everything: str) -> bool:
-    """Whether a call is about a secret itself, such as one that revokes a token."""
+    """Whether a call is about a secret itself, for example one that revokes a token."""
     words = set(list_words(tool))
     if words & _ENDS and (words & _ENDED or words <= _ENDS):
         return True
@@ -283,18 +284,18 @@ def _ends_secrets(tool: str, everything: str) -> bool:
 
 
 def _is_credential(part: _Part) -> bool:
-    """Whether nothing but a credential has this name in this place."""
+    """Whether only a credential can have this name in this place."""
     named = _SURELY_NAMED.search(part.name) or _HEADER_NAME.fullmatch(part.name)
     return part.environment or part.header or named is not None
 
 
 def _looks_issued(secret: str) -> bool:
-    """Whether a value is known as a secret by its own shape, whatever name stands before it."""
+    """Whether a value is recognized as a secret by its shape alone."""
     return list(secrets_in(secret)) == [(0, len(secret))]
 
 
 def _is_of_flag(words: list[str], at: int, secret: str) -> bool:
-    """Whether a word of a command is the value of a flag, of a program that is known."""
+    """Whether a word of a command is the value of a known program's secret flag."""
     before = " ".join(words[:at])
     return any(
         flags.fullmatch(before) and _is(beginning, words[at], secret) for flags, beginning in _FLAGS
@@ -306,8 +307,7 @@ def _is(beginning: re.Pattern[str], text: str, secret: str) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    """Return a command's words; the whole text as one word, which proves nothing, when it is none
-    that could be read."""
+    """Return a command's words, or an unreadable text as one word that proves nothing."""
     if len(text) > _MOST_CHARS:
         return [f"\n{text}"]
     reader = shlex.shlex(text, posix=True, punctuation_chars=True)
@@ -322,12 +322,12 @@ def _word_is_data(words: list[str], at: int, secret: str, everything: str) -> bo
     word, value = words[at], re.escape(secret)
     places = (*_WORDS, *_WORDS_OF_ISSUED) if _looks_issued(secret) else _WORDS
     known = any(re.fullmatch(f"(?i:{one}){value}{behind}", word) for one, behind in places)
-    # A variable that is set for the program behind it.
+    # A variable that is set for the program after it.
     assigned = _is(_ASSIGNED, word, secret) and all(map(_ASSIGNMENT.fullmatch, words[:at]))
     name = word.removesuffix(f"={secret}")
     return (known or assigned) and (not name.isidentifier() or _once(name, everything))
 
 
 def _once(name: str, everything: str) -> bool:
-    """Whether a variable is given a value and never used."""
+    """Whether a variable is set and never used."""
     return len(re.findall(rf"\b{re.escape(name)}\b", everything)) == 1

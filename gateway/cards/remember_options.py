@@ -1,4 +1,4 @@
-"""What may be remembered about a request, as its card offers it, and which values stay fixed."""
+"""Offer grants on the card of a request, and list values they fix; start at `scopes_of`."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from gateway.policy.grants.offers import (
     passes_for,
 )
 
-# Ways to end that count uses, within an hour.
+# Lifetimes that count uses, within an hour.
 _NEXT = {"next5": 5, "next20": 20}
 SIMILAR = 10
-USUAL = f"Chosen first: it covers the last {SIMILAR} similar requests."
-"""What is said of the offer that `SuggestionCalls.find_usual` names."""
+USUAL = f"Preselected: it covers the last {SIMILAR} similar requests."
+"""Describes the offer that `SuggestionCalls.find_usual` returns."""
 _LONGER = {name: words for name, words, _ in LIFETIMES}
-# What is shown for each way to end, the default first; `remember_as` reads the names.
+# The words for each lifetime, the default first; `remember_as` reads the names.
 LIFETIME_WORDS = {
     "1h": _LONGER.pop("1h"),
     **{name: f"for the next {uses}, within an hour" for name, uses in _NEXT.items()},
     **_LONGER,
 }
 USUAL_LIFETIME = next(iter(LIFETIME_WORDS))
-# The same for who sees all at once: the narrow ones first.
+# The same for surfaces that show all at once: the shortest first.
 _BY_LENGTH = sorted(LIFETIMES, key=lambda one: math.inf if one[2] is None else one[2])
 LIFETIMES_BY_LENGTH = {
     name: LIFETIME_WORDS[name] for name in (*_NEXT, *(n for n, _, _ in _BY_LENGTH))
 }
-# Those of them that a pass may have.
+# The lifetimes that a session pass may have.
 PASS_LIFETIME_WORDS = {
     name: words for name, words in LIFETIME_WORDS.items() if name in (*PASS_LIFETIMES, *_NEXT)
 }
@@ -54,11 +54,10 @@ PASS_LIFETIME_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class RememberOption:
-    """One offer: the id that a click names, and in words what would then be covered.
+    """One offer of a grant: the id that a click names, and what it would cover, in words.
 
-    `session_pass` ones are for the request's session, and end by `PASS_LIFETIME_WORDS`. What
-    `by_host` is kept outside the gateway, for as long as the host keeps it.
-    `whole_tool` is everything that a tool declared harmless can do.
+    `session_pass` ones apply to the request's session and use `PASS_LIFETIME_WORDS`. `by_host` ones
+    are rules that the coding agent itself keeps. `whole_tool` covers all calls of a harmless tool.
     """
 
     id: str
@@ -69,7 +68,7 @@ class RememberOption:
 
 
 def remember_as(offer: str, lifetime: str, *, everywhere: bool) -> Remember:
-    """Return the wish of somebody who chose among `LIFETIME_WORDS`."""
+    """Return the wish of a person who chose one of `LIFETIME_WORDS`."""
     uses = _NEXT.get(lifetime)
     lasts = lifetime if uses is None else "1h"
     return Remember(offer=offer, everywhere=everywhere, lifetime=lasts, max_uses=uses)
@@ -78,10 +77,10 @@ def remember_as(offer: str, lifetime: str, *, everywhere: bool) -> Remember:
 def scopes_of(
     record: StoredRequest, action: Action, *, reveal: bool = False, passes: bool = False
 ) -> tuple[RememberOption, ...]:
-    """Return what may be remembered with this action, narrow first; nothing on what has ended.
+    """Return the grants that this action can save, narrow first; none for a decided request.
 
-    Without `reveal` nothing whose words would hide what could act; with `passes`, which is for who
-    may give them, also the passes of the session, last.
+    Without `reveal`, offers whose words would hide a value that could act are left out. With
+    `passes`, for people who may give them, session passes come last.
     """
     if not _may(record, action):
         return ()
@@ -110,7 +109,7 @@ def scopes_of(
 
 
 def may_remember(record: StoredRequest, action: Action) -> bool:
-    """Tell whether anything may be remembered with this action: whether `scopes_of` has any."""
+    """Return whether this action can save a grant, that is, whether `scopes_of` has any."""
     if not _may(record, action):
         return False
     effect = Effect.ALLOW if action is Action.APPROVE else Effect.DENY
@@ -118,7 +117,7 @@ def may_remember(record: StoredRequest, action: Action) -> bool:
 
 
 def _may(record: StoredRequest, action: Action) -> bool:
-    """Whether an answer may be remembered: never of what has ended, or takes a step-up."""
+    """Whether this action may save a grant: never if decided, nor an approval with a step-up."""
     if record.final:
         return False
     steps = record.approvers is not None and bool(record.approvers.step_up)
@@ -126,7 +125,7 @@ def _may(record: StoredRequest, action: Action) -> bool:
 
 
 def wishes(record: StoredRequest) -> list[str]:
-    """Say what people want remembered with it, and how many voted for that."""
+    """Say which grants people want with the approval, and how many voted for each."""
     wanted: dict[tuple[str, bool], list[Vote]] = {}
     for vote in record.votes:
         if vote.remember is not None:
@@ -140,13 +139,13 @@ def wishes(record: StoredRequest) -> list[str]:
 
 
 def _say(record: StoredRequest, offer: Offer, effect: Effect) -> str:
-    """Say what an offer covers, a pass by its name, and the votes that it takes."""
+    """Say what an offer covers, with the votes that it needs."""
     lead = "a pass, 8 hours at most: " if offer.match.shape in PASSES else ""
     return lead + offer.words + _votes(record, offer.match, effect)
 
 
 def _votes(record: StoredRequest, match: Match, effect: Effect) -> str:
-    """Say how many votes a scope takes, where one is not enough."""
+    """Say how many votes a scope needs, if more than one."""
     if effect is Effect.DENY:
         return ""
     here, everywhere = (
@@ -154,31 +153,32 @@ def _votes(record: StoredRequest, match: Match, effect: Effect) -> str:
         for every in (False, True)
     )
     if here == everywhere or match.shape in PASSES:
-        return f" ({here} must vote for it)" if here > 1 else ""
-    session = f"{here} must vote for it, " if here > 1 else ""
-    return f" ({session}{everywhere} in all sessions)"
+        return f" (needs {here} votes)" if here > 1 else ""
+    session = f"{here} votes, " if here > 1 else ""
+    return f" (needs {session}{everywhere} in all sessions)"
 
 
 def _words(record: StoredRequest, offer_id: str) -> str:
     if (rule := find_host_rule(record, offer_id)) is not None:
         return record.show(host_rule_words(record, rule)).text
     offer = find_offer(record, offer_id) or find_pass(record, offer_id)
-    return record.show(offer.words).text if offer is not None else "what is not offered any more"
+    return record.show(offer.words).text if offer is not None else "an offer that no longer exists"
 
 
-# The values of a call that are fixed for want of a declaration, as people read them.
+# The values that a grant must fix because nobody declared them, as people read them.
 
 _MOST_NAMED = 8
 _MOST_NAME = 80
-_REMEMBERED = "If remembered, it covers only the same"
+_REMEMBERED = "A grant covers only the same"
 ROLES_ON_CARDS = {role.value: words for role, words in ON_CARDS.items()}
 """The roles to choose from on a card, with a sentence each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Undeclared:
-    """A value that somebody could declare. `address` names it to the gateway; empty where it does
-    not show as it is, which no card can declare. `what` is its role, and who says so."""
+    """A value that an admin could declare. `address` names it to the gateway; it is empty if it
+    cannot be shown as it is, and then no card can declare it. `what` is its role with the source.
+    """
 
     address: str
     name: Visible
@@ -186,7 +186,7 @@ class Undeclared:
 
 
 def undeclared_of(record: StoredRequest) -> tuple[Undeclared, ...]:
-    """Return the values of a waiting request that somebody could declare."""
+    """Return the values of a pending request that an admin could declare."""
     if record.final:
         return ()
     return tuple(
@@ -201,7 +201,7 @@ def undeclared_of(record: StoredRequest) -> tuple[Undeclared, ...]:
 
 
 def say_undeclared(record: StoredRequest) -> Visible | None:
-    """Return them as one sentence, with who can say what they are; None where there are none."""
+    """Return one sentence on the undeclared values, and who can declare them; None without any."""
     found = undeclared_of(record)
     if not found:
         return None
@@ -209,8 +209,8 @@ def say_undeclared(record: StoredRequest) -> Visible | None:
     more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
     alone = len(found) == 1
     return render_safe(
-        f"{_REMEMBERED} {named}{more}: nobody declared what "
-        f"{'it is' if alone else 'they are'}. An admin can, in the inbox."
+        f"{_REMEMBERED} {named}{more}, because nobody declared "
+        f"{'this value' if alone else 'these values'}. An admin can, in the inbox."
     )
 
 

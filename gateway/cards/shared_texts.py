@@ -1,4 +1,4 @@
-"""What every surface says in the same words, and who has approved and who still can."""
+"""Texts that all surfaces share, and the progress of approvals; start at `standing_of`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gateway.wire.outcome_text import join_names
 ANOTHER_PLAN = "Deny, and ask for another plan"
 SAY_THE_PLAN = "Say what the agent should plan instead."
 NUMBER_LABEL = "The number that is shown where the agent waits"
-NUMBER_OPTIONAL = "Without it, somebody else must approve this, too."
-"""What stands at the field for a step-up's number, and below it where it may stay empty."""
+NUMBER_OPTIONAL = "Without it, a second person must approve this too."
+"""The label of the field for a step-up's number, and the hint below it if it may stay empty."""
 
 DENIALS = (
     "It is the wrong time",
@@ -25,34 +25,33 @@ DENIALS = (
 )
 """Reasons for a denial that take one tap."""
 BECAUSE = "Deny, because"
-"""What stands before those reasons."""
+"""The label before those reasons."""
 NO_LINK = (
-    "No link leads to the inbox from here: ask whoever runs the gateway for one "
+    "There is no link to the inbox here. Ask the person who runs the gateway for one "
     '("gateway login NAME" prints it).'
 )
-"""How people get to the inbox where it has no address."""
-SECRET_ASKED = "A secret is asked for: answer it in the inbox, where no log sees it."
-_ID = re.compile(r"([a-z]+):[^/\s]+/(\S+)")  # of somebody, or of a group, on a platform
-LIFT = "Requests are asked about again. What was denied stays denied."
-_UNTIL = "for all agents, until an admin lifts it."
-_FETCHED = "What was approved and fetched before cannot be recalled."
+"""How people get to an inbox without a known address."""
+SECRET_ASKED = "This asks for a secret. Answer it in the inbox, where no log sees it."
+_ID = re.compile(r"([a-z]+):[^/\s]+/(\S+)")  # of a person or a group on a platform
+LIFT = "Agents can ask again. Denied requests stay denied."
+_UNTIL = "until an admin turns the kill switch off."
+_FETCHED = "Approvals that agents already claimed cannot be recalled."
 
 
 def say_name(name: str) -> str:
-    """Return a person's name as people read it: of who has none here, on which platform they are,
-    and under which id. An identity without a place stays as written."""
+    """Return a person's name as people read it. For a platform's id, name the platform and the id;
+    an identity without a place stays as written."""
     found = _ID.fullmatch(name)
     return f"somebody in {found[1].title()} ({found[2]})" if found else name
 
 
 def is_unnamed(name: str) -> bool:
-    """Whether it is a platform's id, which may stand for a group."""
+    """Whether it is an id of a platform, which may be a group's."""
     return _ID.fullmatch(name) is not None
 
 
 def say_names(text: str, people: Collection[str]) -> str:
-    """Return a sentence of ours with names of `people`, which has those as people read them that
-    are identities of a platform. Whatever else stands in it stays."""
+    """Return a sentence with those of `people` that are identities written as people read them."""
     for one in sorted(people, key=len, reverse=True):
         if (said := say_name(one)) != one:
             text = text.replace(one, said)
@@ -60,15 +59,15 @@ def say_names(text: str, people: Collection[str]) -> str:
 
 
 def join_reason(tapped: str, typed: str) -> str:
-    """Return the words for the agent: the reason that was tapped, if any, then what was typed."""
+    """Return the words for the agent: the tapped reason, if any, then the typed one."""
     return ". ".join(one for one in (tapped, typed) if one)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillSwitch:
-    """Whether everything is denied, by whom and since when (ms), and how many requests wait.
+    """The state of the kill switch, and how many requests are pending.
 
-    `by` and `at` are "" and 0 where nobody knows.
+    `by` and `at` (ms) say who turned it on and when; "" and 0 if unknown.
     """
 
     on: bool
@@ -78,48 +77,49 @@ class KillSwitch:
 
     @property
     def stopping(self) -> str:
-        """What turning it on will do, for whoever is asked whether they want that."""
-        known = {0: "", 1: "the request that waits now, and "}
-        waiting = known.get(self.waiting, f"all {self.waiting} requests that wait now, and ")
-        nothing = "" if self.waiting else " Nothing waits now."
-        return f"This will deny {waiting}whatever comes, {_UNTIL}{nothing} {_FETCHED}"
+        """The effect of turning it on, for its confirmation."""
+        known = {0: "", 1: "the pending request and "}
+        waiting = known.get(self.waiting, f"all {self.waiting} pending requests and ")
+        nothing = "" if self.waiting else " No request is pending now."
+        return f"This will deny {waiting}every new one, {_UNTIL}{nothing} {_FETCHED}"
 
     @property
     def stopped(self) -> str:
-        """What turning it on did."""
-        known = {0: "Nothing waited", 1: "The request that waited is denied"}
-        waited = known.get(self.waiting, f"All {self.waiting} requests that waited are denied")
-        return f"{waited}, and whatever comes is denied, {_UNTIL} {_FETCHED}"
+        """The effect that turning it on had."""
+        known = {0: "No request was pending", 1: "The pending request is denied"}
+        waited = known.get(self.waiting, f"All {self.waiting} pending requests are denied")
+        return f"{waited}. Every new request is denied {_UNTIL} {_FETCHED}"
 
     @property
     def state(self) -> str:
-        """Who turned it on, and when, or that nobody knows whether it is on; "" while it is off."""
+        """A sentence on who turned it on and when, or that this is unknown; "" while it is off."""
         if not self.on:
             return ""
         if not self.at:
-            return "Nothing is approved: nobody knows whether the kill switch is on."
+            return "Nothing can be approved: it is unknown whether the kill switch is on."
         if not self.by:
             return "Everything is denied: the kill switch is on."
         at = datetime.fromtimestamp(self.at / 1000, UTC)
-        return f"Everything is denied: {self.by} stopped it at {at:%H:%M} UTC on {at:%d %B %Y}."
+        when = f"{at:%H:%M} UTC on {at:%d %B %Y}"
+        return f"Everything is denied: {self.by} turned on the kill switch at {when}."
 
 
-# Who may approve a request, who has, and whether its reader has: what is offered goes by it.
+# Who may approve a request, who has, and whether its reader has. The controls depend on it.
 
 _MOST_NAMED = 4
 _NOBODY_ELSE = "nobody else may approve it"
-_ONE_ANSWERS = "it takes {} people, and a question is answered by one"
+_ONE_ANSWERS = "it needs {} people, but only one can answer a question"
 _REFUSALS = (Action.DENY, Action.ABORT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalProgress:
-    """How far a request is from being approved.
+    """The progress of a request towards approval.
 
-    `more` people are needed beside those who `approved`; `left` are who may still, None where
-    nobody looked that up. `nobody` says why nobody may. `mine` says that the reader approved, and
-    `settled` that doing so once more would change nothing. A question is `answered` by one person:
-    no approvals of it are counted.
+    `more` people are needed beside those who `approved`; `left` are those who still may, None if
+    not looked up. `nobody` says why nobody may. `mine` says that the reader approved, and `settled`
+    that approving again would change nothing. A question is `answered` by one person, so its
+    approvals are not counted.
     """
 
     quorum: int
@@ -132,14 +132,14 @@ class ApprovalProgress:
     answered: bool = False
 
     def offers(self, action: Action) -> bool:
-        """Whether the reader is offered this: no approval that cannot be, or is given already."""
+        """Return whether to offer this action: not an approval that is impossible or given."""
         if self.nobody:
             return action in _REFUSALS
         return not (self.settled and action is Action.APPROVE)
 
     def say_nobody(self, *, here: bool = False) -> str:
-        """Say why nobody may approve or answer a request, "" of any other; `here` for who reads it
-        in the inbox, where it stands by the state that says so."""
+        """Say why nobody may approve or answer a request, else "". `here` means that the reader is
+        in the inbox, where it is beside the state."""
         if here and self.nobody:
             return f"{self.nobody[:1].upper()}{self.nobody[1:]}."
         does = "answer" if self.answered else "approve"
@@ -147,7 +147,7 @@ class ApprovalProgress:
 
     @property
     def words(self) -> str:
-        """Who approved and who is missing; "" where one person is enough."""
+        """Names of those who approved and those who are missing; "" if one person is enough."""
         if self.quorum <= 1 or self.answered:
             return ""
         if self.mine and self.more:
@@ -162,7 +162,7 @@ class ApprovalProgress:
         return f"{told}; waits for {of}{self._name_left()}"
 
     def _waits(self) -> str:
-        """How many are missing, who they may be; the count of those who approved is not said."""
+        """Say how many approvals are missing and who can give them, not how many are given."""
         waits = f"waits for {self.more} more"
         if self.left is None:
             return waits
@@ -172,12 +172,12 @@ class ApprovalProgress:
 
     @property
     def _some_of(self) -> bool:
-        """Whether several are missing, and who they are is open: a name may stand for a group."""
+        """Whether several are missing out of more people: a name may also be a group."""
         left = self.left or ()
         return self.more > 1 and (len(left) > self.more or any(map(is_unnamed, left)))
 
     def _name_left(self) -> str:
-        """Name who may still, those without a name last."""
+        """Name the people who still may approve, platform ids last."""
         left = tuple(dict.fromkeys(map(say_name, sorted(self.left or (), key=is_unnamed))))
         named = list(left[:_MOST_NAMED])
         if others := len(left) - len(named):
@@ -188,7 +188,7 @@ class ApprovalProgress:
 
 
 def standing_of(record: StoredRequest, reader: str = "") -> ApprovalProgress:
-    """Return how a request stands, to the person of this name; "" for a card that many read."""
+    """Return the progress of a request for the person `reader`, or for many readers with ""."""
     voted = tuple(vote.person for vote in record.votes)
     own = next((vote for vote in record.votes if reader and vote.person == reader), None)
     may = record.approvers or Approvers()
@@ -201,13 +201,13 @@ def standing_of(record: StoredRequest, reader: str = "") -> ApprovalProgress:
         left=None if record.approvers is None else tuple(n for n in may.names if n not in voted),
         nobody="" if record.final else may.nobody or alone,
         mine=own is not None,
-        # Who asked to have it remembered may still approve without, where enough have approved.
+        # A person who wanted a grant may still approve without it, if enough have approved.
         settled=own is not None and (own.remember is None or len(voted) < record.quorum),
         answered=question,
     )
 
 
-# Texts within the limits of platforms, which count UTF-16 units at most.
+# Cuts texts to the limits of platforms, which count UTF-16 units.
 
 
 def count_units(text: str) -> int:
@@ -216,7 +216,7 @@ def count_units(text: str) -> int:
 
 
 def cut_units(text: str, most: int) -> str:
-    """Return as much of the start of a text as so many units hold."""
+    """Return the start of a text, in at most `most` units."""
     kept = text[: max(0, most)]
     while (over := count_units(kept) - max(0, most)) > 0:
         kept = kept[: len(kept) - max(1, over // 2)]
@@ -224,5 +224,5 @@ def cut_units(text: str, most: int) -> str:
 
 
 def clip(text: str, most: int) -> str:
-    """Return the text, or its start and an ellipsis."""
+    """Return the text, or its start with an ellipsis."""
     return text if count_units(text) <= most else f"{cut_units(text, most - 1)}…"

@@ -1,8 +1,8 @@
-"""The summary of a card: one sentence of what happens, made from the understood call.
+"""Summarize a call in one sentence for its card; start at `summarize`.
 
-No model and no word of the agent makes it. What the call names stands in it as a name: in code
-style, or quoted where there is no style. What is not understood is said as it is, the tool and its
-short arguments. The worst is named first, and the rest is counted, so that no cut reads harmless.
+No model and no word of the agent makes it. Names from the call are in code style, or quoted where
+there is no style. A call that is not understood is shown as its tool and short arguments. The worst
+comes first and the rest is counted, so that no cut makes it look harmless.
 """
 
 from __future__ import annotations
@@ -75,16 +75,16 @@ from gateway.wire.roles import Role
 from gateway.wire.schema import AGENT_NAME
 
 MOST_WORDS = 10
-_MOST_BEFORE = 12  # words before what runs
-_LABEL = 1  # of them, that names what runs
+_MOST_BEFORE = 12  # words before the call
+_LABEL = 1  # of them, for the label of the call
 _HIGH_RISK = "High risk"
 NOTICE_CHARS = 120
 """Characters of a notification."""
 _AGENT_CHARS = 24
-_FOUND_CHARS = 56  # of what was found, in a notification
+_FOUND_CHARS = 56  # of a finding, in a notification
 _MOST_SHORT = 60
 _MOST_VALUE = 3  # words
-_FEW_WORDS = 2  # of a value that says an effect by itself
+_FEW_WORDS = 2  # the most in a value that alone names an effect
 _MOST_INSIDE = 6  # values of one argument
 _EFFECTS = tuple(PathEffect)  # the worst first
 _VERBS = {PathEffect.DELETE: "Deletes", PathEffect.READ: "Reads", PathEffect.LIST: "Lists"}
@@ -94,7 +94,7 @@ _TELLING = PATHS | {
     Role.ACTION, Role.ARGV, Role.COMMAND, Role.COMMANDS, Role.GLOB, Role.HOST, Role.INPUT,
     Role.NESTED, Role.PATCH, Role.RECIPIENT, Role.RIGHTS, Role.URL, Role.USER,
 }  # fmt: skip
-"""An argument of these is said, not counted."""
+"""Roles of arguments that a summary names and does not merely count."""
 _WEIGHT = {
     role: at
     for at, role in enumerate(
@@ -103,7 +103,7 @@ _WEIGHT = {
     )
 }  # fmt: skip
 _HARMLESS = frozenset({"json", "notify", "pretty", "quiet", "verbose"})
-"""Words of switches that nobody has to see before what is done."""
+"""Words of switches that nobody needs to see first."""
 _NOT_GIVEN: tuple[Any, ...] = (False, "", "false", "False", 0, [], {})
 _USUALLY_OFF = frozenset(
     {"all", "append", "background", "bcc", "case", "cc", "create", "detach", "dirs", "dry", "edit",
@@ -111,19 +111,19 @@ _USUALLY_OFF = frozenset(
      "multiline", "notify", "offset", "overwrite", "pretty", "quiet", "recursive", "regex",
      "replace", "replacements", "run", "stdin", "use", "verbose"}
 )  # fmt: skip
-"""Words of arguments that change nothing while they are off or empty."""
+"""Words of arguments that have no effect while they are off or empty."""
 _SAYING = frozenset(
     {"acl", "action", "admin", "exec", "execute", "hook", "merge", "method", "op", "operation",
      "out", "permission", "permissions", "policy", "role", "roles", "run", "scope", "scopes",
      "verb", "visibility"}
 )  # fmt: skip
-"""Words of names whose value says what is done, or who may do what."""
+"""Words of names whose value tells the action, or who may do what."""
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _PROTECTING = frozenset(
     {"backup", "check", "checks", "confirm", "guard", "protect", "protection", "review", "safe",
      "sandbox", "ssl", "tls", "validate", "verify"}
 )  # fmt: skip
-"""Words of switches that protect: one that is off is said."""
+"""Words of switches that protect: a summary names one that is off."""
 _CODE = frozenset({"code", "js", "javascript", "program", "python", "script", "snippet", "source"})
 _PATCHES = ("diff", "patch")
 _REPLACED = (
@@ -139,7 +139,7 @@ _PATH_HARMS = {
     PathEffect.READ: Harm.LOOK, PathEffect.LIST: Harm.LOOK,
 }  # fmt: skip
 _PAYEES = frozenset({"account", "beneficiary", "iban", "payee", "wallet"})
-_MOST_COMPARED = 4_000  # characters of a text and what stands for it
+_MOST_COMPARED = 4_000  # characters of a text and its replacement
 _TITLES = ("subject", "title")
 _ROOMS = (
     SummaryLimits(6, 3),
@@ -163,14 +163,16 @@ _Draft = Callable[[SummaryLimits], list[SummaryPart]]
 
 
 def summarize(record: StoredRequest) -> CallSummary:
-    """Return the summary of a request, at most MOST_WORDS words, and where that can be, so few that
-    the first reason of its risk has room beside it. Secrets in it are always masked."""
+    """Return the summary of a request, at most MOST_WORDS words, with secrets masked.
+
+    If possible it is so short that the first reason of the risk fits beside it.
+    """
     most = dict.fromkeys((_leave_room(record), MOST_WORDS))
     return tuple(_hide_secrets(record, part) for part in _fit_summary(record, most))
 
 
 def _hide_secrets(record: StoredRequest, part: SummaryPart) -> SummaryPart:
-    """Return a part without the secrets that only their place in the request tells."""
+    """Mask the secrets in a part that only their place in the request reveals."""
     if not part.named or not record.secrets:
         return part
     kept: list[Segment] = []
@@ -191,14 +193,14 @@ def _fit_summary(record: StoredRequest, limits: Iterable[int]) -> CallSummary:
 
 
 def _draw_summaries(record: StoredRequest) -> Iterator[CallSummary]:
-    """Yield the summaries of a request, the longest first."""
+    """Yield summaries of a request, the longest first."""
     draft = _draft(record)
     return (tuple(draft(room)) for room in _ROOMS)
 
 
 def _leave_room(record: StoredRequest) -> int:
-    """Return how many words a summary may have where what raised the risk is to stand beside it
-    before what runs. What was found takes none of them, and says enough."""
+    """Return how many words a summary may have so that the first reason of the risk fits before the
+    call. Findings need no reason beside them."""
     high = _HIGH_RISK if record.risk.level is RiskLevel.HIGH else ""
     reasons = () if record.findings else record.risk.reasons[:1]
     taken = sum(len(text.split()) for text in (*reasons, high))
@@ -206,24 +208,27 @@ def _leave_room(record: StoredRequest) -> int:
 
 
 def own_summary(text: str) -> CallSummary:
-    """Return a summary of our own words alone."""
+    """Return a summary of the gateway's own words only."""
     return (say_ours(text),)
 
 
 def plain_summary(summary: CallSummary) -> str:
-    """Return a summary as plain text, each name quoted as in JSON."""
+    """Return a summary as plain text, with names quoted as in JSON."""
     return "".join(quote(part.text.text) if part.named else part.text.text for part in summary)
 
 
 def count_words(summary: CallSummary) -> int:
-    """Return how many words people read in a summary; an escape is one."""
+    """Count the words that people read in a summary; an escape is one."""
     pieces = (piece for part in summary for piece in part.text.segments)
     return len("".join("⟨⟩" if escape else text for text, escape in pieces).split())
 
 
 def notice_of(record: StoredRequest, ended: str = "") -> str:
-    """Return what a notification says, in at most NOTICE_CHARS characters: who wants to do what,
-    and what was found in it; first how it `ended`, or that the risk is high."""
+    """Return a notification of at most NOTICE_CHARS characters: the agent, its wish and the first
+    finding.
+
+    It begins with how the request `ended`, or with a high risk.
+    """
     said: list[tuple[CallSummary, str]] = []
     for drawn in _draw_summaries(record):
         summary = tuple(_hide_secrets(record, part) for part in drawn)
@@ -241,7 +246,7 @@ def notice_of(record: StoredRequest, ended: str = "") -> str:
 def _draft_notice(
     record: StoredRequest, summary: CallSummary, ended: str
 ) -> tuple[CallSummary, str]:
-    """Return a notification with this summary, and what was found, which stands at its end."""
+    """Return a notification with this summary, and the finding for its end."""
     agent = name_agent(record.request.agent)
     if ended:
         return (say_ours(f"{ended} · {agent}: "), *summary), ""
@@ -250,8 +255,8 @@ def _draft_notice(
 
 
 def _say_found(record: StoredRequest, summary: CallSummary) -> str:
-    """Return the first finding as it ends a notification, without the name that the summary has; ""
-    where none was found."""
+    """Return the first finding for the end of a notification, or "". It leaves out a name that the
+    summary has."""
     if not record.findings:
         return ""
     found = record.show(record.findings[0]).text
@@ -264,8 +269,8 @@ def _say_found(record: StoredRequest, summary: CallSummary) -> str:
 
 
 def _say_wish(record: StoredRequest, summary: CallSummary) -> Iterator[SummaryPart]:
-    """Yield a summary as what an agent wants: with its verbs in another form."""
-    if record.request.questions:  # it asks
+    """Yield a summary as the agent's wish, with its verbs as infinitives."""
+    if record.request.questions:  # its verb is "asks"
         asks, *rest = summary
         yield from (say_ours(asks.text.text.lower()), *rest)
         return
@@ -282,7 +287,7 @@ def _say_infinitive(found: re.Match[str]) -> str:
 
 
 def _cut_notice(parts: CallSummary, most: int) -> str:
-    """Return these parts as plain text, cut within a name, whose quotes are closed."""
+    """Return these parts as plain text; a cut is inside a name, whose quotes are closed."""
     said = ""
     for at, part in enumerate(parts):
         left = most - len(said) - (2 if at + 1 < len(parts) else 0)
@@ -294,7 +299,7 @@ def _cut_notice(parts: CallSummary, most: int) -> str:
 
 
 def _cut_quoted(part: SummaryPart, most: int) -> str:
-    """Return the start of a name with its quotes, "" where there is no room for one."""
+    """Return the start of a name with its quotes, or "" if nothing fits."""
     kept = part.text.text if part.named else ""
     while kept and len(quote(f"{kept}…")) > most - 2:
         kept = kept[:-1]
@@ -302,14 +307,13 @@ def _cut_quoted(part: SummaryPart, most: int) -> str:
 
 
 def discreet_notice(agent: str, ended: str, risk: RiskLevel) -> str:
-    """Return what a notification says that must tell nothing of what would run."""
+    """Return a notification that does not describe the call."""
     said = name_agent(agent)
     return f"{ended} · {said}" if ended else f"{said} asks for approval, {risk.value} risk"
 
 
 def name_agent(agent: str) -> str:
-    """Return an agent's name as it stands in a sentence of ours: one that holds nothing but the
-    letters of names passes for no words, any other is quoted."""
+    """Return an agent's name for a sentence, quoted unless it has only the characters of names."""
     begun = cut_start(agent, _AGENT_CHARS, 1).text
     return begun if AGENT_NAME.fullmatch(agent) else quote(begun)
 
@@ -343,8 +347,7 @@ def _say_plan(record: StoredRequest) -> list[SummaryPart]:
 
 
 def _join_counts(parts: list[SummaryPart], room: SummaryLimits) -> list[SummaryPart]:
-    """Return these parts, of several that count what is not said only the last, where there is no
-    room for more: it counts all."""
+    """Join several counts of the rest into one, at the last place, if there is little room."""
     counts = {at: int(found[1]) for at, one in enumerate(parts)
               if not one.named and (found := _COUNT.fullmatch(one.text.text))}  # fmt: skip
     if room.words > 1 or len(counts) < 2:  # noqa: PLR2004
@@ -356,8 +359,7 @@ def _join_counts(parts: list[SummaryPart], room: SummaryLimits) -> list[SummaryP
 
 
 def _choose(call: CallEffects) -> tuple[_Draft, frozenset[str]]:
-    """Return the sentence for this kind of call, and the places of the values that it speaks of;
-    "" stands for all."""
+    """Return the sentence for this kind of call, and the places of its values; "" means all."""
     everything = frozenset({""})
     if call.nested:
         return (lambda room: _say_nested(call, room)), _places_of_nested(call)
@@ -380,8 +382,7 @@ def _choose(call: CallEffects) -> tuple[_Draft, frozenset[str]]:
 
 
 def _find_patch(call: CallEffects) -> tuple[str, str] | None:
-    """Return the place and the text of a patch that a tool for files is given, where it deletes, or
-    where no path tells of it."""
+    """Return the place and text of a file tool's patch that deletes or that no path describes."""
     for leaf in call.leaves if call.family is Family.FILE else ():
         for text in texts_of(leaf.value) if leaf.role not in FREE else ():
             if is_patch(text) and (leaf.role is not Role.PATCH or deleted_by_patch(text)):
@@ -390,7 +391,7 @@ def _find_patch(call: CallEffects) -> tuple[str, str] | None:
 
 
 def _places_of_nested(call: CallEffects) -> frozenset[str]:
-    """Return the arguments that hold the calls within a call."""
+    """Return the arguments that contain nested calls."""
     return frozenset(_top_of(one.place) for one in call.with_role(Role.NESTED))
 
 
@@ -404,8 +405,8 @@ def _spell_programs(call: CallEffects) -> Iterator[str]:
 
 
 def _say_question(asked: Sequence[str], room: SummaryLimits) -> list[SummaryPart]:
-    """Say the first question, and how many more there are unless it is whole only without that:
-    then it need not be asked again below the summary."""
+    """Say the first question, and count the others unless only the whole question fits. A whole
+    question need not be repeated below the summary."""
     first = [say_ours("Asks "), say_name(asked[0], room.words + 2)]
     counted = [first[0], *say_some(asked, room.words + 2, 1)]
     cut = first[1].text.text.endswith("…")
@@ -416,7 +417,7 @@ def _say_question(asked: Sequence[str], room: SummaryLimits) -> list[SummaryPart
 
 
 def _find_code(leaf: Leaf) -> tuple[CodeEffect | None, int] | None:
-    """Return what SQL or code in a value does, and its lines; None where it is neither."""
+    """Return the effect and lines of SQL or code in a value; None for other values."""
     if not isinstance(leaf.value, str) or leaf.role not in (Role.ACTION, Role.INPUT, Role.UNKNOWN):
         return None
     text = leaf.value.strip()
@@ -470,8 +471,8 @@ def _say_paths(call: CallEffects, paths: list[PathUse], room: SummaryLimits) -> 
 
 
 def _count_changes(arguments: dict[str, Any]) -> tuple[int, int] | None:
-    """Return how many lines a change of one file adds and takes away, None where that is not
-    certain: a switch that is on, or a number, may have it done many times."""
+    """Return how many lines a change of one file adds and removes. Return None if that is not
+    certain: a switch or a number may repeat the change."""
     if any(map(_may_repeat, arguments.values())):
         return None
     patches = [arguments[name] for name in _PATCHES if isinstance(arguments.get(name), str)]
@@ -493,7 +494,7 @@ def _count_changes(arguments: dict[str, Any]) -> tuple[int, int] | None:
 
 
 def _may_repeat(value: Any) -> bool:
-    """Whether a value may say that something is done more than once."""
+    """Whether a value may mean that something is done more than once."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value > 1
     return (
@@ -504,7 +505,7 @@ def _may_repeat(value: Any) -> bool:
 
 
 def _say_path(path: PathUse, base: str | None) -> str:
-    """Return a path as short as it can be said: from the folder where it runs."""
+    """Return a path in its shortest form, relative to the folder where it runs."""
     home = components(base) if base else None
     if path.parts is None or not home or path.parts[: len(home)] != home:
         return path.text
@@ -512,12 +513,12 @@ def _say_path(path: PathUse, base: str | None) -> str:
 
 
 def _has_second(paths: Sequence[PathUse]) -> bool:
-    """Whether one path becomes another, which no verb here says."""
+    """Whether one path becomes another, as in a move, for which there is no verb here."""
     return any(one.second for one in paths)
 
 
 def _addresses(call: CallEffects) -> list[str]:
-    """Return to whom a message goes, first who is of another place than most of them."""
+    """Return a message's recipients, those outside the most common domain first."""
     given = [str(one.value) for one in call.with_role(Role.RECIPIENT) if one.value]
     people = list(dict.fromkeys(one for text in given for one in _split_addresses(text)))
     places = Counter(_place_of(one) for one in people)
@@ -526,7 +527,7 @@ def _addresses(call: CallEffects) -> list[str]:
 
 
 def _split_addresses(text: str) -> list[str]:
-    """Return the addresses in a text, without the names that stand beside them."""
+    """Return the addresses in a text, without the names beside them."""
     text = ", ".join(_HEADER.sub("", one) for one in text.splitlines()).replace(";", ",")
     found = [address for _, address in getaddresses([text]) if "@" in address[1:]]
     return found or [one.strip() for one in text.split(",") if one.strip()]
@@ -549,7 +550,7 @@ def _say_message(call: CallEffects, people: list[str], room: SummaryLimits) -> l
 
 
 def _say_nested(call: CallEffects, room: SummaryLimits) -> list[SummaryPart]:
-    """Say the worst of the calls within a call, and count the others."""
+    """Describe the worst of the nested calls, and count the others."""
     worst = min(call.nested, key=_rank_call)
     first, rest = worst.call.tool, len(call.nested) - 1
     tool = say_name(call.call.tool, min(room.words, 2))
@@ -564,7 +565,7 @@ def _say_nested(call: CallEffects, room: SummaryLimits) -> list[SummaryPart]:
 
 
 def _rank_call(call: CallEffects) -> int:
-    """Return how harmful a call looks, the most harmful first."""
+    """Return how harmful a call looks; a lower number is more harmful."""
     usual = Harm.LOOK if is_lookup(call.call.tool) else Harm.RUN
     home, ranks = call.call.context.cwd, [int(usual)]
     if call.programs:
@@ -586,7 +587,7 @@ def _rank_call(call: CallEffects) -> int:
 
 
 def _say_call(call: CallEffects, room: SummaryLimits) -> list[SummaryPart]:
-    """Say the tool and its short arguments, those first that weigh most."""
+    """Say the tool and its short arguments, the most important first."""
     tool = say_name(call.call.tool, min(room.words, 3))
     if not call.call.arguments:
         return [tool, say_ours(" without arguments")]
@@ -607,14 +608,14 @@ def _say_call(call: CallEffects, room: SummaryLimits) -> list[SummaryPart]:
     return [*said, say_ours(f" and {more} more")] if more else said
 
 
-_Argument = tuple[str, Any, str]  # its name, its value, and the place of the value that weighs most
+_Argument = tuple[str, Any, str]  # name, value, and place of the most important value in it
 
 
 def _split_argument(
     call: CallEffects, name: str, value: Any, telling: dict[str, int]
 ) -> Iterator[_Argument]:
-    """Yield an argument, or the few values in it, each with the place that tells of it; one with
-    many is said by the value that tells most."""
+    """Yield an argument, or its few values one by one, with the place of the most telling value. An
+    argument with many values is shown by its most telling one."""
     inside = [one for one in call.leaves if _top_of(one.place) == name]
     loudest = min(inside, key=lambda one: telling.get(one.place, len(telling)), default=None)
     if loudest is None or loudest.place not in telling:
@@ -638,8 +639,11 @@ def _list(value: Any) -> list[Any]:
 def _weigh(
     name: str, value: Any, role: Role | None, telling: bool, effect: bool
 ) -> tuple[bool, int]:
-    """Return where an argument comes: short ones first, of them what says an effect, then switches
-    that are on and what tells, then as _WEIGHT says, last a switch that is known to be harmless."""
+    """Return an argument's sort key: short ones first.
+
+    Among them, effects come first, then switches that are on and telling values. The order of
+    _WEIGHT follows, and last come switches that are known to be harmless.
+    """
     if effect:
         return False, -2 if _says_harm(name, value) else -1
     if value is True:
@@ -652,12 +656,12 @@ def _weigh(
 
 
 def _is_secret(name: str, value: Any) -> bool:
-    """Whether a value of this name would be masked, or any part of it."""
+    """Whether a value with this name would be masked, at least in part."""
     return list(mask({name: value}).values()) != [value]
 
 
 def _room_of(room: SummaryLimits, *, loud: bool) -> int:
-    """Return how many words of an argument are said: of what looks destructive, more."""
+    """Return how many words of an argument to show; more if it looks destructive."""
     return min(room.words, _MOST_VALUE) + (2 if loud else 0)
 
 
@@ -678,8 +682,8 @@ def _say_argument(name: str, value: Any, room: int) -> SummaryPart:
 
 
 def _list_rest(call: CallEffects, places: frozenset[str]) -> list[Leaf]:
-    """Return the values that no sentence speaks of: not those that are shown as data, change
-    nothing, or stand around the call."""
+    """Return the values that no sentence covers, without data, values that change nothing, and
+    values that `_surroundings` describes."""
     if "" in places:
         return []
     around = {Role.ENVIRONMENT, Role.RIGHTS, Role.WORKING_FOLDER}
@@ -697,20 +701,19 @@ def _list_rest(call: CallEffects, places: frozenset[str]) -> list[Leaf]:
 
 
 def _lies_in(place: str, outer: str) -> bool:
-    """Whether a value is this one, or one in it."""
+    """Whether a place is another one, or inside it."""
     return place == outer or place.startswith((f"{outer}.", f"{outer}["))
 
 
 def _changes_nothing(leaf: Leaf) -> bool:
-    """Whether a value is not given, or turns off what is off of itself."""
+    """Whether a value is not given, or turns off what is off by default."""
     words = set(words_in(leaf.name))
     off = leaf.value in _NOT_GIVEN and bool(words) and words <= _USUALLY_OFF
     return leaf.value is None or off
 
 
 def _says_effect(leaf: Leaf) -> bool:
-    """Whether a value says what is done, or who may do what: by its name or by itself, or by
-    turning off what protects."""
+    """Whether a value or its name tells the action or rights, or turns off a protection."""
     words = set(words_in(leaf.name))
     if leaf.role in FREE:
         return False
@@ -722,7 +725,7 @@ def _says_effect(leaf: Leaf) -> bool:
 
 
 def _says_harm(name: str, value: Any) -> bool:
-    """Whether a switch that is on, or a short value, says by itself that it harms."""
+    """Whether a switch that is on, or a short value, alone indicates harm."""
     if is_on(value) and (destroys(name) or _EFFECT_WORDS & set(words_in(name))):
         return True
     short = isinstance(value, str) and len(value.split()) <= _FEW_WORDS
@@ -730,7 +733,7 @@ def _says_harm(name: str, value: Any) -> bool:
 
 
 def _list_telling(call: CallEffects, leaves: Sequence[Leaf]) -> list[Leaf]:
-    """Return the values that name a path, a host, a recipient, or what runs, the loudest first."""
+    """Return the values that name a path, host, recipient or program, most harmful first."""
     loud = _list_loud(call)
     loudest = loud | {one.place for one in call.urls} | {one.place for one in call.readings}
     places = loudest | {one.place for one in call.paths}
@@ -741,8 +744,7 @@ def _list_telling(call: CallEffects, leaves: Sequence[Leaf]) -> list[Leaf]:
 
 
 def _list_loud(call: CallEffects) -> frozenset[str]:
-    """Return the places of values that look destructive, or name a path that is delicate or lies
-    outside."""
+    """Return the places of values that look destructive, or name a sensitive or outside path."""
     home = components(call.call.context.cwd or "")
     paths = {one.place for one in call.paths if one.delicate is not None
              or (home and lies_outside(one.text, home, call.base))}  # fmt: skip
@@ -752,7 +754,7 @@ def _list_loud(call: CallEffects) -> frozenset[str]:
 
 
 def _say_rest(call: CallEffects, rest: Sequence[Leaf], room: SummaryLimits) -> list[SummaryPart]:
-    """Say the arguments beside those of the sentence that name something, and count the others."""
+    """Name the telling arguments that the sentence leaves out, and count the others."""
     telling, loud = _list_telling(call, rest), _list_loud(call)
     shown = telling[: min(room.arguments, 2)]
     said: list[SummaryPart] = []
@@ -769,16 +771,15 @@ def _say_rest(call: CallEffects, rest: Sequence[Leaf], room: SummaryLimits) -> l
 
 
 def _top_of(place: str) -> str:
-    """Return the argument in which a value stands."""
+    """Return the argument that contains a value."""
     return re.split(r"[.\[]", place, maxsplit=1)[0]
 
 
-# --- what stands around a call ----------------------------------------------------------------
+# --- context of a call ------------------------------------------------------------------------
 
 
 def _surroundings(call: CallEffects) -> Iterator[list[SummaryPart]]:
-    """Yield what changes the meaning of a call: environment, rights, user, a folder of the
-    system's."""
+    """Yield the context that changes a call's meaning: environment, rights, user, folder."""
     context = call.call.context
     names = [*context.env, *(one.name for one in call.environment if _sets(one))]
     if names:
@@ -796,12 +797,12 @@ def _surroundings(call: CallEffects) -> Iterator[list[SummaryPart]]:
 
 
 def _say_folder(folder: str, home: str | None) -> str:
-    """Return a folder as short as it can be said: from the one in which the agent works."""
+    """Return a folder in its shortest form, relative to the one where the agent works."""
     inside = home and folder.startswith(f"{home.rstrip('/')}/")
     return folder[len(home.rstrip("/")) + 1 :] if home and inside else folder
 
 
 def _sets(leaf: Leaf) -> bool:
-    """Whether a leaf sets a variable: an "environment" may be the name of a place, like staging."""
+    """Whether a leaf sets a variable: an "environment" may also name a stage, like staging."""
     inside = leaf.address != leaf.name
     return inside or not isinstance(leaf.value, str) or "=" in leaf.value

@@ -1,1 +1,1 @@
-"""Conversations that all chats share: what people do there, and the words they get for it."""
+"""Decide requests and manage grants from any chat, with the texts that all chats share."""

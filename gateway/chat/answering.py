@@ -1,4 +1,4 @@
-"""Answering one request: who may, what a form says of it, its edits, and what people are told."""
+"""Decide one request from a chat: rights, forms, edits and error texts; start at `Answering`."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ from gateway.ports import (
 log = logging.getLogger("gateway.chat")
 
 WHOLE = 10**9
-"""A size that limits nothing."""
+"""A size that cuts nothing."""
 ABOUT_LINES, ABOUT_CHARS = 10, 700
-"""How much of what runs a form shows above its fields."""
+"""How much of the call a form shows above its fields."""
 REASON = "reason"
-"""The field of a denial's reason."""
+"""The id of the field for a denial's reason."""
 YES, NO = "yes", "no"
 CHANGED = "the request has changed since you saw it; look at it again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Press:
-    """One use of a button, a form or a command: by whom, and on what.
+    """One use of a button, a form or a command: the person, and the request.
 
-    `nonce` is the same when the platform delivers it again. `copy` and `ref` name the posted card.
-    `groups` asks the platform for the person's groups, where `identity` has none.
+    `nonce` is the same if the platform delivers it again. `copy` and `ref` identify the posted
+    card. `groups` asks the platform for the person's groups if `identity` has none.
     """
 
     request_id: str
@@ -69,7 +69,7 @@ class Press:
     groups: Groups | None = None
 
     def click(self, action: Action, **content: Any) -> Click:
-        """Return the click that it stands for."""
+        """Return the click for this press."""
         return Click(
             request_id=self.request_id,
             revision=self.revision,
@@ -83,7 +83,7 @@ class Press:
 
 
 class Answering:
-    """Shows requests to those who may see them, and takes their answers. `lines` and `chars` are
+    """Shows requests to people who may see them, and takes their decisions. `lines` and `chars` are
     the size of a card on this `platform`."""
 
     def __init__(self, api: AdapterApi, platform: str, *, lines: int, chars: int) -> None:
@@ -93,8 +93,8 @@ class Answering:
         self._size = (lines, chars)
 
     async def _find_refusal(self, press: Press, record: StoredRequest) -> tuple[Press, str | None]:
-        """Return the press, with the groups that were needed, and why this person may not decide
-        the request, None when they may."""
+        """Return the press, with groups if they were needed, and why this person may not decide the
+        request; None if they may."""
         refusal = await self._api.requests.may_decide(press.identity, record)
         if refusal is not None and press.groups is not None:
             identity = replace(press.identity, groups=await press.groups())
@@ -103,7 +103,7 @@ class Answering:
         return press, refusal
 
     async def check_approver(self, press: Press) -> StoredRequest:
-        """Return the request, if this person may decide it. Raises NotFound, Unauthorized."""
+        """Return the request if this person may decide it. Raises NotFound, Unauthorized."""
         record = await self._api.requests.get(press.request_id)
         press, refusal = await self._find_refusal(press, record)
         if refusal is not None:
@@ -111,8 +111,8 @@ class Answering:
         return record
 
     async def check_viewer(self, press: Press) -> tuple[StoredRequest, str]:
-        """Return the request, if this person may see it, and why they may not decide it, "" where
-        they may. Raises NotFound, Unauthorized."""
+        """Return the request if this person may see it, and why they may not decide it, "" if they
+        may. Raises NotFound, Unauthorized."""
         record = await self._api.requests.get(press.request_id)
         press, refusal = await self._find_refusal(press, record)
         if refusal is not None and not await self._worklist.is_involved(press.identity, record):
@@ -120,19 +120,19 @@ class Answering:
         return record, refusal or ""
 
     async def get_open(self, press: Press) -> StoredRequest:
-        """Return the request, if this person may decide it now, as they saw it. Raises NotFound,
-        Unauthorized, Conflict."""
+        """Return the request if this person may decide it now, in the version that they saw. Raises
+        NotFound, Unauthorized, Conflict."""
         record = await self.check_approver(press)
         refuse_old(press, record)
         return record
 
     async def decide(self, press: Press, action: Action, **content: Any) -> StoredRequest:
-        """Answer the request; raises what `RequestCalls.decide` raises."""
+        """Decide the request. Raises the errors of `RequestCalls.decide`."""
         click = press.click(action, **content)
         return await self._api.requests.decide(click, groups=press.groups)
 
     async def claim(self, press: Press, *, on: bool) -> StoredRequest:
-        """Say that this person is looking, or is not any more; raises as `decide` does."""
+        """Set whether this person is looking at the request. Raises the errors of `decide`."""
         return await self._api.requests.claim(
             press.request_id, press.identity, on=on, groups=press.groups
         )
@@ -140,29 +140,28 @@ class Answering:
     # ---------------------------------------------------------------- cards
 
     async def build_posted(self, record: StoredRequest) -> Card:
-        """Return the card as it is posted."""
+        """Return the card for posting."""
         lines, chars = self._size
         card = await self._api.requests.draw(record, self._platform, lines=lines, chars=chars)
         leads = self._api.address_of(record.id) if leads_to_inbox(card) else ""
         return replace(card, inbox=leads)
 
     async def build_own(self, record: StoredRequest, identity: Identity) -> tuple[Card, bool]:
-        """Return the card at the posted size as this person sees it, with its address, and whether
-        they said that they are looking at it."""
+        """Return this person's card at the posted size, with its address, and whether they are
+        marked as looking at it."""
         reader = await self._name(identity)
         card = await self._draw(record, *self._size, reader)
         mine = record.claim is not None and record.claim.person == reader
         return replace(card, inbox=self._api.address_of(record.id)), mine
 
     async def build_whole(self, record: StoredRequest, identity: Identity | None = None) -> Card:
-        """Return the card without a limit, and so with every control, and with its address."""
+        """Return the card without a size limit, so with every control, and with its address."""
         reader = "" if identity is None else await self._name(identity)
         card = await self._draw(record, WHOLE, WHOLE, reader)
         return replace(card, inbox=self._api.address_of(record.id))
 
     async def build_for_form(self, record: StoredRequest) -> Card:
-        """Return a card with every control, and as much of what runs as a form shows above its
-        fields."""
+        """Return a card with every control, and the part of the call for the top of a form."""
         card = await self.build_whole(record)
         about = await self._draw(record, ABOUT_LINES, ABOUT_CHARS)
         return replace(card, blocks=about.blocks, complete=about.complete, size=about.size)
@@ -182,7 +181,7 @@ class Answering:
 
 
 def refuse_old(press: Press, record: StoredRequest) -> None:
-    """Raise Conflict for a request that was decided, or is another than the card showed."""
+    """Raise Conflict for a request that is decided, or has changed since the card was shown."""
     if record.final:
         raise Conflict(f"this was decided already: {describe_state(record)}")
     if press.revision < record.shown_since:
@@ -194,16 +193,16 @@ def describe_state(record: StoredRequest) -> str:
     card = card_of(record, lines=1, chars=1)
     if card.outcome is not None:
         return as_sentence(card.outcome.text)
-    return as_sentence(card.progress or "it still waits for an answer")
+    return as_sentence(card.progress or "it is still pending")
 
 
 def as_sentence(text: str) -> str:
-    """Return words of ours with a capital first and a stop behind."""
+    """Return the gateway's words with an initial capital and a full stop."""
     stop = "" if text.endswith((".", "!", "?", "…")) else "."
     return f"{text[:1].upper()}{text[1:]}{stop}"
 
 
-# What forms say.
+# The contents of forms.
 
 
 def read_denial(
@@ -214,10 +213,11 @@ def read_denial(
     replan: bool = False,
     again: str = "",
 ) -> JsonObject:
-    """Return what a denial says: the `tapped` reason and the one typed, the note, whether another
-    plan is wanted, and what happens when the same is asked `again`.
+    """Return the content of a denial for `Answering.decide`.
 
-    Raises WrongField for a plan that is wanted without words.
+    It has the `tapped` reason and the one typed, the note, and whether another plan is wanted.
+    `again` says what happens to an identical request. Raises WrongField for a wanted plan without
+    words.
     """
     words = join_reason(tapped, reason.strip())
     if replan and not words:
@@ -231,32 +231,32 @@ def read_denial(
 
 
 def find_reason(number: str) -> str:
-    """Return the reason of a button by its number. Raises InvalidRequest."""
+    """Return the reason behind a button by its number. Raises InvalidRequest."""
     if number not in map(str, range(len(DENIALS))):
-        raise InvalidRequest("this is no reason that is offered")
+        raise InvalidRequest("unknown reason; choose one of the offered reasons")
     return DENIALS[int(number)]
 
 
 def find_numbered(card: Card) -> Control:
-    """Return the approval that takes the number of a step-up. Raises InvalidRequest."""
+    """Return the approve control that requires a number. Raises InvalidRequest."""
     for control in card.controls:
         if control.action is Action.APPROVE and control.number:
             return control
-    raise InvalidRequest("this takes no number; look at it again")
+    raise InvalidRequest("this requires no number; look at it again")
 
 
 def warn_of_tries(guesses: int) -> str:
-    """Say at the field of a number how many tries are left after so many wrong ones."""
+    """Say how many tries are left for a number, after `guesses` wrong ones."""
     left = MOST_GUESSES - guesses
     tries = "1 try is left" if left == 1 else f"{left} tries are left"
-    return f"⚠️ {tries}: the third wrong number denies it."
+    return f"⚠️ {tries}: the third wrong number denies the request."
 
 
 def read_answers(fields: Sequence[Field], given: Sequence[str | list[str] | None]) -> JsonObject:
-    """Return the answers to a question's fields, without empty ones. Of a choice the numbers are
-    given, of a yes or no those words, else the text.
+    """Return the answers to a form's fields, without empty ones.
 
-    Raises WrongField, which names the field as people see it.
+    Choices are given as numbers, booleans as YES or NO, others as text. Raises WrongField, which
+    names the field as people see it.
     """
     found = {
         field.id: _read_answer(field, value)
@@ -278,7 +278,7 @@ def _read_answer(field: Field, given: str | list[str] | None) -> Any:
     try:
         values = [field.choices[int(number)].value for number in chosen]
     except (ValueError, IndexError):
-        raise _wrong(field, "was not offered") from None
+        raise _wrong(field, "is not one of the choices") from None
     return values if field.kind is FieldKind.CHOICES else values[0]
 
 
@@ -296,23 +296,23 @@ def _wrong(field: Field, why: str) -> WrongField:
     return WrongField(field.id, f"the answer to {field.text.text!r} {why}")
 
 
-# Edits: what was typed is kept for an hour, checked, shown as a diff, and approved. A refusal loses
-# nothing of it: it can be edited again.
+# Edits: the typed values are kept for an hour, checked, shown as a diff, and approved. After a
+# refusal they are still there to edit again.
 
 KEPT_NOTE = "Nothing was decided; what you typed is kept."
 YES_NO = (("true", "Yes"), ("false", "No"))
-"""The choices of a field that is yes or no."""
+"""The choices of a yes-or-no field."""
 _KEPT_SECONDS = 3600.0
 _MOST_NAMED = 3
 
 Typed = Mapping[str, str] | str
-"""What was typed: into fields, by their ids, or the raw JSON."""
+"""Typed values, by field id, or the raw JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditState:
-    """An edit that somebody typed, kept under `key`: its `diff`, which waits for their approval, or
-    why it was refused, as a sentence, and in which `field`. `high` says that it is high risk."""
+    """An edit that a person typed, stored under `key`. It has the `diff` to approve, or the
+    `refusal` as a sentence with the `field` at fault. `high` says that it is high risk."""
 
     key: str
     typed: Typed
@@ -323,20 +323,20 @@ class EditState:
 
 
 class Edits:
-    """Keeps what was typed into the forms of an edit, and approves it."""
+    """Stores the typed values of edits, and approves them."""
 
     def __init__(self, api: AdapterApi, answering: Answering) -> None:
         self._api = api
         self._answering = answering
 
     async def show(self, record: StoredRequest, typed: Typed, key: str) -> EditState:
-        """Keep what was typed under a key, and return what it changes, or what is wrong with it.
+        """Store the typed values under a key, and return their diff, or what is wrong with them.
         Nothing is decided yet."""
         await self._api.notes.put(_name(key), json.dumps(typed), seconds=_KEPT_SECONDS)
         try:
             arguments = read_edit(record, typed)
             if not (diff := describe_changes(record, arguments)):
-                raise WrongField("", "nothing is changed: approve it as it is")
+                raise WrongField("", "nothing is changed; approve the request as it is")
         except WrongField as wrong:
             why = _name_field(record, wrong)
             return EditState(key=key, typed=typed, refusal=why, field=wrong.field)
@@ -344,20 +344,21 @@ class Edits:
         return EditState(key=key, typed=typed, diff=diff, high=high)
 
     async def read_kept(self, key: str) -> Typed:
-        """Return what was typed before. Raises Conflict when it is gone."""
+        """Return the typed values. Raises Conflict if they have expired."""
         text = await self._api.notes.get(_name(key))
         if text is None:
-            raise Conflict("this edit was left for too long; edit it again")
+            raise Conflict("this edit has expired; edit the request again")
         kept: Typed = json.loads(text)
         return kept
 
     async def approve(
         self, press: Press, record: StoredRequest, key: str, *, high: bool
     ) -> StoredRequest | EditState:
-        """Approve the changes that were shown, as `high` risk if that was said. Return the request,
-        or the edit to be shown again: as high risk, which it is only since, or refused.
+        """Approve the shown changes, as `high` risk if the person confirmed that.
 
-        Raises Conflict when it is gone, StepUpNeeded, and what an answer raises.
+        Return the request, or the edit to show again: with high risk that was not confirmed, or
+        refused. Raises Conflict if the edit has expired, StepUpNeeded, and the errors of
+        `Answering.decide`.
         """
         typed = await self.read_kept(key)
         try:
@@ -375,7 +376,7 @@ class Edits:
 
 
 def read_edit(record: StoredRequest, typed: Typed) -> JsonObject:
-    """Return the arguments as typed. Raises WrongField."""
+    """Return the arguments with the typed values. Raises WrongField."""
     if not isinstance(typed, str):
         return put_together(record, typed)
     try:
@@ -383,19 +384,19 @@ def read_edit(record: StoredRequest, typed: Typed) -> JsonObject:
     except InvalidRequest as error:
         raise WrongField("", str(error)) from error
     if not isinstance(arguments, dict):
-        raise WrongField("", "arguments are one JSON object, in braces")
+        raise WrongField("", "the arguments must be one JSON object, in braces")
     check_edit(record, arguments)
     return arguments
 
 
 def describe_changes(record: StoredRequest, arguments: JsonObject) -> str:
-    """Return what an edit changes, as a diff."""
+    """Return the changes of an edit as a diff."""
     rows = changes(record.arguments, arguments)
     return "\n".join(f"{row.sign} {row.text.text}" for row in rows)
 
 
 def name_left_out(fields: Sequence[EditField], shown: Sequence[EditField]) -> str:
-    """Say which fields a form has no room for, "" where it has them all."""
+    """Say which fields a form has no room for, or ""."""
     rest = [one.label.text for one in fields if one not in shown]
     if not rest:
         return ""
@@ -404,7 +405,7 @@ def name_left_out(fields: Sequence[EditField], shown: Sequence[EditField]) -> st
 
 
 def _name_field(record: StoredRequest, wrong: WrongField) -> str:
-    """Return why a field is wrong, with its name as people see it."""
+    """Return why a field is wrong, beginning with its name as people see it."""
     named = (one.label.text for one in edit_fields(record) if one.id == wrong.field)
     return as_sentence(": ".join((*named, str(wrong))))
 
@@ -413,18 +414,18 @@ def _name(key: str) -> str:
     return f"edit {key}"
 
 
-# What people are told of errors.
+# Error texts for people.
 
 _GONE = "This is no longer available."
 _NOT_RECORDED = "Not recorded: the gateway cannot reach its store. Try again in a moment."
 _UNSURE = (
-    "Not recorded, as far as we know: something went wrong. If the card still waits, try again."
+    "Something went wrong; probably nothing was recorded. If the card is still pending, try again."
 )
 
 
 def describe_error(error: Exception) -> tuple[str, str]:
     """Return a sign and a sentence for a person, without claiming more than is known. It may quote
-    anybody, and is made visible."""
+    anybody and is safe to show."""
     if isinstance(error, NotFound):
         return "🗑️", _GONE
     if isinstance(error, Unreachable):

@@ -1,4 +1,4 @@
-"""Answers to `here`, `me` and `who`: how a channel or an account joins the policy from a chat."""
+"""Add a channel or an account to the policy from a chat: answers to `here`, `me` and `who`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gateway.errors import GatewayError, InvalidRequest
 from gateway.ports import AdapterApi, Claimant, ClaimedPlace, Identity, render_safe
 
 HERE, ME, WHO = "here", "me", "who"
-"""The words behind a chat's command, or its subcommands."""
+"""The words after a chat's command, or its subcommands."""
 _NOT_OF_CODES = re.compile(r"[^0-9A-Z]")
 _CODE_CHARS, _NAME_CHARS = 8, 80
 _SQUARE = str.maketrans("()", "[]")
 
 
 class NotClaimed(GatewayError):
-    """A channel or an account that does not join the policy, and why, for who wanted it."""
+    """A channel or an account was not added to the policy; the text says why, for the person."""
 
     code = "not_claimed"
 
@@ -29,29 +29,31 @@ def _explaining() -> Iterator[None]:
     try:
         yield
     except InvalidRequest as refused:
-        # It may end with a line for the policy file, which takes no full stop.
+        # It may end with a line for the policy file, so it gets no full stop.
         raise NotClaimed(f"{refused}\nNothing was changed.") from refused
 
 
 def read_code(typed: str) -> str:
-    """Return a code as the terminal shows it, `K7QF-2M9X`, of what somebody typed. Raises
-    NotClaimed for what is none: it counts as no try."""
+    """Return a typed code in the terminal's form, `K7QF-2M9X`. Raises NotClaimed if it is not a
+    code; that does not count as a try."""
     letters = _NOT_OF_CODES.sub("", typed.upper())
     if len(letters) != _CODE_CHARS:
-        raise NotClaimed("this is no code; type it as the terminal shows it, such as K7QF-2M9X")
+        raise NotClaimed("this is not a code; type it as the terminal shows it, such as K7QF-2M9X")
     return f"{letters[:4]}-{letters[4:]}"
 
 
 async def claim_place(api: AdapterApi, typed: str, by: Claimant, place: ClaimedPlace) -> str:
-    """Claim a channel with the code of a set-up; return what the person is told. Raises NotClaimed,
+    """Claim a channel with a set-up code; return the text for the person. Raises NotClaimed,
     Unauthorized."""
     with _explaining():
         number = await api.claims.claim(read_code(typed), by, place)
-    return _say_number(number, "whether requests come to this channel, and whether you decide them")
+    return _say_number(
+        number, "whether requests come to this channel and whether you may decide them"
+    )
 
 
 async def claim_account(api: AdapterApi, typed: str, by: Claimant) -> str:
-    """Claim an account with a code of `gateway approver link`; return what the person is told.
+    """Claim an account with a code of `gateway approver link`; return the text for the person.
     Raises NotClaimed, Unauthorized."""
     with _explaining():
         number = await api.claims.claim(read_code(typed), by)
@@ -60,16 +62,16 @@ async def claim_account(api: AdapterApi, typed: str, by: Claimant) -> str:
 
 def _say_number(number: str, what: str) -> str:
     return (
-        f"Your number is {number}. Whoever runs the gateway sees the same number, and says {what}. "
-        "Nothing changes before that."
+        f"Your number is {number}. The person who runs the gateway sees the same number and "
+        f"decides {what}. Nothing changes before that."
     )
 
 
 async def list_other_routes(
     api: AdapterApi, identity: Identity, place: ClaimedPlace
 ) -> tuple[str, ...]:
-    """Return the routes whose requests an admin may send to a channel too. Raises NotClaimed where
-    there is none, Unauthorized."""
+    """Return the routes whose requests an admin may also send to a channel. Raises NotClaimed
+    without any, Unauthorized."""
     with _explaining():
         routes = await api.claims.list_routes(identity)
     found = tuple(one.name for one in routes if place.target not in one.targets)
@@ -80,15 +82,14 @@ async def list_other_routes(
 
 
 async def add_place(api: AdapterApi, identity: Identity, route: str, place: ClaimedPlace) -> str:
-    """Send the requests of a route to a channel too, for an admin; return what they are told.
-    Raises NotClaimed, Unauthorized, NotFound."""
+    """Also send a route's requests to a channel, for an admin; return the text for them. Raises
+    NotClaimed, Unauthorized, NotFound."""
     with _explaining():
         return await api.claims.add_place(identity, route, place)
 
 
 async def describe_who(api: AdapterApi, identity: Identity, target: str = "") -> str:
-    """Return who somebody is to the gateway, what the channel is called in a route, "" for none,
-    and who the admins are."""
+    """Return a person's name in the policy, the channel's `target` if given, and the admins."""
     person = await api.requests.person(identity)
     known = f"the policy names you {person.name}" if person else "the policy does not name you"
     place = f" This channel is {target}." if target else ""
@@ -96,11 +97,10 @@ async def describe_who(api: AdapterApi, identity: Identity, target: str = "") ->
 
 
 async def introduce_stranger(api: AdapterApi, identity: Identity, told: str) -> str:
-    """Return what somebody is told, and behind it, where the policy does not name them, who they
-    are and who the admins are."""
+    """Return a text for a person; to one not in the policy, add their identity and the admins."""
     if await api.requests.person(identity) is not None:
         return told
-    known = identity.written in told  # a refusal to decide says it
+    known = identity.written in told  # a refusal to decide already names it
     who = await _name_admins(api) if known else await describe_who(api, identity)
     return f"{told.rstrip('.')}. {who}"
 
@@ -113,7 +113,7 @@ async def _name_admins(api: AdapterApi) -> str:
     return f"Admins: {', '.join(others)} and {last}." if others else f"Admin: {last}."
 
 
-# What the operator reads, who decides by it. Names are chosen by those who bear them.
+# Descriptions by which the operator decides. People and channels choose their names themselves.
 
 
 def describe_member(name: str, handle: str, user_id: str) -> str:
@@ -122,11 +122,11 @@ def describe_member(name: str, handle: str, user_id: str) -> str:
 
 
 def describe_place(name: str, home: str, facts: str) -> str:
-    """Return `#ops of Acme (34 members, not shared)`, with such facts."""
+    """Return `#ops of Acme (34 members, not shared)`, with the facts in brackets."""
     return f"#{_clean(name)} of {_clean(home)} ({facts})"
 
 
 def _clean(name: str) -> str:
-    """Return a name in one line, in which no round brackets imitate ours."""
+    """Return a name in one line, without round brackets, which could imitate the gateway's."""
     plain = unicodedata.normalize("NFKC", name)  # brackets of other widths are brackets
     return clip(" ".join(render_safe(plain).text.split()).translate(_SQUARE), _NAME_CHARS)

@@ -1,4 +1,4 @@
-"""Lists of what waits, what commands look up, and batches, whose requests are decided together."""
+"""List pending requests, find requests by id, and decide batches together; start at `Worklist`."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _BATCH = 50
 
 
 class Worklist:
-    """Finds what a person may see, and nothing else."""
+    """Finds the requests that a person may see, and no others."""
 
     def __init__(self, api: AdapterApi) -> None:
         self._api = api
 
     async def may_see(self, identity: Identity, record: StoredRequest) -> bool:
-        """Tell whether they may decide it, or asked for it themselves, or are an admin."""
+        """Return whether they may decide it, own the agent that submitted it, or are an admin."""
         involved = await self.is_involved(identity, record)
         return involved or await self._api.requests.may_decide(identity, record) is None
 
     async def is_involved(self, identity: Identity, record: StoredRequest) -> bool:
-        """Tell whether they asked for it themselves, or are an admin."""
+        """Return whether they own the agent that submitted it, or are an admin."""
         person = await self._api.requests.person(identity)
         return person is not None and (person.admin or person.name == record.owner)
 
     async def list_waiting(self, identity: Identity) -> AsyncIterator[StoredRequest]:
-        """Yield the waiting requests that this person may see, newest first."""
+        """Yield the pending requests that this person may see, newest first."""
         after = None
         for _ in range(_PAGES):
             page = await self._api.requests.page(Query(after=after, followers=False))
@@ -52,8 +52,7 @@ class Worklist:
                 return
 
     async def list_batch(self, identity: Identity, record: StoredRequest) -> list[StoredRequest]:
-        """Return the waiting requests of a request's batch that this person may decide, itself
-        among them."""
+        """Return the pending requests of a request's batch that this person may decide."""
         request = record.request
         query = Query(agent=request.agent, session=request.session, followers=False, limit=_BATCH)
         page = await self._api.requests.page(query)
@@ -66,7 +65,7 @@ class Worklist:
         return sorted(may, key=lambda one: (one.created, one.id))
 
     async def list_mine(self, identity: Identity, most: int) -> list[StoredRequest]:
-        """Return what waits that this person may decide, the newest first, so many at most."""
+        """Return pending requests that this person may decide, newest first, at most `most`."""
         found: list[StoredRequest] = []
         async for record in self.list_waiting(identity):
             if await self._api.requests.may_decide(identity, record) is None:
@@ -76,23 +75,24 @@ class Worklist:
         return found
 
     async def find(self, identity: Identity, start: str) -> StoredRequest:
-        """Return the one waiting request, of those they may see, whose id begins so.
+        """Return the one pending request that they may see with this start of an id.
 
-        A whole id names any request: whoever does something with it checks the right to, and audits
-        a refusal. Raises InvalidRequest, NotFound.
+        A full id names any request; the action on it checks the rights and audits a refusal. Raises
+        InvalidRequest, NotFound.
         """
         start = _check_start(start)
         if REQUEST_ID.fullmatch(start):
             return await self._api.requests.get(start)
         found = [one async for one in self.list_waiting(identity) if one.id.startswith(start)]
         if len(found) > 1:
-            raise InvalidRequest("more than one request begins so; give more of the id")
+            raise InvalidRequest("several ids begin with these characters; give more of the id")
         if not found:
-            raise NotFound("nothing of that id waits for you")
+            raise NotFound("no request with this id waits for you")
         return found[0]
 
     async def grant_id(self, identity: Identity, start: str) -> str:
-        """Return the whole id of the one of them whose id begins so; a whole id as it is.
+        """Return the full id of the one grant that they may revoke with this start of an id; a full
+        id as it is.
 
         Raises InvalidRequest, NotFound.
         """
@@ -105,13 +105,15 @@ class Worklist:
             if one.id.startswith(start)
         ]
         if len(found) != 1:
-            raise NotFound("no remembered decision of yours, or more than one, begins so")
+            raise NotFound(
+                "no grant that you may revoke, or more than one, has an id that begins with this"
+            )
         return found[0]
 
 
 async def make_login_link(api: AdapterApi, identity: Identity) -> tuple[str, str]:
     """Return a sentence for this person alone, and the link that signs them in to the inbox. Raises
-    what `LoginLinks.make` raises."""
+    the errors of `LoginLinks.make`."""
     made = await api.links.make(identity)
     says = f"This signs you in to the inbox as {made.name}: once, within {made.minutes} minutes."
     return says, made.url
@@ -129,20 +131,20 @@ def _check_start(start: str) -> str:
     return start.strip().lower()
 
 
-# A batch: each of its requests whole, answered one by one, or all at once where all of them were
-# read there.
+# Batches: each request is shown in full and decided alone. All are decided at once only if all were
+# shown in full.
 
-NONE_WAITS = "None of them waits any more."
-NOT_TOGETHER = "Not all may be approved at once: decide each by itself."
+NONE_WAITS = "None of them is pending any more."
+NOT_TOGETHER = "These cannot all be approved at once. Decide them one at a time."
 _SEEN_SECONDS = 3600.0
 
 Fit = Callable[[BatchCard], BatchCard]
-"""Leaves out of a batch what a message has no room for."""
+"""Drops the cards of a batch for which a message has no room."""
 
 
 class ChatBatches:
-    """Shows the batch of a request, and answers all of it at once. A batch shows `chars` of what
-    would run, and of each request no more than `each`, a card's size."""
+    """Shows the batch of a request, and decides all of it at once. `chars` limits the calls in a
+    batch, `each` one request's."""
 
     def __init__(self, api: AdapterApi, *, chars: int, each: int) -> None:
         self._api = api
@@ -151,15 +153,15 @@ class ChatBatches:
         self._each = each
 
     async def count(self, identity: Identity, request_id: str) -> int:
-        """Return how many requests of this batch wait for the person."""
+        """Return how many requests of this batch the person can decide."""
         record = await self._api.requests.get(request_id)
         return len(await self._worklist.list_batch(identity, record))
 
     async def open(
         self, identity: Identity, request_id: str, key: str, fit: Fit = lambda batch: batch
     ) -> BatchCard | None:
-        """Return the batch as it stands now, None where none of it waits. What it shows is kept
-        under a key, by which all of it is decided."""
+        """Return the current batch, None if none of it is pending. Its content is stored under
+        `key`, which `decide` needs."""
         record = await self._api.requests.get(request_id)
         found = await self._worklist.list_batch(identity, record)
         if not found:
@@ -178,15 +180,18 @@ class ChatBatches:
         return replace(batch, items=tuple(led))
 
     async def decide(self, identity: Identity, key: str, action: Action, nonce: str) -> str:
-        """Give one answer to all that was shown under a key, or to none of it; return what came of
-        it. Raises Conflict when it was left open for too long, InvalidRequest where not all may be
-        approved at once."""
+        """Apply one decision to all requests shown under a key, or to none; return a text on the
+        result.
+
+        Raises Conflict if the batch was open for too long, InvalidRequest if not all may be
+        approved at once.
+        """
         text = await self._api.notes.get(_name_note(key))
         if text is None:
             raise Conflict("this was left open for too long; open it again")
         kept: dict[str, Any] = json.loads(text)
         if not kept["together"] and action is not Action.DENY:
-            raise InvalidRequest("not all of them can be read here: answer each")
+            raise InvalidRequest("not all of them can be read here; decide them one at a time")
         clicks = [
             Click(
                 request_id=request_id,

@@ -1,5 +1,4 @@
-"""What `gateway doctor --live` tries in a chat: sample requests that are in no store, what the chat
-changes of them, and acts of the operator."""
+"""Try out a chat for `gateway doctor --live`: sample requests, changes, the operator's actions."""
 
 from __future__ import annotations
 
@@ -33,13 +32,13 @@ COPY, SAMPLE_ID = "rehearsal", "0" * 32
 ACT_SECONDS = 90.0
 _MOST_TOLD, _LONGEST = 5, 60
 Act = Callable[[], Awaitable[Awaitable[object]]]
-"""Waits for an act of the operator, and returns what answers it."""
+"""Waits for an action of the operator; the result answers it when awaited."""
 T = TypeVar("T")
 _CHOICES = (FieldKind.CHOICE, FieldKind.CHOICES)
 
 
 def build_sample(*, long: bool = False, **details: Any) -> StoredRequest:
-    """Return a sample request, with text that a chat must not act on."""
+    """Return a sample request with markup that a chat must not interpret."""
     command = "echo '<!channel> <@U0> *bold* ```fence``` <https://example.com|here>' 😀\n"
     values: dict[str, Any] = {
         "kind": Kind.COMMAND,
@@ -69,7 +68,7 @@ def build_sample(*, long: bool = False, **details: Any) -> StoredRequest:
 
 
 def build_samples() -> tuple[StoredRequest, ...]:
-    """Return a sample of each kind of card: first a plain one, last a question."""
+    """Return one sample for each kind of card, from a plain one to a form."""
     plain, options = build_sample(), (Option(value="one"), Option(value="two"))
     risk = Risk(level=RiskLevel.HIGH, reasons=("a sample of a reason",))
     high = replace(plain, risk=risk, findings=("a sample of what was found",), quorum=2)
@@ -80,13 +79,13 @@ def build_samples() -> tuple[StoredRequest, ...]:
 
 
 def end_sample(record: StoredRequest) -> StoredRequest:
-    """Return the sample once it has ended."""
+    """Return the sample as cancelled."""
     return replace(record, status=Status.CANCELLED, revision=2)
 
 
 def find_changes(sent: Any, got: Any, path: str = "") -> Iterator[str]:
-    """Yield what a platform gave back otherwise than it was sent. What it adds is no change, nor
-    where it keeps a file."""
+    """Yield the differences between what was sent and what the platform returned. Its additions,
+    and the addresses of files, do not count."""
     if isinstance(sent, dict) and isinstance(got, dict):
         for name, value in sent.items():
             yield from find_changes(value, got.get(name), f"{path}.{name}" if path else name)
@@ -105,7 +104,7 @@ def find_changes(sent: Any, got: Any, path: str = "") -> Iterator[str]:
 async def shown(
     post: Coroutine[Any, Any, T], delete: Callable[[T], Awaitable[object]]
 ) -> AsyncIterator[T]:
-    """Yield what was posted. It is deleted, also when interrupted meanwhile."""
+    """Yield a posted message, and delete it afterwards, even after an interruption."""
     posting = asyncio.ensure_future(post)
     try:
         yield await asyncio.shield(posting)
@@ -114,7 +113,7 @@ async def shown(
 
 
 def report_changes(what: str, changes: Sequence[str]) -> Finding:
-    """Return whether a platform gave back what it was sent."""
+    """Return a finding on whether a platform returned everything as sent."""
     if not changes:
         return report_ok(f"{what}: all came back as sent")
     more = f"; {len(changes) - _MOST_TOLD} more" if len(changes) > _MOST_TOLD else ""
@@ -123,7 +122,7 @@ def report_changes(what: str, changes: Sequence[str]) -> Finding:
 
 
 async def run_steps(*steps: Callable[[], Awaitable[Finding]]) -> list[Finding]:
-    """Return what each step of a trial finds. One that fails stops no other."""
+    """Return the finding of each step. A failed step does not stop the others."""
     found = []
     for step in steps:
         try:
@@ -135,7 +134,7 @@ async def run_steps(*steps: Callable[[], Awaitable[Finding]]) -> list[Finding]:
 
 
 async def ask(trial: LiveTrial, acts: Sequence[tuple[str, Act]]) -> Finding:
-    """Ask for one act after the other, and tick each off with how long its answer took."""
+    """Ask for one action after another, and report how long each answer took."""
     clock, wrong = asyncio.get_running_loop().time, []
     for asked, act in acts:
         trial.say(f"→ {asked}")

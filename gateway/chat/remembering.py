@@ -1,4 +1,4 @@
-"""What may be remembered with an answer, and taking it back: one, a session's, or all."""
+"""Save, suggest and revoke grants from a chat; start at `Remembering`."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ from gateway.ports import (
 from gateway.ports.adapter_api import Suggestion
 
 ALL, OF_SESSION = "all", "session"
-"""What may stand in the place of a grant's id."""
-NOTHING_TO_REMEMBER = "This is asked about each time: nothing of it can be remembered."
-NOTHING_REMEMBERED = "There are no remembered decisions that you may revoke."
+"""Words to use instead of a grant's id."""
+NOTHING_TO_REMEMBER = "This requires approval each time: it cannot be remembered."
+NOTHING_REMEMBERED = "There are no remembered decisions that you can revoke."
 ASK, SESSION, EVERYWHERE = "ask", "session", "everywhere"
-AGAIN_LABEL = "When the same is asked"
+AGAIN_LABEL = "If the agent asks for the same again"
 AGAIN = {
     ASK: "Ask again",
     SESSION: "Deny exactly this for a day, in this session",
     EVERYWHERE: "Deny exactly this for a day, in all sessions",
 }
-"""What a denial does when the same is asked, the default first."""
+"""The effects of a denial on an identical request, the default first."""
 NEXT_TIME = "To have it remembered, choose Remember… on the next such card."
 NOT_AGAIN = "Not again"
-"""The button that takes a no to a suggestion."""
+"""The label of the button that declines a suggestion."""
 _NOTHING_TO_REVOKE = "there is nothing that you may revoke"
 _DENIED_FOR = "1d"
-_LOOK_SECONDS = 1.0  # whoever pressed a button waits
+_LOOK_SECONDS = 1.0  # the person who pressed a button waits meanwhile
 _T = TypeVar("_T")
 
 log = logging.getLogger("gateway.chat")
 
 
 def remember_denial(again: str) -> Remember | None:
-    """Return how a denial is remembered, None where the person is asked again."""
+    """Return the grant to save with a denial, None if the person should be asked again."""
     if again not in (SESSION, EVERYWHERE):
         return None
     return Remember(everywhere=again == EVERYWHERE, lifetime=_DENIED_FOR)
 
 
 class Remembering:
-    """Offers what may be remembered, and takes it back."""
+    """Offers grants with a decision, and revokes them."""
 
     def __init__(self, api: AdapterApi) -> None:
         self._api = api
@@ -63,7 +63,7 @@ class Remembering:
     async def list_options(
         self, identity: Identity, record: StoredRequest, action: Action, most: int
     ) -> list[RememberOption]:
-        """Return what this person may have remembered with an action, so many at most."""
+        """Return at most `most` grants that this person may save with an action."""
         passes = await self._api.requests.may_pass(identity, record)
         scopes = scopes_of(record, action, passes=passes)
         last = [one for one in scopes if one.session_pass]
@@ -73,14 +73,14 @@ class Remembering:
     async def find_reach(
         self, record: StoredRequest, options: Sequence[RememberOption]
     ) -> dict[str, str]:
-        """Return by the id of an option what it would have covered recently."""
+        """Return each option's matches in history, by its id."""
         reach = self._api.requests.reach
         said = await asyncio.gather(*(reach(record.id, one.id) for one in options))
         return dict(zip((one.id for one in options), said, strict=True))
 
     async def find_usual(self, record: StoredRequest, reach: dict[str, str]) -> str:
-        """Return the id of the option to choose first, which its reach says then; "" for the
-        narrowest, also where it takes long to find out."""
+        """Return the id of the option to preselect, and note that in its `reach`; "" for the
+        narrowest, or if the search takes long."""
         usual = await _look(self._api.suggestions.find_usual(record))
         if not usual or usual not in reach:
             return ""
@@ -88,33 +88,34 @@ class Remembering:
         return usual
 
     async def suggest(self, identity: Identity, record: StoredRequest) -> Suggestion | None:
-        """Return what this person could have remembered; nothing where it takes long to find."""
+        """Return a grant to suggest to this person; None without one, or if it takes long."""
         return await _look(self._api.suggestions.suggest(identity, record))
 
     async def decline(self, identity: Identity, request_id: str, offer: str) -> str:
-        """Have an offer suggested no more; return a message. Raises NotFound, InvalidRequest."""
+        """Stop suggesting an offer; return a message. Raises NotFound, InvalidRequest."""
         record = await self._api.requests.get(request_id)
         await self._api.suggestions.decline(identity, record, offer)
-        return "It is not suggested again for 90 days."
+        return "You will not see this suggestion for 90 days."
 
     async def find_made(self, record: StoredRequest) -> Grant | None:
-        """Return what was remembered with the answer to a request."""
+        """Return the grant that was saved with the decision on a request, or None."""
         newest = await self._api.grants.newest()
         return next((one for one in newest if one.from_request == record.id), None)
 
     async def revoke(
         self, identity: Identity, what: str, *, copy: str = "", ref: MessageRef | None = None
     ) -> str:
-        """Revoke one grant by its id or the beginning of it, `all`, or `session AGENT NAME`; return
-        a message. `copy` and `ref` name the card on which the button was pressed.
+        """Revoke one grant by its id or the start of it, `all`, or `session AGENT NAME`; return a
+        message.
 
-        Raises NotFound, InvalidRequest, Conflict, Unauthorized.
+        `copy` and `ref` identify the card with the pressed button. Raises NotFound, InvalidRequest,
+        Conflict, Unauthorized.
         """
         first, _, whose = what.strip().partition(" ")
         if first not in (ALL, OF_SESSION):
             grant_id = await self._worklist.grant_id(identity, first)
             gone = await self._api.grants.revoke(grant_id, identity, copy=copy, ref=ref)
-            return f"Revoked: {render_safe(gone.words).text}. It no longer decides anything."
+            return f"Revoked: {render_safe(gone.words).text}. Such requests require approval again."
         agent, _, session = whose.strip().partition(" ")
         if first == OF_SESSION and not (agent and session):
             raise InvalidRequest("write revoke session AGENT NAME")
@@ -122,11 +123,11 @@ class Remembering:
         count = len(await self._api.grants.revoke_all(identity, **named))
         if not count:
             raise Conflict(_NOTHING_TO_REVOKE)
-        return f"Revoked: {count}. They no longer decide anything."
+        return f"Revoked: {count}. Such requests require approval again."
 
 
 async def _look(asked: Awaitable[_T]) -> _T | None:
-    """Return an answer that nobody needs: whoever waits for it has something else to do."""
+    """Return an optional result, or None if it fails or takes long."""
     try:
         async with asyncio.timeout(_LOOK_SECONDS):
             return await asked

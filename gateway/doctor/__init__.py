@@ -1,4 +1,4 @@
-"""Checks what a gateway depends on, and names a remedy for each problem.
+"""Check everything that a gateway depends on, and name a remedy for each problem.
 
 Start at `examine`. docs/guides/troubleshooting.md lists the checks.
 """
@@ -44,7 +44,7 @@ _NO_CHAT = (
     "run `gateway slack setup` or `gateway discord setup`; if a chat is set up elsewhere, run "
     "`gateway doctor --live` there"
 )
-_NO_REDIS = "is it running? is REDIS_URL right? The data in Redis was not checked"
+_NO_REDIS = "is it running, and is REDIS_URL right? The data in Redis was not checked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +64,11 @@ async def examine(
     live: bool = False,
     trial: LiveTrial | None = None,
 ) -> list[Check]:
-    """Run all possible checks: first the gateway's reachability and the agents' hosts of this user,
-    then Redis, then the adapters.
+    """Run all possible checks: reachability and coding agents first, then Redis, then the adapters.
 
-    With `live` the adapters also post to their platform, and take it back. With a `trial`, whose
-    user is the person or account that the operator names, they have them try it. No gateway runs
-    then, so that none is looked for.
+    With `live`, adapters also post a sample to their platform and delete it. With a `trial`, the
+    operator tries each adapter; its user is the person or account that the operator names. No
+    gateway runs during a trial, so reachability is not checked.
     """
     checks = REACHABILITY_CHECKS if trial is None else ()
     found = [_label(name, await _run_check(check(settings))) for name, check in checks]
@@ -94,7 +93,7 @@ async def _try_to_write(backend: Backend) -> Finding:
     try:
         await backend.store.probe()
     except NoRoom:
-        pass  # see its memory
+        pass  # the memory check reports it
     except NotRecorded as error:
         return report_failure(str(error), "make room, or see its log")
     return report_ok("answers")
@@ -106,7 +105,8 @@ async def _check_redis(settings: Settings, backend: Backend) -> list[Check]:
         facts = await read_all_facts(settings, backend)
     except _ERRORS as error:
         refused = report_failure(
-            f"the server refuses to say: {error}", "see deploy/users.acl.example"
+            f"the server refuses the commands of this check: {error}",
+            "see deploy/users.acl.example",
         )
         found += [_label(name, refused) for name, _ in SERVER_CHECKS]
     else:
@@ -134,19 +134,21 @@ async def _check_adapters(
             made = await adapter.checks(called, notes, live=live, trial=mine)
             looked = looked or bool(made)
             found += [_label(*one) for one in made]
-        except Exception as error:  # an adapter may raise anything; the other checks go on
+        except Exception as error:  # an adapter may raise anything; the other checks continue
             says = str(error) if isinstance(error, GatewayError) else _describe_error(error)
             remedy = "see GATEWAY_ADAPTERS, and the adapter's own page"
             found.append(_label(f"adapter {name}", report_failure(says, remedy)))
     if live and not looked:
         found.append(
-            _label("live", report_doubt("no chat was tried: there is none here", _NO_CHAT))
+            _label(
+                "live", report_doubt("no chat was tried, because none is configured here", _NO_CHAT)
+            )
         )
     return found
 
 
 def _list_called(policy: PolicyDocument, adapter: str) -> dict[str, tuple[str, ...]]:
-    """Return the targets of an adapter, each with whom cards and reminders there call."""
+    """Return an adapter's targets, with the accounts that cards and reminders mention."""
     called: dict[str, tuple[str, ...]] = {
         place: () for place in policy.places() if place.startswith(f"{adapter}:")
     }
@@ -162,12 +164,12 @@ def _list_called(policy: PolicyDocument, adapter: str) -> dict[str, tuple[str, .
 
 
 def _describe_error(error: Exception) -> str:
-    """Return the type and masked text of an adapter's exception, which may hold a secret."""
+    """Return the type and masked text of an adapter's exception, which may contain a secret."""
     return f"{type(error).__name__}: {mask(str(error))}"
 
 
 async def _run_check(check: Awaitable[Finding]) -> Finding:
-    """Run one check; an error of the gateway or of Redis becomes a finding."""
+    """Run one check; turn an error of the gateway or of Redis into a finding."""
     try:
         return await check
     except _ERRORS as error:

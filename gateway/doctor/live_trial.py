@@ -1,4 +1,4 @@
-"""`gateway doctor --live --with-me`: who tries it, and the recording of what a chat exchanges."""
+"""Find the operator's account for `doctor --live --with-me`, and record a chat's messages."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ _LARGEST_NUMBER = 10**12  # ids are larger
 def find_trial(
     wish: LiveTrial, settings: Settings, policy: PolicyDocument, adapter: str
 ) -> LiveTrial | Finding:
-    """Return the trial of an adapter for the person or the account that the wish names, "" for the
-    only one who could be meant; else why there is none."""
+    """Return the trial of an adapter, or a finding if none is possible.
+
+    The wish names a person or an account; "" means the only possible one.
+    """
     runs = (read_private(settings.data_dir / FILE_NAME) or {}).get("adapters", ())
     if adapter in runs and find_process(settings.data_dir) is not None:
-        said = f"a gateway runs here with {adapter}, and would take what you press"
+        said = f"a gateway runs here with {adapter}, and would process what you press"
         return report_failure(said, "run `gateway down` first")
     accounts = [
         (person.name, account)
@@ -36,24 +38,27 @@ def find_trial(
         if account.startswith(f"{adapter}:") and wish.user in ("", person.name, account)
     ]
     if not accounts:
-        who = f"{wish.user} has no" if wish.user else "nobody of the policy has an"
+        who = f"{wish.user} has no" if wish.user else "nobody in the policy has an"
         return report_failure(
             f"{who} account in {adapter}", "give one with `gateway approver link NAME`"
         )
     if len(accounts) > 1:
         told = ", ".join(f"{account} of {name}" for name, account in accounts)
-        return report_failure(f"you could be {told}", "say who: --with-me NAME, or the account")
+        return report_failure(
+            f"several accounts are possible: {told}", "name one: --with-me NAME, or the account"
+        )
     ((name, account),) = accounts
     user = account.removeprefix(f"{adapter}:")
-    wish.record("got", {_ACCOUNT: [name, *user.split("/")]})  # what we send names it, too
+    wish.record("got", {_ACCOUNT: [name, *user.split("/")]})  # the sent messages contain it too
     return replace(wish, user=user)
 
 
 class Recording:
-    """What was exchanged with a chat, to be a golden file.
+    """The messages exchanged with a chat, for a golden file.
 
-    Of what a platform says, only its own words and what repeats ours are kept. All else may be a
-    token, an id or a name, and is replaced, by the same each time it comes.
+    From the platform's messages it keeps only protocol words and texts that the gateway sent.
+    Everything else may be a token, an id or a name, and gets a placeholder, the same for each
+    occurrence.
     """
 
     def __init__(self) -> None:
@@ -63,13 +68,13 @@ class Recording:
         self._known = re.compile("(?!)")
 
     def add(self, direction: str, what: object) -> None:
-        """Add one exchange: what was `sent`, without ids and names, or what was `got`."""
+        """Add one message that was `sent`, without ids and names, or that was `got`."""
         said = json.loads(json.dumps(what, default=str))
         self._ours |= set(_list_strings(said) if direction == "sent" else ())
         self._exchange.append({"direction": direction, "what": said})
 
     def save(self, path: Path) -> None:
-        """Write a line of JSON for each exchange, for this user alone."""
+        """Write each message as a line of JSON, readable for this user only."""
         self._clean(self._exchange)  # finds all names
         words = sorted((re.escape(one) for one in self._names if len(one) > 1), key=len)[::-1]
         self._known = re.compile(rf"(?<!\w)(?:{'|'.join(words) or '(?!)'})(?!\w)")

@@ -1,4 +1,4 @@
-"""Checks of the data in Redis, such as people, grants, agents and outboxes; and of web push."""
+"""Check the data in Redis, such as people, grants, agents and outboxes; and web push."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LARGEST_CLOCK_GAP_MS = 1000
 _LATE_MS = 60_000
 _RECENT_MS = 3_600_000
 _MOST_EVENTS = 10_000
-_SWITCH = "gateway stop-all, or gateway resume where agents may go on"
+_SWITCH = "gateway stop-all, or gateway resume if agents may continue"
 
 
 async def _clock(backend: Backend) -> Finding:
@@ -38,7 +38,7 @@ async def _clock(backend: Backend) -> Finding:
 
 
 async def _schema(backend: Backend) -> Finding:
-    # Connecting refuses another schema.
+    # Connecting already rejects any other schema.
     return report_ok(f"version {SCHEMA_VERSION}")
 
 
@@ -50,8 +50,8 @@ async def _approvers(backend: Backend) -> Finding:
         return report_failure(says, "gateway approver add NAME")
     tokens = [row.name for row in await backend.credentials.list_all(APPROVER)]
     if find_no_admin(policy, tokens):
-        says = "nobody can act as an admin: `explain`, `tool declare` and the like are refused"
-        return report_doubt(says, "set admin = true for somebody in the policy file who can log in")
+        says = "there is no admin, so `explain`, `tool declare` and other commands are refused"
+        return report_doubt(says, "set admin = true in the policy file for a person who can log in")
     return report_ok("1 person" if len(policy.people) == 1 else f"{len(policy.people)} people")
 
 
@@ -61,7 +61,7 @@ async def _tokens(backend: Backend) -> Finding:
     agents = await backend.credentials.list_all(AGENT)
     strangers = [name for name in approvers if name not in people]
     if strangers:
-        says = f"tokens of people whom the policy does not know: {', '.join(strangers)}"
+        says = f"tokens of people who are not in the policy: {', '.join(strangers)}"
         return report_doubt(says, "gateway approver revoke NAME")
     return report_ok(f"{len(agents)} agents, {len(approvers)} approvers")
 
@@ -71,13 +71,13 @@ async def _owners(backend: Backend) -> Finding:
     agents = await backend.credentials.list_all(AGENT)
     lost = [f"{row.name} of {row.owner}" for row in agents if row.owner not in {None, *people}]
     if lost:
-        says = f"agents of people whom the policy does not know: {', '.join(lost)}"
+        says = f"agents of people who are not in the policy: {', '.join(lost)}"
         remedy = (
-            "nobody is kept from approving what these ask for themselves: give the person that "
-            "name in the policy file, or revoke the agent and add it with --owner"
+            "their owners could approve their own requests: give the person this name in the "
+            "policy file, or revoke the agent and add it with --owner"
         )
         return report_doubt(says, remedy)
-    return report_ok("every agent's owner is a person of the policy, or it has none")
+    return report_ok("every agent's owner is in the policy, or it has no owner")
 
 
 async def _mode(backend: Backend) -> Finding:
@@ -85,35 +85,37 @@ async def _mode(backend: Backend) -> Finding:
     modes = {route.name: route.mode for route in policy.routes if route.mode is not Mode.ASK}
     if modes:
         problems = ", ".join(f"{name}: {mode}" for name, mode in modes.items())
-        return report_doubt(f"these routes ask nobody: {problems}", "set the route's mode to ask")
-    return report_ok("every route asks people")
+        return report_doubt(
+            f"these routes decide without a person: {problems}", "set the route's mode to ask"
+        )
+    return report_ok("every route requires a person's approval")
 
 
 async def _kill_switch(backend: Backend) -> Finding:
     stopped = await backend.store.is_stopped()
     if stopped is None:
-        return report_failure("lost: Redis lost its key, so nothing is approved", _SWITCH)
+        return report_failure("unknown: Redis lost its key, so nothing can be approved", _SWITCH)
     if stopped:
-        return report_failure("on: everything is denied", "gateway resume")
+        return report_failure("on: every request is denied", "gateway resume")
     return report_ok("off")
 
 
 async def _paused_agents(backend: Backend) -> Finding:
     if paused := await RedisGroups(backend.store).list_paused():
         names = ", ".join(one.agent for one in paused)
-        says = f"people denied too much of these in a row, and they ask nobody for now: {names}"
+        says = f"blocked for now, because people denied too many requests in a row: {names}"
         return report_doubt(says, "gateway agent paused, gateway agent lift NAME")
-    return report_ok("every agent may ask")
+    return report_ok("no agent is blocked")
 
 
 async def _grants(backend: Backend) -> Finding:
     grants = await every(RedisGrants(backend.store))
     suspended = sum(grant.outdated is not None for grant in grants)
     if suspended:
-        says = f"{suspended} of {len(grants)} remembered answers suspended by changed declarations"
-        remedy = "gateway grant list --suspended; let the agent ask again and remember that anew"
+        says = f"{suspended} of {len(grants)} grants suspended by changed declarations"
+        remedy = "gateway grant list --suspended; let the agent ask again and save a new grant"
         return report_doubt(says, remedy)
-    return report_ok(f"{len(grants)} remembered, none suspended by changed declarations")
+    return report_ok(f"{len(grants)} grants, none suspended by changed declarations")
 
 
 async def _unread(backend: Backend) -> Finding:
@@ -123,14 +125,15 @@ async def _unread(backend: Backend) -> Finding:
         key = store.keys.ingress(agent)
         if await store.redis.type(key) not in ("stream", "none"):
             return report_failure(
-                f"{key} is no stream, so {agent} is not heard", f"delete the key {key}"
+                f"{key} is not a stream, so messages of {agent} cannot be read",
+                f"delete the key {key}",
             )
         unread += await store.redis.xlen(key)
     if unread:
-        says = f"{unread} messages of agents wait to be read"
-        remedy = "is a gateway running on this Redis? see its log for events entry_failed"
+        says = f"{unread} messages of agents are unread"
+        remedy = "is a gateway running on this Redis? look for entry_failed in its log"
         return report_doubt(says, remedy)
-    return report_ok("nothing waits to be read")
+    return report_ok("no unread messages")
 
 
 async def _dead(backend: Backend) -> Finding:
@@ -143,7 +146,7 @@ async def _dead(backend: Backend) -> Finding:
 
 
 async def _queues(backend: Backend) -> Finding:
-    """Warn about queues whose entries are overdue: no adapter or gateway works on them."""
+    """Warn about queues with overdue entries, which no adapter or gateway processes."""
     store, policy = backend.store, await backend.store.policy()
     late = await store.now() - _LATE_MS
     idle = [
@@ -152,11 +155,11 @@ async def _queues(backend: Backend) -> Finding:
         if await store.redis.zcount(store.keys.dirty(queue), "-inf", late)
     ]
     if idle:
-        says = f"requests have waited for {', '.join(idle)} for over a minute"
+        says = f"requests are overdue for more than a minute in {', '.join(idle)}"
         return report_doubt(
-            says, "is a gateway running? is that adapter in GATEWAY_ADAPTERS, or alone?"
+            says, "is a gateway running, with this adapter in GATEWAY_ADAPTERS or run separately?"
         )
-    return report_ok("nothing waits to be posted")
+    return report_ok("nothing is overdue")
 
 
 async def _cards(backend: Backend) -> Finding:
@@ -165,9 +168,9 @@ async def _cards(backend: Backend) -> Finding:
     found = Counter(event.type for event in events if event.type in UNTRUE)
     if found:
         problems = ", ".join(f"{count} {name}" for name, count in sorted(found.items()))
-        remedy = "gateway audit export names the places and what the platform said"
+        remedy = "gateway audit export shows the places and the platform's errors"
         return report_doubt(f"in the last hour: {problems}", remedy)
-    return report_ok("every card of the last hour was posted and kept true")
+    return report_ok("every card of the last hour was posted and kept up to date")
 
 
 STORED_DATA_CHECKS: tuple[tuple[str, Callable[[Backend], Awaitable[Finding]]], ...] = (
@@ -187,28 +190,28 @@ STORED_DATA_CHECKS: tuple[tuple[str, Callable[[Backend], Awaitable[Finding]]], .
 )
 
 
-# Looks at web push: is there a key, was every device made for it, and what went wrong last?
+# Checks web push: is there a key, was every device registered with it, and did pushes fail?
 
 _AGAIN = "turn notifications off and on again on these devices, or give every gateway the same key"
-_LOOK = "the page Notifications of the inbox says which; its owner can send a test from there"
+_LOOK = "the inbox page Notifications shows which; their owners can send a test from there"
 _MOST_NAMED = 3
 
 
 async def check_push(settings: Settings, backend: Backend) -> Finding:
-    """Look at the key and the devices of a namespace."""
+    """Check the push key and the devices of a namespace."""
     devices = await RedisDevices(backend.store).everybody()
     key, missing = push_key_of(settings)
     if key is None:
-        told = f"{len(devices)} devices wait in vain: {missing}" if devices else missing
+        told = f"{len(devices)} devices get no notifications: {missing}" if devices else missing
         remedies = {NOT_INSTALLED: "install it", NO_KEY: "set GATEWAY_PUSH_KEY"}
-        remedy = remedies.get(missing, "start the gateway: it makes one")
-        # Who wants no pushes needs nothing.
+        remedy = remedies.get(missing, "start the gateway, which creates one")
+        # Without devices, a missing key is no problem.
         return report_failure(told, remedy) if devices else report_ok(f"off: {missing}")
     if strange := [one for one in devices if one.server_key != key.public]:
-        return report_failure(f"{len(strange)} devices were made for another key", _AGAIN)
+        return report_failure(f"{len(strange)} devices were registered with another key", _AGAIN)
     if failing := [one for one in devices if one.failure]:
         named = "; ".join(f"{one.person}, {one.label}: {one.failure}" for one in failing)
         many = len(failing) > _MOST_NAMED
         says = f"{len(failing)} of {len(devices)} devices fail" if many else named
         return report_doubt(says, _LOOK)
-    return report_ok(f"{len(devices)} devices, and nothing went wrong last")
+    return report_ok(f"{len(devices)} devices, and the last push to each succeeded")

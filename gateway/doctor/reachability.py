@@ -1,4 +1,4 @@
-"""Checks that need no Redis: can agents and browsers reach the gateway, do coding agents ask?"""
+"""Check without Redis whether agents and browsers reach the gateway, and coding agents' hooks."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _PORTS = {"http": 80, "https": 443}
 def gateway_url(settings: Settings) -> str:
     """Return the URL at which people and agents reach the gateway with these settings.
 
-    Raises NotFound when it is unknown, InvalidRequest when another user could have written it, or
-    the settings name other data than that of the gateway found, and no address.
+    Raises NotFound if it is unknown. Raises InvalidRequest if another user could have written it,
+    or if the settings name other data than the running gateway's, and no address.
     """
     url = choose_url(
         settings.data_dir,
@@ -56,7 +56,7 @@ def gateway_url(settings: Settings) -> str:
     if settings.production:
         found = (read_private(settings.data_dir / FILE_NAME) or {}).get("url")
         if found and is_same_address(found, url):
-            raise NotFound(f"at {url} there is a gateway for development: set GATEWAY_PUBLIC_URL")
+            raise NotFound(f"the gateway at {url} is for development: set GATEWAY_PUBLIC_URL")
     return url
 
 
@@ -70,10 +70,10 @@ async def _port(settings: Settings) -> Finding:
         connection = await asyncio.to_thread(socket.create_connection, address, _SECONDS)
     except OSError as error:
         return report_failure(
-            f"nothing listens at {parts.netloc}: {error.strerror or error}", _START
+            f"cannot connect to {parts.netloc}: {error.strerror or error}", _START
         )
     connection.close()
-    return report_ok(f"something listens at {parts.netloc}")
+    return report_ok(f"a server listens at {parts.netloc}")
 
 
 async def _ready(settings: Settings) -> Finding:
@@ -87,16 +87,16 @@ async def _ready(settings: Settings) -> Finding:
             f"the gateway does not answer: {error or type(error).__name__}", _START
         )
     except ValueError:
-        return report_failure(f"what answers at {url} is not the gateway", _START)
+        return report_failure(f"the server at {url} is not the gateway", _START)
     if status != http.client.OK:
         return report_failure("; ".join(problems), "see the gateway's log")
     if problems:
         return report_doubt(f"degraded: {'; '.join(problems)}", "see the gateway's log")
-    return report_ok(f"the gateway at {url} takes requests")
+    return report_ok(f"the gateway at {url} accepts requests")
 
 
 def _readiness(url: str) -> tuple[int, list[str]]:
-    """Return the status of /readyz and its problems; raises ValueError for any other answer."""
+    """Return the status of /readyz and its problems. Raises ValueError for any other response."""
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=_SECONDS)
@@ -117,16 +117,16 @@ async def _discovery(settings: Settings) -> Finding:
     problems = [*_open_folders(folder), *filter(None, map(_problem, files))]
     if problems:
         return report_failure(
-            "; ".join(problems), "remove them; the gateway and its agents make new ones"
+            "; ".join(problems), "remove them; the gateway and its agents create new ones"
         )
     if settings.production:
-        return report_ok("production announces itself in no file")
+        return report_ok("not used in production")
     if not files[0].exists():
         says = f"no gateway has announced itself in {folder}"
         return report_doubt(
             says, "start `gateway up`, or give agents GATEWAY_URL and GATEWAY_TOKEN"
         )
-    return report_ok(f"{files[0]} is this user's alone")
+    return report_ok(f"only this user can read {files[0]}")
 
 
 def _open_folders(folder: Path) -> list[str]:
@@ -136,7 +136,7 @@ def _open_folders(folder: Path) -> list[str]:
         if one.exists():
             seen = one.stat()
             if seen.st_uid != os.geteuid() or stat.S_IMODE(seen.st_mode) & 0o022:
-                found.append(f"others may write into {one}")
+                found.append(f"other users can write to {one}")
     return found
 
 
@@ -155,14 +155,14 @@ REACHABILITY_CHECKS: tuple[tuple[str, Callable[[Settings], Awaitable[Finding]]],
 )
 
 
-# Checks of agents' hosts on this machine: whether their plugin or hook asks.
+# Checks whether coding agents on this machine have a working plugin or hook.
 
 _GPTME = Path(".config", "gptme", "config.toml")
 _ENABLE = "write `enabled = true` under `[plugin.approval_gateway]` in gptme's own settings"
 
 
 def check_hosts(home: Path) -> list[tuple[str, Finding]]:
-    """Return a finding for each host that this user has settings for."""
+    """Return a finding for each coding agent for which this user has settings."""
     settings = home / _GPTME
     found = [("gptme", _check_gptme(settings))] if settings.exists() else []
     for name, plan in PLANS.items():
@@ -172,35 +172,37 @@ def check_hosts(home: Path) -> list[tuple[str, Finding]]:
 
 
 def _check_hook(plan: Plan, home: Path) -> Finding | None:
-    """Return whether an installed hook could gate; None where there is none."""
+    """Return whether an installed hook can gate tools; None without one."""
     try:
         path = plan.path("user", home, home, os.environ)
         values = SettingsFile(path, comments=plan.comments).values
     except InvalidRequest as error:
-        return report_doubt(str(error), f"mend it: {plan.host} may read it otherwise")
+        return report_doubt(str(error), f"fix it: {plan.host} may read it differently")
     if not any(plan.entries(values)):
         return None
     prove = f"`gateway install {plan.host} --check` proves it"
     if problems := list(find_problems(plan, values)):
-        return report_failure("; ".join(problems), f"`gateway install {plan.host}` writes it anew")
-    return report_ok(f"its hook is written as it must be; {prove}. {plan.after}".strip())
+        return report_failure("; ".join(problems), f"`gateway install {plan.host}` writes it again")
+    return report_ok(f"its hook is installed correctly; {prove}. {plan.after}".strip())
 
 
 def _check_gptme(settings: Path) -> Finding:
     try:
         said = tomllib.loads(settings.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        return report_doubt(f"its settings cannot be read: {error}", "mend them: gptme says how")
+        return report_doubt(
+            f"its settings cannot be read: {error}", "fix them; see gptme's documentation"
+        )
     own = _member(said, "plugin", "approval_gateway")
     if own is None or (isinstance(own, dict) and own.get("enabled", False) is False):
-        return report_doubt("asks nobody here: the plugin is not enabled", _ENABLE)
+        return report_doubt("runs tools without approval: the plugin is not enabled", _ENABLE)
     listed = _member(said, "plugins", "enabled")
     if listed and "approval_gateway" not in listed:
         return report_doubt(
-            "asks nobody here: the list of plugins leaves it out",
+            "runs tools without approval: the plugin is missing in the list of plugins",
             "add approval_gateway to `[plugins] enabled`",
         )
-    return report_ok("the plugin is enabled, and asks where it is installed")
+    return report_ok("the plugin is enabled, and requires approval wherever it is installed")
 
 
 def _member(value: Any, *names: str) -> Any:

@@ -1,4 +1,4 @@
-"""Checks of each Redis server, replicas included, and of the audit's archive."""
+"""Check each Redis server, replicas included, and the archive of the audit."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from gateway.stores.credentials import AGENT, user_name
 from gateway.stores.requests import RedisStore
 
 _BACK = (
-    "bring them back, then `gateway agent rotate NAME` for agents made meanwhile; of one that is "
-    "gone for good, SENTINEL RESET or CLUSTER FORGET"
+    "start them again, then `gateway agent rotate NAME` for agents added meanwhile; for a server "
+    "that is gone for good, SENTINEL RESET or CLUSTER FORGET"
 )
 _LARGEST_FIELD = 16 * 1_048_576  # bytes
 _MOST_USED = 0.8
-# What a small request takes that has ended, by `make bench`: with its events, and without them.
+# Memory of a small decided request, by `make bench`: with its events, and without them.
 _ENDED_BYTES, _ARCHIVED_BYTES = 1606, 1011
-_FULL = "give it more, shorten GATEWAY_RETENTION_DAYS, or revoke the agent that fills it"
+_FULL = "add memory, shorten GATEWAY_RETENTION_DAYS, or revoke the agent that fills it"
 _UNTOLD = (
-    "after a fail-over they know no agents, and may know revoked ones: name them by Sentinel or "
-    "Cluster in REDIS_URL, or keep their ACL files equal"
+    "after a fail-over they lack agents' users, or have revoked ones: use Sentinel or Cluster in "
+    "REDIS_URL, or keep their ACL files equal"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllFacts:
-    """The facts of all servers, and the users that they should have."""
+    """The facts of all servers, and the users that each server should have."""
 
     servers: Mapping[str, Facts]
     silent: Mapping[str, str]
@@ -49,7 +49,7 @@ class AllFacts:
     archived: bool
 
     def where(self, holds: Callable[[Facts], bool]) -> str:
-        """Return the names of the servers that match, empty when none does."""
+        """Return the names of the servers that match, or ""."""
         return ", ".join(name for name, one in self.servers.items() if holds(one))
 
 
@@ -73,17 +73,19 @@ def _servers(found: AllFacts) -> Finding:
         return report_doubt(f"do not answer: {problems}", _BACK)
     followers = sum(one.replicas for one in found.servers.values())
     if followers > len(found.servers) - 1:
-        says = f"{followers} replicas follow, and REDIS_URL does not lead to each"
+        says = f"there are {followers} replicas, and REDIS_URL does not reach all of them"
         return report_doubt(says, _UNTOLD)
     return report_ok(f"{len(found.servers)} of {len(found.servers)} answer")
 
 
 def _replication(found: AllFacts) -> Finding:
     if where := found.where(lambda one: one.cut):
-        return report_doubt(f"no link to the primary ({where}); it could not take over", _BACK)
+        return report_doubt(
+            f"no link to the primary ({where}); this replica could not take over", _BACK
+        )
     if not writes_alone(found.servers.values()):
-        return report_ok("each write has a replica, or there is none")
-    says = "a primary takes decisions that no replica has; a fail-over loses them"
+        return report_ok("each write reaches a replica, or there are none")
+    says = "a primary accepts decisions without a replica; a fail-over would lose them"
     remedy = "set `min-replicas-to-write 1`, see docs/guides/high-availability.md"
     return report_failure(says, remedy) if found.production else report_doubt(says, remedy)
 
@@ -108,21 +110,21 @@ def _fsync(found: AllFacts) -> Finding:
 
 def _eviction(found: AllFacts) -> Finding:
     if where := found.where(lambda one: one.settings.get("maxmemory-policy") != "noeviction"):
-        says = f"requests may be thrown away when memory is short ({where})"
+        says = f"the server may delete requests when memory is short ({where})"
         return report_failure(says, "set `maxmemory-policy noeviction`")
     return report_ok("noeviction")
 
 
 def _memory(found: AllFacts) -> Finding:
     if where := found.where(lambda one: one.room == 0):
-        says = f"nothing bounds the server's memory ({where}); it may take all that the host has"
+        says = f"the server's memory has no limit ({where}); it may use all of the machine's"
         return report_doubt(says, "set `maxmemory`, for example 1gb")
     if where := found.where(lambda one: one.used >= one.room):
-        return report_failure(f"full ({where}): requests are refused", _FULL)
+        return report_failure(f"full ({where}): requests are rejected", _FULL)
     if where := found.where(lambda one: one.used > _MOST_USED * one.room):
         return report_doubt(f"more than {_MOST_USED:.0%} used ({where})", _FULL)
     if where := found.where(lambda one: not packs_records(one)):
-        says = f"a small request takes nearly half as much again as it could ({where})"
+        says = f"small requests use nearly 50 % more memory than necessary ({where})"
         return report_doubt(says, f"set `hash-max-listpack-value {PACKED_BYTES}`")
     daily = min(one.room for one in found.servers.values()) / found.days
     each = _ARCHIVED_BYTES if found.archived else _ENDED_BYTES
@@ -131,7 +133,7 @@ def _memory(found: AllFacts) -> Finding:
 
 
 def _round(figure: float) -> str:
-    """Return a figure as people say it: two digits, then noughts."""
+    """Return a figure rounded to two digits, then zeros."""
     return f"{float(f'{figure:.2g}'):,.0f}"
 
 
@@ -140,14 +142,14 @@ def _message_size(found: AllFacts) -> Finding:
         return int(one.settings.get("proto-max-bulk-len", 0)) > _LARGEST_FIELD
 
     if where := found.where(loose):
-        says = f"one message of an agent may take hundreds of megabytes of Redis ({where})"
+        says = f"one message of an agent may use hundreds of megabytes in Redis ({where})"
         return report_doubt(says, "set `proto-max-bulk-len 4mb` and `maxmemory-clients 256mb`")
-    return report_ok("bounded")
+    return report_ok("limited")
 
 
 def _default_user(found: AllFacts) -> Finding:
     if where := found.where(lambda one: bool(one.default)):
-        says = f"clients that name no user have rights ({where})"
+        says = f"clients without a login have rights ({where})"
         return (
             report_failure(says, OPEN_DEFAULT)
             if found.production
@@ -164,12 +166,12 @@ def _acl(found: AllFacts) -> Finding:
     ]
     if missing:
         says = f"these agents have no Redis user: {', '.join(missing)}"
-        remedy = "gateway agent rotate NAME; give the server an `aclfile` so that users last"
+        remedy = "gateway agent rotate NAME; set an `aclfile` so that users survive a restart"
         return report_failure(says, remedy)
     if where := found.where(lambda one: not one.settings.get("aclfile")):
-        says = f"no ACL file ({where}): agents' users are gone after a restart"
+        says = f"no ACL file ({where}): a restart deletes agents' users"
         return report_doubt(says, "set `aclfile`, see deploy/")
-    return report_ok(f"{len(found.users)} agents, each with a user of its own")
+    return report_ok(f"{len(found.users)} agents, each with a separate user")
 
 
 SERVER_CHECKS: tuple[tuple[str, Callable[[AllFacts], Finding]], ...] = (
@@ -185,27 +187,25 @@ SERVER_CHECKS: tuple[tuple[str, Callable[[AllFacts], Finding]], ...] = (
 )
 
 
-# Looks at the folder that the audit moves to: is it there, the right one, writable, with room?
+# Checks the archive's folder: does it exist, is it the right one, writable, with room?
 
 _LEAST_FREE, _ARCHIVE_FULL = 1024**3, 1024**2  # bytes
 _LATE_MS = 2 * 3_600_000
-_NAME_ONE = "set GATEWAY_ARCHIVE to a lasting folder that all gateways share"
-_WRITABLE = "give the gateway's user the folder, on a file system with hard links"
+_NAME_ONE = "set GATEWAY_ARCHIVE to a permanent folder that all gateways share"
+_WRITABLE = "make it writable for the gateway's user, on a file system with hard links"
 _LOST = (
-    "put them back from a backup, or name the right folder in GATEWAY_ARCHIVE; if they are gone "
-    "for good, `gateway archive give-up`"
+    "restore them from a backup, or set GATEWAY_ARCHIVE to the right folder; if they are gone for "
+    "good, `gateway archive give-up`"
 )
-_FORGOT = (
-    "keep the archive as it is: `gateway audit export` holds both; see docs/reference/events.md"
-)
+_FORGOT = "keep the archive as it is: `gateway audit export` has both; see docs/reference/events.md"
 
 
 async def check_archive(backend: Backend) -> Finding:
-    """Look at the archive of a namespace."""
+    """Check the archive of a namespace."""
     store, mark = backend.store, await backend.store.audit.mark()
     if store.archive is None and mark.segments:
-        says = f"{len(mark.segments)} segments are in a folder that is not named here"
-        return report_failure(says, "set GATEWAY_ARCHIVE as the gateways have it")
+        says = f"{len(mark.segments)} segments are in a folder that is not configured here"
+        return report_failure(says, "set GATEWAY_ARCHIVE as for the gateways")
     if store.archive is None:
         return report_doubt("the audit stays in Redis, in memory", _NAME_ONE)
     lost, given_up = await asyncio.to_thread(_look_through, store.archive, mark)
@@ -215,9 +215,9 @@ async def check_archive(backend: Backend) -> Finding:
     try:
         free = await asyncio.to_thread(_try_out, store.archive, mark)
     except ArchiveProblem as problem:
-        return report_failure(str(problem), f"put it back, or {_NAME_ONE}")
+        return report_failure(str(problem), f"restore it, or {_NAME_ONE}")
     except OSError as error:
-        says = f"{store.archive.folder} cannot be written: {error.strerror or error}"
+        says = f"cannot write to {store.archive.folder}: {error.strerror or error}"
         return report_failure(says, _WRITABLE)
     found = await _find_fault(store, mark, store.archive.folder, free)
     without = f", {given_up} of them given up" if given_up else ""
@@ -227,7 +227,7 @@ async def check_archive(backend: Backend) -> Finding:
 async def _find_fault(
     store: RedisStore, mark: ArchiveCursor, folder: Path, free: int
 ) -> Finding | None:
-    """Return what is wrong with a folder that is the right one, None when nothing is."""
+    """Return the problem of a folder that is the right one, or None."""
     if strays := await find_strays(store, mark):
         numbers = ", ".join(map(str, strays))
         return report_failure(f"the audit went backwards: Redis forgot segment {numbers}", _FORGOT)
@@ -238,13 +238,12 @@ async def _find_fault(
     oldest = await anext(seals_of(store), None)
     if oldest and place_of(oldest[0])[0] < await store.now() - _LATE_MS:
         says = "sealed events have waited in Redis for over two hours"
-        return report_doubt(says, "is a gateway running? its log says why nothing is archived")
+        return report_doubt(says, "is a gateway running? its log says why it archives nothing")
     return None
 
 
 def _look_through(archive: Archive, mark: ArchiveCursor) -> tuple[list[int], int]:
-    """Return the segments that are not there, or do not say what they hold, and how many of the
-    others were given up."""
+    """Return the segments that are missing or damaged, and how many of the others were given up."""
     lost, given_up = list[int](), 0
     for number in mark.segments:
         try:
@@ -255,8 +254,8 @@ def _look_through(archive: Archive, mark: ArchiveCursor) -> tuple[list[int], int
 
 
 def _try_out(archive: Archive, mark: ArchiveCursor) -> int:
-    """Return how many bytes are free. Raises OSError when it cannot be written to, ArchiveProblem
-    when it lacks what Redis says is there."""
+    """Return the free bytes of the folder. Raises OSError if it is not writable, ArchiveProblem if
+    it lacks a segment that Redis lists."""
     check_folder(archive, mark)
     there = next(one for one in (archive.folder, *archive.folder.parents) if one.exists())
     if there == archive.folder:
@@ -265,5 +264,5 @@ def _try_out(archive: Archive, mark: ArchiveCursor) -> int:
             first.touch()
             os.link(first, Path(folder) / "second")
     elif not os.access(there, os.W_OK):
-        raise PermissionError(f"{there} is not ours")
+        raise PermissionError(f"{there} is not writable")
     return shutil.disk_usage(there).free

@@ -1,5 +1,5 @@
-"""Values that the server keeps, and the interfaces to its durable state. No I/O.
+"""Values that the server stores, and the interfaces to its durable state. No I/O.
 
-Whoever keeps a request, a person or a policy speaks in these. Enter at `records` (a request as it
-stands), `policy_document` (what an operator wrote) or `store` (what the core asks of Redis).
+Start at `records` (a request and its events), `policy_document` (what an operator configures) or
+`store` (the operations that the core needs from Redis).
 """

@@ -1,8 +1,8 @@
-"""The order in which people read what would run, for every surface: what is short comes first, as a
-long text before it would push it out of sight.
+"""Sort the parts of a call for reading, on every surface: short ones first, then long ones.
 
-Short parts keep the order they came in; long ones follow, the shortest of them first. Neither the
-order of an object's members nor that of the parts of a request changes what runs."""
+Short parts keep their order; long ones are sorted by length, so that none pushes a short one out of
+sight. Neither the order of an object's members nor that of the parts changes what runs.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ SHORT_LINES = 6
 
 
 def weigh(text: str) -> int:
-    """Return by what a part is sorted: 0 for a short text, its length for a long one."""
+    """Return the sort key of a part: 0 for a short text, its length for a long one."""
     return weigh_size(len(text), text.count("\n"))
 
 
 def put_short_first(value: Any) -> Any:
-    """Return a JSON value, the short members of each of its objects before the long ones."""
+    """Return a JSON value with the short members of each object before its long ones."""
     return _order(value)[0]
 
 
 def part_long_members(members: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the short members of an object, and the long ones, each in reading order."""
+    """Return an object's short members and its long members, each in reading order."""
     ordered = {name: _order(item) for name, item in members.items()}
     weights = {
         name: weigh_size(len(name) + size, lines) for name, (_, size, lines) in ordered.items()
@@ -34,12 +34,12 @@ def part_long_members(members: dict[str, Any]) -> tuple[dict[str, Any], dict[str
 
 
 def weigh_size(chars: int, line_ends: int) -> int:
-    """Return by what a part of so many characters and line ends is sorted."""
+    """Return the sort key of a part with this number of characters and line ends."""
     return chars if chars > SHORT_CHARS or line_ends >= SHORT_LINES else 0
 
 
 def _order(value: Any) -> tuple[Any, int, int]:
-    """Return a value in reading order, its characters, and how many of them end lines."""
+    """Return a value in reading order, with its number of characters and of line ends."""
     if isinstance(value, str):
         return value, len(value), value.count("\n")
     if isinstance(value, dict):

@@ -1,9 +1,8 @@
-"""The audit: the event stream, sealed by a hash chain, exported, verified offline, and counted.
+"""Seal, export, verify and count the audit's events; start at `verify` for an export.
 
 A line is `{"event": {...}}` or `{"seal": {...}}`; a seal follows the last event that it covers.
-Where there is an archive, `{"store": {...}}` follows the last seal and says where Redis stands, and
-`{"missing": {...}}` stands for a segment that could not be read. `verify` needs the lines and
-nothing else.
+With an archive, `{"store": {...}}` follows the last seal and names the seal that Redis has reached.
+`{"missing": {...}}` replaces a segment that could not be read. `verify` needs only the lines.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from gateway.wire.canonical_json import canonical, parse, sha256_hex
 from gateway.wire.codec import JsonObject, Wire, build, plain
 
 GENESIS = "0" * 64
-"""What the first seal of a namespace builds on."""
+"""The `previous` hash of a namespace's first seal."""
 
 _AUTHORITIES = {DeciderKind.PERSON.value, DeciderKind.GRANT.value, DeciderKind.RULE.value}
 _NO_LINE = (InvalidRequest, AttributeError, LookupError, StopIteration, TypeError, ValueError)
@@ -30,7 +29,7 @@ _BACKWARDS = "the audit went backwards: Redis has forgotten what was sealed befo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seal(Wire):
-    """One link of the chain: covers `count` events from `first` to `last` (stream ids)."""
+    """One link of the hash chain: covers `count` events from stream id `first` to `last`."""
 
     first: str
     last: str
@@ -41,7 +40,7 @@ class Seal(Wire):
 
 @dataclass(slots=True, kw_only=True)
 class Verification:
-    """What `verify` found. `unsealed` events come after the last seal; that is no fault."""
+    """The result of `verify`; `unsealed` counts the events after the last seal (no problem)."""
 
     events: int = 0
     seals: int = 0
@@ -51,12 +50,12 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no problems."""
         return not self.problems
 
 
 def seal_events(events: Iterable[AuditEvent], previous: str) -> Seal:
-    """Return the seal over these events, in stream order, on top of the chain's head."""
+    """Return the seal over these events, in stream order; `previous` is the head of the chain."""
     batch = list(events)
     return Seal(
         first=batch[0].id,
@@ -78,19 +77,20 @@ def seal_line(seal: Seal) -> str:
 
 
 def store_line(head: str) -> str:
-    """Return the line that says at which seal Redis stands."""
+    """Return the export line that names the last seal known to Redis."""
     return json.dumps({"store": {"head": head}})
 
 
 def missing_line(number: int, why: str) -> str:
-    """Return the line that stands for a segment of the archive that could not be read."""
+    """Return the export line for a segment of the archive that could not be read."""
     return json.dumps({"missing": {"segment": number, "why": why}})
 
 
 def verify(lines: Iterable[str]) -> Verification:
-    """Check an export: the chain, the order, and that every ending has one author.
+    """Check an export: the hash chain, the order, and that each request ends once, by a known
+    decider.
 
-    After retention the export begins later; `starts_at` then names the head it builds on.
+    After retention the export begins later; `starts_at` is then the hash that it builds on.
     """
     checker = _Checker()
     for number, line in enumerate(lines, start=1):
@@ -112,7 +112,7 @@ class _Checker:
         self._revisions: dict[str, int] = {}
 
     def line(self, number: int, line: str) -> None:
-        """Take one line."""
+        """Check one line."""
         try:
             value = parse(line.encode(), max_bytes=_LONGEST_LINE)
             kind, body = next(iter(value.items()))
@@ -123,11 +123,11 @@ class _Checker:
             elif kind == "store":
                 self._check_store(number, str(body["head"]))
             elif kind == "missing":
-                self._wrong(number, f"segment {body['segment']} is not here: {body['why']}")
+                self._wrong(number, f"segment {body['segment']} cannot be read: {body['why']}")
             else:
-                self._wrong(number, f"{kind!r} is neither event nor seal")
+                self._wrong(number, f"unknown kind of line {kind!r}")
         except _NO_LINE as error:
-            self._wrong(number, f"not a line of an export: {error}")
+            self._wrong(number, f"cannot read this line of the export: {error}")
 
     def finish(self) -> Verification:
         """Return what was found."""
@@ -137,7 +137,7 @@ class _Checker:
     def _event(self, number: int, event: AuditEvent) -> None:
         place = place_of(event.id)
         if place <= self._last:
-            self._wrong(number, f"event {event.id} does not come after the one before")
+            self._wrong(number, f"event {event.id} is out of order")
         self._last = place
         self._found.events += 1
         self._batch.append(event)
@@ -148,7 +148,7 @@ class _Checker:
         known = self._revisions.get(event.request_id, 0)
         born_ended = event.revision == known == 1 and event.type in ENDINGS
         if event.revision <= known and not born_ended:
-            self._wrong(number, f"revision {event.revision} of {event.request_id} comes again")
+            self._wrong(number, f"revision {event.revision} of {event.request_id} is repeated")
         self._revisions[event.request_id] = event.revision
         if event.type not in ENDINGS:
             return
@@ -156,7 +156,7 @@ class _Checker:
         if self._endings[event.request_id] > 1:
             self._wrong(number, f"{event.request_id} ends a second time")
         if event.type == Status.APPROVED and _author(event.data) not in _AUTHORITIES:
-            self._wrong(number, f"the approval of {event.request_id} cites nobody")
+            self._wrong(number, f"the approval of {event.request_id} names no decider")
 
     def _check_seal(self, number: int, seal: Seal) -> None:
         self._found.seals += 1
@@ -164,15 +164,15 @@ class _Checker:
             self._found.starts_at = seal.previous
         elif seal.previous != self._head:
             forked = seal.previous in self._heads
-            self._wrong(number, _BACKWARDS if forked else "a seal is missing or was put elsewhere")
+            self._wrong(number, _BACKWARDS if forked else "a seal is missing or out of order")
         if not self._batch or seal_events(self._batch, seal.previous) != seal:
-            self._wrong(number, f"the events up to {seal.last} are not the ones that were sealed")
+            self._wrong(number, f"the events up to {seal.last} differ from the sealed ones")
         self._head = seal.head
         self._heads.add(seal.head)
         self._batch = []
 
     def _check_store(self, number: int, head: str) -> None:
-        """Take the seal at which Redis stood; the archive must not have gone past it."""
+        """Compare the seal that Redis has reached; the archive must not be ahead of it."""
         if head != (self._head or GENESIS):
             self._wrong(number, _BACKWARDS)
 
@@ -185,10 +185,10 @@ def _author(data: JsonObject) -> str:
     return str(decided_by.get("kind")) if isinstance(decided_by, dict) else ""
 
 
-# Counts what operators watch among events. The sealer adds it up, so each event counts once.
+# Counts events for operators' metrics. Only the sealer adds them up, so each counts once.
 
 UNTRUE = frozenset({"undelivered", "delivery_uncertain", "copy_gone", "copy_stuck"})
-"""The events of a copy that is not there, or perhaps not, or does not show how things are."""
+"""Events of a posted message that is missing, may be missing, or is out of date."""
 
 SUBMITTED, REFUSED, DEAD_LETTER = "submitted", "refused", "dead_letter"
 CARD, ENDED = "card", "ended"
@@ -200,8 +200,8 @@ _PLAIN = frozenset({SUBMITTED, REFUSED, DEAD_LETTER})
 
 
 def count_events(events: Iterable[AuditEvent]) -> Counter[str]:
-    """Return how often each thing happened: `submitted`, `refused`, `dead_letter`, `card OUTCOME`
-    and `ended STATUS REASON`."""
+    """Count events: `submitted`, `refused`, `dead_letter`, `card OUTCOME`, `ended STATUS
+    REASON`."""
     return Counter(name for event in events if (name := _name(event)) is not None)
 
 
@@ -212,6 +212,6 @@ def _name(event: AuditEvent) -> str | None:
         return f"{CARD} {event.type}"
     if event.type in _ENDINGS:
         reason = event.data.get("reason")
-        # A label's values must be few, whatever stands in the stream.
+        # A metric's label must have few values, whatever the stream contains.
         return f"{ENDED} {event.type} {reason if reason in _REASONS else 'unknown'}"
     return None

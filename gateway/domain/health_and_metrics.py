@@ -1,4 +1,4 @@
-"""What is wrong just now, and what this process counted or measured, for operators."""
+"""Collect this process's current problems, and figures for operators' metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger("gateway.domain")
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Sentences on why nobody can answer here or nothing is recorded, and on what else is wrong."""
+    """Sentences on current problems; only `down` ones stop decisions or recording."""
 
     down: tuple[str, ...] = ()
     degraded: tuple[str, ...] = ()
@@ -29,12 +29,12 @@ class Readiness:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """All sentences, the worst first."""
+        """All sentences, `down` ones first."""
         return self.down + self.degraded
 
 
 class Health:
-    """Collects troubles by where they were noticed, and logs each when it begins and has ended."""
+    """Keeps current problems by where they occur, and logs when each begins and ends."""
 
     def __init__(self) -> None:
         self._down: dict[str, str] = {}
@@ -42,24 +42,24 @@ class Health:
 
     @property
     def readiness(self) -> Readiness:
-        """What is wrong now."""
+        """The current problems."""
         return Readiness(tuple(self._down.values()), tuple(self._degraded.values()))
 
     def note(self, where: str, sentence: str | None, *, down: bool = False) -> None:
-        """Say what is wrong somewhere, or with None that all is well again."""
+        """Set the problem of one place, or clear it with None."""
         before = self._down.pop(where, None) or self._degraded.pop(where, None)
         if sentence is not None:
             (self._down if down else self._degraded)[where] = sentence
         if sentence == before:
             return
         if sentence is None:
-            log.warning("no more: %s", before, extra={"event": "trouble_ended"})
+            log.warning("resolved: %s", before, extra={"event": "trouble_ended"})
         else:
             level = logging.ERROR if down else logging.WARNING
             log.log(level, "%s", sentence, extra={"event": "trouble"})
 
     def note_all(self, where: str, sentences: dict[str, str], *, down: bool = False) -> None:
-        """Say everything that is wrong in one place, by name; what is not named is well again."""
+        """Set all problems of one place, by name; clear those that are not named."""
         start = f"{where} "
         known = {*self._down, *self._degraded}
         for name in {one for one in known if one.startswith(start)}:
@@ -69,34 +69,34 @@ class Health:
             self.note(start + name, sentence, down=down)
 
 
-# Figures for operators: what this process counted, and what is measured in the store.
+# Figures for operators: this process's counters, and measurements from the store.
 
 WAIT_SECONDS = (1, 5, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 14_400, 86_400)
-"""What the times from asking to the end are told apart by."""
+"""Histogram limits for the time from submission to decision."""
 SHORT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
-"""What the times are told apart by that this process takes for something."""
+"""Histogram limits for short operations of this process."""
 
 
 @dataclass(slots=True)
 class Waits:
-    """How long something took: how often up to each of `limits` and above, and in all."""
+    """A histogram of durations: counts up to each of `limits` and above, and the sum in seconds."""
 
     limits: tuple[float, ...] = WAIT_SECONDS
     seconds: float = 0.0
     counts: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin with none."""
+        """Start all counts at 0."""
         self.counts = [0] * (len(self.limits) + 1)
 
     def add(self, seconds: float) -> None:
-        """Count one time."""
+        """Count one duration."""
         self.counts[bisect_left(self.limits, seconds)] += 1
         self.seconds += seconds
 
 
 class Tally:
-    """What this process counted since it began."""
+    """Counters of this process since it started."""
 
     def __init__(self) -> None:
         self.waits: defaultdict[Status, Waits] = defaultdict(Waits)
@@ -106,8 +106,7 @@ class Tally:
         self.webhooks_lost = 0
 
     def end(self, before: StoredRequest, after: StoredRequest) -> None:
-        """Count a request that this process ended; one that had ended already, or goes on, is
-        none."""
+        """Count a request that this process ended; ignore others."""
         if after.decision is not None and not before.final:
             waited = after.decision.decided_at - before.created
             self.waits[after.status].add(max(0, waited) / 1000)
@@ -115,10 +114,13 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFigures:
-    """What is measured in the store. `memory` and its `room` are those of the fullest server, in
-    bytes; no room means that nothing bounds it. `unsealed`, `unarchived` and `intake` are the ages
-    in seconds of the first event without a seal, of the first one outside the archive, and of the
-    first message that no replica has handled; `lease` is that of the leader's lease."""
+    """Measurements of the store.
+
+    `memory` and `room` are bytes used and available on the fullest server; `room` is 0 without a
+    limit. The others are ages in seconds. `unsealed` is that of the first event without a seal,
+    `unarchived` of the first event outside the archive. `intake` is that of the first unhandled
+    message, `lease` of the leader's lease.
+    """
 
     stopped: bool
     paused_agents: int

@@ -1,6 +1,6 @@
-"""The strict way in: bytes become messages, and changed arguments fit the request's schema.
+"""Turn bytes into messages, strictly, and check edited arguments against the request's schema.
 
-Shared by the HTTP API and the Redis intake, so that both refuse the same messages.
+The HTTP API and the Redis intake both use it, so that both reject the same messages.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from gateway.wire.canonical_json import parse
 from gateway.wire.codec import JsonObject
 from gateway.wire.roles import check_roles
 
-LARGE_BYTES = 64 * 1024  # longer messages are parsed in a thread, so that the others go on
+LARGE_BYTES = 64 * 1024  # longer messages are parsed in a thread, so that others need not wait
 _LONGEST_NAME = 120
 
 T = TypeVar("T")
 
 
 def parse_request(raw: bytes) -> ApprovalRequest:
-    """Return the request in `raw`; its digest is right.
+    """Return the request in `raw`, with its digest checked.
 
     Raises InvalidRequest as `parse_message` and `check_request` do.
     """
@@ -49,10 +49,10 @@ def parse_request(raw: bytes) -> ApprovalRequest:
 
 
 def parse_message(cls: type[T], raw: bytes) -> T:
-    """Return the `cls`, a wire dataclass, that stands in `raw` as JSON.
+    """Return the JSON in `raw` as a `cls`, a wire dataclass.
 
-    Raises InvalidRequest with a sentence that names the member at fault (never its value): broken
-    or ambiguous JSON, a member that is missing, unknown or of another type, a broken rule of `cls`.
+    Raises InvalidRequest with a sentence that names the faulty member, never its value. Reasons are
+    broken or ambiguous JSON, a missing, unknown or mistyped member, and a broken rule of `cls`.
     """
     parse(raw)
     kind: Any = cls  # to the type checker a class is not hashable
@@ -64,26 +64,26 @@ def parse_message(cls: type[T], raw: bytes) -> T:
 
 
 def check_request(request: ApprovalRequest) -> None:
-    """Return when the request's digest covers its content and its roles are roles of this version;
-    raise InvalidRequest otherwise.
+    """Raise InvalidRequest unless digest, id and argument roles of a request are valid.
 
-    The class itself does not check roles, so that a record with one of a newer version is read.
+    The class itself does not check roles, so that records with roles of a newer version can be
+    read.
     """
     check_roles(request.roles)
     if request.digest != digest_of(request):
-        raise InvalidRequest("digest is not the SHA-256 of what the request would run")
+        raise InvalidRequest("digest is not the SHA-256 of this request's call")
     if request.call_id is not None and request.id != id_of_call(request):
-        raise InvalidRequest("id is not the one that belongs to this call_id, part and digest")
+        raise InvalidRequest("id does not match this call_id, part and digest")
 
 
 def check_agent_reason(reason: Reason) -> None:
-    """Return when an agent may give this reason for a cancel; raises InvalidRequest."""
+    """Raise InvalidRequest unless an agent may give this reason for a cancel."""
     if reason not in AGENT_REASONS:
         raise InvalidRequest(f"reason must be one of {', '.join(AGENT_REASONS)}")
 
 
 def check_agent_report(report: Report) -> None:
-    """Return when an agent may report this; raises InvalidRequest."""
+    """Raise InvalidRequest unless an agent may report this outcome."""
     if report.execution not in AGENT_EXECUTIONS:
         raise InvalidRequest(f"execution must be one of {', '.join(AGENT_EXECUTIONS)}")
 
@@ -96,10 +96,10 @@ async def parse_off_loop(parser: Callable[[bytes], T], raw: bytes) -> T:
 
 
 def sentence(error: ValidationError) -> str:
-    """Name the first member at fault and what is wrong with it, without its value."""
+    """Return a sentence that names the first faulty member and its fault, without its value."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     name = ".".join(map(str, first["loc"])) or "the message"
-    if len(name) > _LONGEST_NAME:  # whole or not at all: half a secret is not known as one
+    if len(name) > _LONGEST_NAME:  # never cut it: half a secret would not be recognized as one
         name = "a member with a long name"
     if first["type"] == "unexpected_keyword_argument":
         return f"{name} is not a known member"
@@ -110,16 +110,16 @@ def sentence(error: ValidationError) -> str:
 
 @lru_cache(maxsize=256)
 def adapter_of(cls: Any) -> TypeAdapter[Any]:
-    """Return what checks values of this class. It is built once: that takes milliseconds."""
+    """Return the validator of this class. It is cached, because building one takes milliseconds."""
     return TypeAdapter(cls)
 
 
-# Checks changed arguments against a request's own schema, which an agent wrote.
+# Checks edited arguments against the request's own schema, which an agent wrote.
 #
-# What could keep the gateway busy without end is not checked: `pattern`, `patternProperties` with
-# the `additionalProperties` beside it, `unevaluatedProperties` and `unevaluatedItems`.
+# Keywords that could keep the gateway busy without end are not checked: `pattern`,
+# `patternProperties` with the `additionalProperties` beside it, and the `unevaluated` ones.
 
-_MOST_STEPS = 50_000  # a few tenths of a second; schemas within schemas could take for ever
+_MOST_STEPS = 50_000  # a few tenths of a second; nested schemas could take forever
 _MOST_WORDS = 300
 _steps_left: ContextVar[int] = ContextVar("steps_left")
 
@@ -127,7 +127,7 @@ _Check = Callable[[Any, Any, Any, Any], Any]
 
 
 class Misfit(InvalidRequest):
-    """Changed arguments do not fit; `member` is the argument with the trouble, "" for several."""
+    """Edited arguments do not fit; `member` names the faulty argument, "" for several."""
 
     def __init__(self, member: str, why: str) -> None:
         super().__init__(why)
@@ -135,7 +135,7 @@ class Misfit(InvalidRequest):
 
 
 def check_schema(schema: JsonObject | None, arguments: JsonObject) -> None:
-    """Return when changed arguments fit the request's schema; raises Misfit."""
+    """Raise Misfit unless edited arguments fit the request's schema."""
     if schema is None:
         return
     used = _steps_left.set(_MOST_STEPS)
@@ -146,15 +146,15 @@ def check_schema(schema: JsonObject | None, arguments: JsonObject) -> None:
         member = str(error.absolute_path[0]) if error.absolute_path else ""
         raise Misfit(member, f"the edited arguments do not fit: {why}") from error
     except Exception as error:
-        # Whatever the schema does to the validator, nothing is approved.
+        # However the schema breaks the validator, nothing is approved.
         why = start_of(str(error), _MOST_WORDS)
-        raise Misfit("", f"the request's own schema is not usable: {why}") from error
+        raise Misfit("", f"the request's own schema cannot be used: {why}") from error
     finally:
         _steps_left.reset(used)
 
 
 def _count_steps(name: str, check: _Check) -> _Check:
-    """Return a keyword's check that counts what it costs."""
+    """Wrap a keyword's check so that it counts its cost."""
 
     def step(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Mismatch]:
         size = _size(instance)
@@ -162,7 +162,7 @@ def _count_steps(name: str, check: _Check) -> _Check:
         cost = 1 + _size(value) + size + (size * size // 100 if name == "uniqueItems" else 0)
         left = _steps_left.get() - cost
         if left < 0:
-            raise ValueError("it takes too many steps")
+            raise ValueError("checking it takes too many steps")
         _steps_left.set(left)
         yield from check(validator, value, instance, schema) or ()
 
@@ -174,7 +174,7 @@ def _size(value: Any) -> int:
 
 
 def _additional(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-    """Check `additionalProperties` where names alone say which those are."""
+    """Check `additionalProperties` unless `patternProperties` takes part in it."""
     if "patternProperties" in schema:
         return ()
     return Draft202012Validator.VALIDATORS["additionalProperties"](
@@ -183,15 +183,15 @@ def _additional(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
 
 
 def _evolve(self: Any, **changes: Any) -> Any:
-    """Return the checker of a part of the schema. It is ours, whatever draft the part names."""
+    """Return the validator of a part of the schema: this one, whatever draft the part names."""
     part = changes.get("schema", self.schema)
     if isinstance(part, dict) and "$schema" in part:
         changes["schema"] = {name: value for name, value in part.items() if name != "$schema"}
     return _library_evolve(self, **changes)
 
 
-# A pattern could take for ever by itself, and nothing stops it. What is unevaluated is found by
-# patterns too, and by steps that nobody counts. So these are left to the agent's side.
+# One pattern could take forever, and nothing could stop it. The `unevaluated` keywords use patterns
+# too, and take steps that are not counted. So the client library checks these.
 _UNCHECKED = {"pattern", "patternProperties", "unevaluatedProperties", "unevaluatedItems"}
 _CHECKS = {**Draft202012Validator.VALIDATORS, "additionalProperties": _additional}
 _Validator: Any = create(

@@ -1,4 +1,4 @@
-"""A plan: the list of intended calls that a request of kind `calls` asks approval of."""
+"""Read a plan: the list of intended calls in a request of kind `calls`; start at `plan_of`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_MINUTES = 480  # as long as a session pass
 
 
 class CallPlan(NamedTuple):
-    """What the arguments of a plan say: its lines, and for how many minutes they hold."""
+    """The lines of a plan, and for how many minutes they may run."""
 
     calls: tuple[PlannedCall, ...]
     minutes: int
@@ -33,24 +33,24 @@ class _Arguments(Wire):
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.calls) <= MOST_LINES:
-            raise InvalidRequest(f"it has 1 to {MOST_LINES} lines")
+            raise InvalidRequest(f"a plan has 1 to {MOST_LINES} lines")
         if not 1 <= self.minutes <= MOST_MINUTES:
-            raise InvalidRequest(f"it holds for 1 to {MOST_MINUTES} minutes")
+            raise InvalidRequest(f"a plan is valid for 1 to {MOST_MINUTES} minutes")
 
 
 def plan_of(record: StoredRequest) -> CallPlan:
-    """Return the plan as it stands, with the lines that nobody struck.
+    """Return the current plan, without the lines that a person removed.
 
-    Raises InvalidRequest for arguments that are no plan, and where an edit did more than strike.
+    Raises InvalidRequest if the arguments are no plan, or if an edit did more than remove lines.
     """
     if record.request.payload is not None:
-        raise InvalidRequest("a plan has no payload")
+        raise InvalidRequest("a plan cannot have a payload")
     if len(canonical(record.arguments)) > LARGE_BYTES:
         raise InvalidRequest(f"a plan has at most {LARGE_BYTES} bytes")
-    said = _parse(_Arguments, record.arguments, "this is no plan")
+    said = _parse(_Arguments, record.arguments, "not a plan")
     calls = tuple(_parse(PlannedCall, one, f"line {n}") for n, one in enumerate(said.calls, 1))
     if record.edited is not None and not _strikes(record.request.arguments, record.edited):
-        raise InvalidRequest("strike whole lines of a plan, and leave all else as it is")
+        raise InvalidRequest("an edit of a plan can only remove whole lines")
     return CallPlan(calls, said.minutes)
 
 
@@ -66,7 +66,7 @@ def _parse(cls: type[T], values: JsonObject, what: str) -> T:
 
 
 def _strikes(before: JsonObject, after: JsonObject) -> bool:
-    """Whether arguments are those of before, without some of the lines."""
+    """Whether an edit of a plan only removes lines."""
     rest = [canonical({**one, "calls": []}) for one in (before, after)]
     left = iter(list(map(canonical, before["calls"])))
     return rest[0] == rest[1] and all(line in left for line in map(canonical, after["calls"]))

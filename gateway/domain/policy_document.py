@@ -1,6 +1,4 @@
-"""What an operator writes: routes, risks and rules, and the policy that holds them with the people.
-Values only.
-"""
+"""The operator's policy: routes, rules, budgets and tools; start at `PolicyDocument`."""
 
 from __future__ import annotations
 
@@ -15,12 +13,12 @@ from gateway.models import ApprovalRequest, Kind, Risk, RiskLevel
 from gateway.wire.codec import JsonObject, Wire
 
 DEFAULT_TIMEOUT_SECONDS = 900.0
-# In a route's `notify`: the person whom the agent's credential belongs to.
+# In a route's `notify`: the owner of the agent's credential.
 REQUESTER = "requester"
 
 
 class RuleEffect(StrEnum):
-    """What a rule does: `ask` means that people decide, whatever would allow it."""
+    """The effect of a rule. `ask` requires a person's approval even if something allows it."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -28,7 +26,7 @@ class RuleEffect(StrEnum):
 
 
 class Guardrails(StrEnum):
-    """What becomes of requests that look destructive or reach for secrets."""
+    """The effect of guardrail findings on a request."""
 
     OFF = "off"
     SHADOW = "shadow"
@@ -37,7 +35,7 @@ class Guardrails(StrEnum):
 
 
 class Window(StrEnum):
-    """How long what a rule approved counts against its limit."""
+    """The period over which a rule's limit counts approvals."""
 
     HOUR = "hour"
     DAY = "day"
@@ -45,9 +43,9 @@ class Window(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleLimit(Wire):
-    """How much one allow rule approves by itself within any hour, or any 24 hours: at most `most`
-    of the argument `of`, or so many calls. It is counted for each value of the argument `for_each`,
-    for each `agent`, or without it for all together."""
+    """The limit of one allow rule: at most `most` of the argument `of`, or `most` calls, per hour
+    or 24 hours. `for_each` names an argument, or is `agent`: each of its values, or each agent, is
+    counted separately. Without it, all count together."""
 
     most: float
     of: str = ""
@@ -57,17 +55,18 @@ class RuleLimit(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRule(Wire):
-    """One rule. All that is given must fit; a list fits when any of its entries does.
+    """One rule of the policy. It matches if all given members match; a list matches if any entry
+    does.
 
-    `agents` and `tools` are names in which `*` stands for anything. `commands` are the beginnings
-    of plain commands, such as `git log`; `folders` hold the paths that a tool names. `contains` are
-    strings sought in arguments and payload without regard to case; an allow has none, because text
-    around them could say anything. A rule in `shadow` decides nothing, and the audit says what it
-    would have done. `message` is for the agent. `arguments` are values by the name of an argument,
-    or by an address such as `edits[].path`, in which `*` stands for anything; all must fit. Where
-    a value is a list, any of it is enough, for each entry of a list in the call. `numbers` compare
-    arguments, as in `> 0, <= 100`. With `read_only`, which only an allow has, the author of the
-    tool must say that it changes nothing. Only an allow has `limits`, which people go beyond.
+    `agents` and `tools` are names in which `*` matches anything. `commands` are the beginnings of
+    plain commands, such as `git log`; `folders` contain the paths that a tool names. `contains` are
+    strings to find in arguments and payload, ignoring case; an allow rule has none, because the
+    text around them could say anything. A rule in `shadow` decides nothing; the audit records what
+    it would have done. `message` is for the agent. `arguments` maps a name, or an address such as
+    `edits[].path`, to the required value, in which `*` matches anything. If a required value is a
+    list, each entry in the call must match one of it. `numbers` compare arguments, as in `> 0, <=
+    100`. `read_only` and `limits` are for allow rules only. With `read_only`, the tool's author
+    must declare that the tool changes nothing. Calls beyond `limits` require approval.
     """
 
     name: str
@@ -87,7 +86,7 @@ class PolicyRule(Wire):
 
 
 class Mode(StrEnum):
-    """What a route does with a request that no other decider settled."""
+    """The effect of a route on a request that no other decider settled."""
 
     ASK = "ask"
     AUTO_APPROVE = "auto-approve"
@@ -96,7 +95,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Escalation(Wire):
-    """Where a request goes too when it still waits `after` seconds, or reached nobody before."""
+    """Further targets for a request that is still pending after `after` seconds, or has none."""
 
     after: float
     targets: tuple[str, ...]
@@ -104,20 +103,19 @@ class Escalation(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route(Wire):
-    """Which requests go where and who may decide them.
+    """Selects requests by agent and tool, and says where they are posted and who may decide them.
 
     `approvers` name people, identities, or groups of a platform; empty means nobody. `quorum`
-    counts distinct people; one deny ends it. `scope_quorum` is how many must vote before an
-    approval is remembered widely. Times are in seconds; a `timeout` of 0 is none but the 30-day
-    cap, and holds where the agent names none; `max_timeout`, where it is written, bounds what an
-    agent asks for. `remind_after` lists when to remind, counted from the request. `agents` and
-    `tools` are names in which `*` stands for anything; empty for all. `targets` are places:
-    `adapter:channel` where a card is posted, or the bare name of an adapter that shows all
-    requests, such as `web`. With `mention` the card calls the approvers when it is posted. `notify`
-    are told the outcome; `requester` stands for the agent's owner. With `self_approval` off, a
-    requester may never decide; high risk always behaves so. With `discreet`, notifications name
-    the agent and the risk, and not what would run. `risk` says what holds instead at a level of
-    risk: `at` returns the route as it holds there.
+    counts distinct people; one denial ends the request. `scope_quorum` is how many must vote before
+    a broad grant is saved. Times are in seconds. `timeout` applies if the agent gives none; 0 means
+    only the 30-day cap. `max_timeout`, if given, limits the agent's own timeout. `remind_after`
+    lists times of reminders, counted from the submission. `agents` and `tools` are names in which
+    `*` matches anything; empty for all. `targets` are `adapter:channel`, where a card is posted, or
+    the bare name of an adapter that shows all requests, such as `web`. With `mention`, a new card
+    mentions the approvers. `notify` lists who is told the outcome; `requester` means the agent's
+    owner. Without `self_approval`, a requester may never decide; nor may they at high risk. With
+    `discreet`, notifications name only the agent and the risk. `risk` has exceptions for each risk
+    level; `at` applies them.
     """
 
     name: str = "default"
@@ -139,7 +137,7 @@ class Route(Wire):
     risk: RulesByRisk = field(default_factory=RulesByRisk)
 
     def at(self, level: RiskLevel) -> Route:
-        """Return the route as it holds for requests of this risk."""
+        """Return the route with its exceptions for this risk level applied."""
         rules = self.risk.at(level)
         if rules is None:
             return self
@@ -150,49 +148,47 @@ class Route(Wire):
         )
 
     def levels(self) -> tuple[tuple[RiskLevel, Route], ...]:
-        """Return the route as it holds at each level of risk."""
+        """Return each risk level with the route that applies at it."""
         return tuple((level, self.at(level)) for level in RiskLevel)
 
     @property
     def admitted(self) -> tuple[str, ...]:
-        """Who may approve at some level of risk, each once."""
+        """All who may approve at any risk level, without duplicates."""
         return tuple(dict.fromkeys(one for _, at in self.levels() for one in at.approvers))
 
     @property
     def unanswered(self) -> tuple[str, ...]:
-        """Where nobody may approve: the route's name, or that of a level of risk on it."""
+        """Names of the route, or of its risk levels, at which nobody may approve."""
         if not self.approvers:
             return (self.name,)
         empty = (level for level, route in self.levels() if not route.approvers)
         return tuple(f"{self.name} at {level} risk" for level in empty)
 
     def without(self, gone: Collection[str]) -> Route:
-        """Return the route with these entries taken out of its approvers, at each level."""
+        """Return the route without these entries among its approvers, at each risk level."""
         kept = tuple(one for one in self.approvers if one not in gone)
         return replace(self, approvers=kept, risk=self.risk.without(gone))
 
     def step_up(self, level: RiskLevel) -> tuple[StepUp, ...]:
-        """Return the ways of which an approval takes one at this level; none where a tap is
-        enough."""
+        """Return the step-ups of which an approval at this level needs one; empty for none."""
         rules = self.risk.at(level)
         return () if rules is None else rules.step_up
 
     def places(self, tier: int) -> tuple[str, ...]:
-        """Return the targets in use after `tier` escalations, each once, in order."""
+        """Return the targets in use after `tier` escalations, in order, without duplicates."""
         later = (target for step in self.escalations[:tier] for target in step.targets)
         return tuple(dict.fromkeys((*self.targets, *later)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget(Wire):
-    """How much attention the agents that it names may ask for, each of them.
+    """Limits on the pending requests and cards of each agent that it names.
 
-    `waiting` requests of `bytes` in all may wait; more are refused. So is what exceeds `daily`
-    bytes handed in within a day, whatever became of them: they are kept for long, so each counts
-    for 1 kB more than its own. `cards` may be posted at once, and then as many a minute; what
-    exceeds them waits behind one overflow card. After `denials` of people in a row (0: never)
-    nobody is asked for `pause` seconds. `agents` are names in which `*` stands for anything; empty
-    for all.
+    At most `waiting` requests of `bytes` in total may be pending; more are rejected. So are
+    requests beyond `daily` bytes within a day, decided or not; each counts for 1 kB more than its
+    size. `cards` may be posted at once, then that many a minute; the rest go behind one overflow
+    card. After `denials` by people in a row (0: never), the agent is
+    blocked for `pause` seconds. `agents` are names in which `*` matches anything; empty for all.
     """
 
     name: str = "default"
@@ -206,18 +202,18 @@ class Budget(Wire):
 
     @property
     def card_ms(self) -> int:
-        """How long one card's share of a minute is, in ms."""
+        """The average time between two cards at the permitted rate, in ms."""
         return max(1, 60_000 // self.cards)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRow(Wire):
-    """What an operator says of one tool, by its whole name as it is sent.
+    """An operator's declaration of one tool, by its full name.
 
-    A `harmless` one may be remembered as a whole. `agents` are names in which `*` stands for
-    anything; empty for all. `arguments` are the roles of arguments (`gateway.wire.roles`) by name,
-    or by an address such as `edits[].text`. `declared_by` and `declared_at` say who wrote it from a
-    card, or changed it there, and when.
+    A `harmless` tool may be covered by a grant as a whole. `agents` are names in which `*` matches
+    anything; empty for all. `arguments` maps a name, or an address such as `edits[].text`, to a
+    role from `gateway.wire.roles`. `declared_by` and `declared_at` record the last change made from
+    a card.
     """
 
     name: str
@@ -229,7 +225,7 @@ class ToolRow(Wire):
 
 
 class StepUps(NamedTuple):
-    """The ways of which an approval takes one, and those of them that can be done; both empty where
+    """The required step-ups (any one is enough), and those of them that are possible; both empty if
     a tap is enough."""
 
     asked: tuple[StepUp, ...]
@@ -237,28 +233,27 @@ class StepUps(NamedTuple):
 
 
 class Ruling(NamedTuple):
-    """A policy and the route of a request: found once for each submission, click or card.
+    """A policy and a request's route, looked up once for each submission, click or card.
 
-    What holds depends on the risk, which may rise while a request is judged. So each method takes
-    the request's record as it stands.
+    The route depends on the risk, which can rise while a request is judged. So each method takes
+    the request's current record.
     """
 
     policy: PolicyDocument
     route: Route
 
     def route_at(self, record: StoredRequest) -> Route:
-        """Return the route as it holds at a record's risk."""
+        """Return the route that applies at a record's risk."""
         return self.route.at(record.risk.level)
 
     def step_up(self, record: StoredRequest) -> StepUps:
-        """Return which ways of a step-up an approval is asked for, and which can be done."""
+        """Return the step-ups that an approval requires, and those that are possible."""
         asked = self.route.step_up(record.risk.level)
         able = (one for one in asked if one is not StepUp.NUMBER or record.numbered)
         return StepUps(asked, tuple(able))
 
     def quorum(self, record: StoredRequest) -> int:
-        """Return how many people a record takes at its risk: two where that is the only
-        step-up."""
+        """Return the quorum at the record's risk; 2 or more for a second person as only step-up."""
         quorum = self.route_at(record).quorum
         return max(quorum, 2) if self.step_up(record).able == (StepUp.PERSON,) else quorum
 
@@ -269,11 +264,11 @@ _USUAL = Budget()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rulebook(Wire):
-    """Everything that an operator writes.
+    """Everything that an operator configures.
 
-    What the authors of tools declare about them may free arguments, and count as harmless, only for
-    the agents of `trust_declarations`: names in which `*` stands for anything; empty for none.
-    A recipient outside `own_domains` is a finding; one that begins with `*.` has all below it.
+    Declarations by tools' authors may free arguments, and count as harmless, only for the agents of
+    `trust_declarations`. These are names in which `*` matches anything; empty for none. A recipient
+    outside `own_domains` is a finding; an entry that begins with `*.` includes all subdomains.
     """
 
     people: tuple[Person, ...] = ()
@@ -289,12 +284,12 @@ class Rulebook(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyDocument(Rulebook):
-    """The rulebook in force. Replaced as a whole; `generation` counts the replacements."""
+    """The active rulebook. It is replaced as a whole; `generation` counts the replacements."""
 
     generation: int = 0
 
     def person_of(self, identity: Identity) -> Person | None:
-        """Return the person whom this verified identity belongs to."""
+        """Return the person who has this verified identity, or None."""
         wanted = identity.written
         for person in self.people:
             if wanted in person.identities:
@@ -302,17 +297,17 @@ class PolicyDocument(Rulebook):
         return None
 
     def name_of(self, identity: Identity) -> str:
-        """Return the name of the person behind an identity; without one the identity itself."""
+        """Return the name of the person with this identity, or the identity if nobody has it."""
         person = self.person_of(identity)
         return person.name if person else identity.written
 
     def names_of(self, identity: Identity) -> tuple[str, ...]:
-        """Return all by which a route may admit an identity, its person's name first."""
+        """Return all entries by which a route may admit an identity, its person's name first."""
         return (self.name_of(identity), identity.written, *identity.groups)
 
     def accounts_of(self, names: Iterable[str], platform: str) -> tuple[str, ...]:
-        """Return the identities of people on a platform, without its name: of each person one for
-        each place, such as a workspace. An identity that is nobody's stands for itself."""
+        """Return people's account ids on a platform: for each person one per place, such as a
+        workspace. A name that is no person's counts as an identity."""
         known = {person.name: person.identities for person in self.people}
         prefix = f"{platform}:"
         found: list[str] = []
@@ -325,30 +320,30 @@ class PolicyDocument(Rulebook):
         return tuple(found)
 
     def is_admin(self, identity: Identity) -> bool:
-        """Whether an identity is an admin's."""
+        """Whether an identity belongs to an admin."""
         person = self.person_of(identity)
         return person is not None and person.admin
 
     def places(self) -> tuple[str, ...]:
-        """Return every target of every route, once."""
+        """Return every target of every route, without duplicates."""
         every = (one for route in self.routes for one in route.places(len(route.escalations)))
         return tuple(dict.fromkeys(every))
 
     def route_for(self, agent: str, tool: str) -> Route:
-        """Return the first route that fits; without one, a route on which nobody may approve."""
+        """Return the first route that matches, or a route on which nobody may approve."""
         for route in self.routes:
             if is_named(route.agents, agent) and is_named(route.tools, tool):
                 return route
         return _NOBODY
 
     def ruling_on(self, request: ApprovalRequest) -> Ruling:
-        """Return what this policy says of a request, to be passed on: its route is found once."""
+        """Return this policy with the route of a request, so that the route is looked up once."""
         return Ruling(self, self.route_for(request.agent, request.tool))
 
     def declare(self, record: StoredRequest) -> StoredRequest:
-        """Return a record with what is declared about its tool, whatever was declared before.
+        """Return a record with the current declarations of its tool, in place of earlier ones.
 
-        A row of the operator's speaks before the author: a tool in it is as harmless as it says.
+        The operator's row, if there is one, overrides what the tool's author declared.
         """
         request = record.request
         trusted = bool(self.trust_declarations) and is_named(self.trust_declarations, request.agent)
@@ -366,17 +361,17 @@ class PolicyDocument(Rulebook):
         return None
 
     def budget_for(self, agent: str) -> Budget:
-        """Return the first budget that names an agent, or the default one."""
+        """Return the first budget that names an agent, or the default budget."""
         for budget in self.budgets:
             if is_named(budget.agents, agent):
                 return budget
         return _USUAL
 
     def risk_of(self, request: ApprovalRequest, arguments: JsonObject) -> Risk:
-        """Return the highest risk that a rule sets or the agent claims; medium where none does."""
+        """Return the highest risk that a rule sets or the agent claims; medium without either."""
         return assess_by_rules(self.risks, request, arguments)
 
 
 def adapters_of(targets: Iterable[str]) -> tuple[str, ...]:
-    """Return the adapters that post cards at these targets, each once."""
+    """Return the adapters that post cards at these targets, without duplicates."""
     return tuple(dict.fromkeys(t.partition(":")[0] for t in targets if ":" in t))

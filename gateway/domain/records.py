@@ -1,6 +1,5 @@
-"""What the gateway keeps: requests as they stand, people, clicks, events, and how a request ends.
-Values only, no I/O. `duplicate_key` tells which waiting requests are the same to whoever reads a
-card.
+"""Records that the gateway stores: requests, people, clicks, events and outcomes; start at
+`StoredRequest`. Values only, no I/O.
 
 Times are milliseconds since the Unix epoch unless a name says otherwise.
 """
@@ -45,25 +44,24 @@ from gateway.wire.outcome_text import join_names, sentence
 
 _MOST_NAME = 256
 SCHEMA_VERSION = 4
-"""Of the data in Redis, as `gateway.stores.record_codec` writes it. No other one is read."""
+"""The version of the data in Redis that `gateway.stores.record_codec` writes, and alone reads."""
 
 
 _MOST_PLACE = 60
 _KEPT = "_secrets"
 
 NOBODY = "-"
-"""The last consumer of an approval that was given up; no process has such a token."""
+"""The last consumer of an approval that its agent gave up; no process has this token."""
 
 OVERFLOW_MARK = "~"
-"""With an agent's name behind it: what the agent's overflow card stands for."""
+"""Prefix of an agent's name in the id of its overflow card."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity(Wire):
-    """A verified identity of someone who clicks: the platform that verified it, and its stable
-    id.
+    """A verified identity of a person who clicks: the platform that verified it, and a stable id.
 
-    `groups` are the user groups or roles that the platform says it belongs to at this moment,
+    `groups` are the user groups or roles that the platform currently reports for it. They are
     written like identities, for example `slack:T1/S9`.
     """
 
@@ -88,10 +86,11 @@ class Person(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remember(Wire):
-    """How a decision is to be remembered.
+    """A person's choice of a grant to save with a decision.
 
-    `offer` is the id of an offer made for the request, empty for the narrowest. `lifetime` is one
-    of 15m, 1h, 8h, 1d, 1w and revoked. Without `everywhere` it holds for the request's session.
+    `offer` is the id of an offer made for the request; empty for the narrowest. `lifetime` is one
+    of 15m, 1h, 8h, 1d, 1w and revoked. Without `everywhere`, the grant covers only the request's
+    session.
     """
 
     offer: str = ""
@@ -102,9 +101,8 @@ class Remember(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeQuorum(Wire):
-    """How many people must vote for remembering an approval so widely: a pattern over its
-    arguments, a folder, the whole tool; and in all sessions, whatever the scope. Never fewer than
-    the request itself needs."""
+    """The votes that a grant needs by scope: a pattern over arguments, a folder, the whole tool, or
+    any scope in all sessions. The request's own quorum is the minimum."""
 
     pattern: int = 1
     folder: int = 1
@@ -114,9 +112,9 @@ class ScopeQuorum(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote(Wire):
-    """One person's approval while a quorum is open. `via` is the entry of the route's approvers
-    that admitted them: their name, an identity, or a group. `remember` is what they want remembered
-    with it, `needs` how many votes that takes. `stepped` is the step-up that they did."""
+    """One person's approval while a quorum is open. `via` is the approver entry of the route that
+    admitted them: their name, an identity or a group. `remember` is the grant they want, `needs`
+    the votes that it takes. `stepped` is the step-up that they completed."""
 
     person: str
     action: Action
@@ -129,8 +127,8 @@ class Vote(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit(Wire):
-    """One change of what would run: by a person, or by a rule, such as a policy hook. `digest` is
-    that of what would run since, `why` the rule's own reason."""
+    """One change of the call, by a person or a rule, such as a policy hook. `digest` is that of the
+    changed call, `why` the rule's reason."""
 
     by: DecidedBy
     digest: str
@@ -139,9 +137,9 @@ class Edit(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approvers(Wire):
-    """Who may approve a request under the policy of the moment: people's names, and identities and
-    groups of platforms as the policy writes them. `nobody` says why there are none. `step_up` are
-    the ways of which an approval takes one, beside a tap."""
+    """The people, identities and groups who may approve a request under the current policy.
+    `nobody` says why there are none. `step_up` lists the step-ups of which an approval needs one.
+    """
 
     names: tuple[str, ...] = ()
     nobody: str = ""
@@ -150,44 +148,40 @@ class Approvers(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim(Wire):
-    """Someone says that they are looking at it, so that others need not."""
+    """A person's note that they are looking at a request, so that others need not."""
 
     person: str
     at: int
 
 
-# The outbox of requests that slow deciders are asked about before people see them.
+# The outbox of requests that slow deciders judge before people see them.
 REVIEWS = "reviews"
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for `revised`
 class StoredRequest(Wire):
-    """One request as it stands.
+    """The current state of one request.
 
-    `revision` rises with every visible change; `shown_since` is the revision at which what would
-    run last changed, so a click that saw an older one is refused. `digest` and `arguments` are of
-    what would run now. `process` submitted it, `attached` ones are told how it ends, `consumers`
-    were handed the approval, in order. `waiting` is False when nobody waits for the answer any
-    more. `note` is the decider's, for the record only: no agent is ever told. `nonces` name the
-    clicks that were applied, the newest last. `queues` name the outboxes that must look again when
-    it changes; `tier` counts escalations, the last at `tier_at`; `reminders` counts those that were
-    due. One that is `behind` another, or behind its agent's overflow card, has no card of its own;
-    `alike` counts those behind this one. `findings` are what the guardrails see in what would run
-    now, none where they are off; `finding_places` say for each where in the arguments. A
-    `harmless` tool was declared so when it was asked, by the operator or by an author whom the
-    policy trusts.
-    `declared` are the operator's roles for its arguments; where it is `trusted`, those of the
-    request may free arguments too. Where something is decided, the policy of that moment counts for
-    all three (`PolicyDocument.declare`). `asks_because` is a sentence without secrets: what
-    kept a remembered approval of the same tool, or a rule's limit, from covering it; empty where
-    none was near.
-    `raised` are who raised the risk beyond what the policy and the agent say: it is part of `risk`,
-    and kept apart from it because what would run may be assessed anew. `edits` say who changed the
-    arguments, the last of each, the newest last. `numbered` says that a number is shown where its
-    agent waits, which no record holds; `guesses` counts the wrong ones that were typed, and
-    `stepped` are the step-ups that were done. `approvers` is not kept: it is looked up for whoever
-    reads, None where nobody did. `spends` is not kept either: the script that stores an approval
-    by a rule counts it.
+    `revision` rises with every visible change. `shown_since` is the revision of the last change to
+    the call; a click that saw an earlier one is rejected. `digest` and `arguments` are those of the
+    current call. `process` submitted it, `attached` processes are told the decision, `consumers`
+    received the approval, in order. `waiting` is False once no process waits. `note` is the
+    decider's private note, which no agent sees. `nonces` name the applied clicks, the newest last.
+    `queues` name the outboxes that must process its next change. `tier` counts escalations, the
+    last at `tier_at`; `reminders` counts due reminders. A request `behind` another, or behind its
+    agent's overflow card, has no card; `alike` counts those behind this one. `findings` are the
+    guardrails' results for the current call, none if they are off; `finding_places` give the place
+    of each in the arguments. `harmless` says that the operator, or a trusted author, declared the
+    tool harmless. `declared` are the operator's roles for its arguments; with `trusted`, the roles
+    in the request may free arguments too. Decisions use the current policy for these three
+    (`PolicyDocument.declare`). `asks_because` says why a grant of the same tool, or a rule with a
+    limit, did not cover the request; it contains no secrets. `raised` lists who raised the risk
+    above the policy's and the agent's. It is part of `risk`, and kept separately because the call
+    may be assessed again. `edits` are the changes of the call, the last by each editor, the newest
+    last. `numbered` says that the agent's side shows a number, which no record contains. `guesses`
+    counts wrong numbers, and `stepped` lists completed step-ups. `approvers` is not stored: it is
+    looked up for each reader, otherwise None. `spends` is not stored: the script that stores an
+    approval by a rule counts it.
     """
 
     request: ApprovalRequest
@@ -235,8 +229,8 @@ class StoredRequest(Wire):
     spends: tuple[Spend, ...] = field(default=(), compare=False)
 
     def copy_with(self, **members: Any) -> StoredRequest:
-        """Return a copy with these members instead: `dataclasses.replace` in a fifth of the time,
-        where nothing is checked at birth."""
+        """Return a copy with these members changed. It is five times faster than
+        `dataclasses.replace`, because nothing is validated."""
         twin = object.__new__(StoredRequest)
         twin.__dict__.update(self.__dict__, **members)
         return twin
@@ -248,31 +242,31 @@ class StoredRequest(Wire):
 
     @property
     def arguments(self) -> JsonObject:
-        """The arguments that would run now: the agent's, or an editor's."""
+        """The current arguments: an editor's, or else the agent's."""
         return self.request.arguments if self.edited is None else self.edited
 
     @property
     def editors(self) -> tuple[Edit, ...]:
-        """Who changed the arguments that would run now."""
+        """The edits of the current call."""
         return () if self.edited is None else self.edits
 
     def edited_as(self, arguments: JsonObject, by: DecidedBy, why: str = "") -> StoredRequest:
-        """Return the record with these arguments to run instead, and by whom; that replaces an
-        earlier edit by the same."""
+        """Return the record with edited arguments, in place of an earlier edit by the same
+        editor."""
         edit = Edit(by=by, digest=digest_of(self.request, arguments), why=why)
         edits = (*(one for one in self.edits if one.by != by), edit)
         return replace(self, edited=arguments, digest=edit.digest, edits=edits)
 
     @property
     def parts(self) -> tuple[JsonObject, ...]:
-        """All that would run now, for whoever looks for danger: the arguments, then any payload."""
+        """The arguments and any payload of the current call, for searches."""
         payload = self.request.payload
         return (self.arguments,) if payload is None else (self.arguments, payload)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The secrets of the request, for every text that is made from it. They stay beside the
-        record, with the very objects that they rest on."""
+        """The secrets of the request, to mask in every text made from it. They are cached in the
+        record, together with the objects that they were found in."""
         request, context, ended = self.request, self.request.context, self.decision
         given = (ended.arguments, ended.answers, ended.result) if ended else (None, None, None)
         rests_on = (request, self.edited, *given)
@@ -287,50 +281,50 @@ class StoredRequest(Wire):
         return found
 
     def find_secrets(self, text: str, *, named: bool = False) -> list[Span]:
-        """Return where secrets are in a text that is made from the request."""
+        """Return the positions of secrets in a text made from the request; see `find_known`."""
         return find_known(text, self.secrets, named=named)
 
     def hide(self, text: str) -> str:
-        """Return a text that is made from the request, with its secrets masked."""
+        """Return a text made from the request, with secrets masked."""
         return hide_known(text, self.secrets)
 
     def hide_in(self, value: Any) -> Any:
-        """Return a JSON value that is made from the request, with its secrets masked."""
+        """Return a JSON value made from the request, with secrets masked."""
         return hide_in(value, self.secrets)
 
     def show(self, text: str, *, reveal: bool = False) -> Visible:
-        """Return a text that is made from the request as people get it."""
+        """Return a text made from the request in the form that people may see."""
         return render_safe(text, reveal=reveal, found=self.find_secrets(text))
 
     @property
     def for_people(self) -> bool:
-        """Whether only people may approve it: its risk is high, or the agent demands a person."""
+        """Whether only people may approve it: its risk is high, or it demands a person."""
         return self.demands_person or self.risk.level is RiskLevel.HIGH
 
     @property
     def demands_person(self) -> bool:
-        """Whether nothing but a person approves it: the agent wants that, or it is a plan."""
+        """Whether only people may approve it at any risk: its agent asks so, or it is a plan."""
         return self.request.human or self.request.kind is Kind.CALLS
 
     @property
     def alarms(self) -> bool:
-        """Whether the guardrails raised its risk: they are in force, and found something."""
+        """Whether the guardrails raised its risk: they act on findings, and found something."""
         return any(one.decider == GUARDRAILS for one in self.raised)
 
     @property
     def located_findings(self) -> tuple[str, ...]:
-        """What the guardrails found, each with its place, where that is known."""
+        """The guardrails' findings, each with its place if known."""
         places = (*self.finding_places, *("" for _ in self.findings))
         return tuple(map(locate_finding, self.findings, places))
 
     @property
     def follows(self) -> bool:
-        """Whether it has, or had, no card of its own because another asks the same."""
+        """Whether it is behind an identical request, and so has no card."""
         return bool(self.behind) and not self.behind.startswith(OVERFLOW_MARK)
 
     @property
     def unreviewed(self) -> bool:
-        """Whether it waits for slow deciders, and not for people yet."""
+        """Whether it is pending before slow deciders, and not before people yet."""
         return REVIEWS in self.queues and not self.final
 
     @property
@@ -339,7 +333,7 @@ class StoredRequest(Wire):
         return self.status is not Status.PENDING
 
     def state_for(self, process: str | None) -> State:
-        """Return what a process is told: the decision of an approval only if it may act on it."""
+        """Return the state for a process: an approval's decision only if it may run the call."""
         acts = self.status is not Status.APPROVED or (
             process is not None and self.consumers[-1:] == (process,)
         )
@@ -355,16 +349,16 @@ class StoredRequest(Wire):
 
     @property
     def given_up(self) -> bool:
-        """Whether its agent gave the approval up, so that no process is handed it."""
+        """Whether its agent gave the approval up, so that no process can claim it."""
         return self.consumers[-1:] == (NOBODY,)
 
     @property
     def untaken(self) -> bool:
-        """Whether it is approved, handed to no process, and nothing is known of a run."""
+        """Whether it is approved, but no process claimed it and no outcome is reported."""
         return self.status is Status.APPROVED and not self.consumers and self.report is None
 
     def read_back(self) -> ReadBack:
-        """Return what its agent may read again of it, whichever process asks."""
+        """Return what its agent may read again, whichever process asks."""
         decision = self.decision
         return ReadBack(
             request=self.request,
@@ -380,8 +374,7 @@ class StoredRequest(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEvent(Wire):
-    """One entry of the event stream, which is the audit. `id` is the stream's, and orders
-    events."""
+    """One event of the audit. `id` is its id in the stream, which orders events."""
 
     id: str
     type: str
@@ -394,7 +387,7 @@ class AuditEvent(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageRef(Wire):
-    """One posted copy of a card: where an adapter can find it again."""
+    """The address of one posted message."""
 
     adapter: str
     channel: str
@@ -403,13 +396,13 @@ class MessageRef(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Click(Wire):
-    """What a verified identity wants done with the revision it saw.
+    """A verified identity's action on the revision that it saw.
 
-    `nonce` is derived from the interaction, so that a retried click is told what it did itself.
-    `copy` and `ref` say on which posted copy it was made, and where that copy was seen; both are
-    None where nothing is posted. `confirmed` says that the person confirmed it, as high risk needs;
-    `revealed` that nothing was masked where they clicked, which the inbox alone can tell. `number`
-    is what they typed for the one that is shown where the agent waits.
+    `nonce` is derived from the interaction, so that a repeated click gets its own result. `copy`
+    and `ref` identify the posted message that was clicked; both are None without one. `confirmed`
+    says that the person confirmed it, as high risk requires. `revealed` says that nothing was
+    masked where they clicked; only the inbox can tell. `number` is the number that they typed for a
+    step-up.
     """
 
     request_id: str
@@ -434,11 +427,11 @@ class Click(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query(Wire):
-    """Which requests to list, newest first: those that wait, or with `final` those that ended.
-    `soonest` lists those that wait by their deadlines instead, the nearest first.
+    """Selects requests to list, newest first: pending ones, or decided ones with `final`.
 
-    `status` narrows the ended ones. Without `followers` those are left out that wait behind another
-    which asks the same. `after` is the cursor that the page before named.
+    `soonest` lists pending ones by deadline, the nearest first. `status` filters decided ones.
+    Without `followers`, requests behind an identical one are left out. `after` is the cursor that
+    the previous page returned.
     """
 
     final: bool = False
@@ -453,7 +446,7 @@ class Query(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Wire):
-    """One page of a listing and the cursor of the next, None at the end."""
+    """One page of a listing, with the cursor of the next page, None at the end."""
 
     items: tuple[StoredRequest, ...]
     next: str | None = None
@@ -461,7 +454,7 @@ class Page(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session(Wire):
-    """A session of an agent that has not ended."""
+    """An agent's session that has not ended."""
 
     agent: str
     name: str
@@ -470,28 +463,28 @@ class Session(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused(Wire):
-    """An agent that asks nobody `until` then, because people denied too much of it in a row."""
+    """An agent that is blocked until `until`, because people denied many requests in a row."""
 
     agent: str
     until: int
 
 
 def place_of(event_id: str) -> tuple[int, int]:
-    """Return where an event stands in the stream, for comparing: ids are `<ms>-<number>`."""
+    """Return an event id as a sort key: ids are `<ms>-<number>`."""
     milliseconds, _, number = event_id.partition("-")
     return int(milliseconds), int(number)
 
 
 SYSTEM = DecidedBy(kind=DeciderKind.SYSTEM, name="gateway")
 _OWN_WORDS = frozenset((Reason.RULE, Reason.BREAKER, Reason.STOPPED, Reason.UNDELIVERABLE))
-"""Reasons whose message nobody but the gateway and its operator writes."""
+"""Reasons whose message only the gateway or its operator writes."""
 
 _TOLD_ELSEWHERE = ("arguments", "answers", "result", "request_id", "revision", "status")
 
 
 class Spend(NamedTuple):
-    """What an approval by a rule counts against one of its limits, in ten-thousandths: `most` may
-    be counted by `key` within `window_ms`, and `words` say of what."""
+    """The amount that an approval by a rule counts against a limit, in ten-thousandths. At most
+    `most` may be counted under `key` within `window_ms`; `words` name the limit."""
 
     key: str
     amount: int
@@ -501,7 +494,7 @@ class Spend(NamedTuple):
 
 
 class RequestOutcome(NamedTuple):
-    """How a request ends, apart from what the record itself knows."""
+    """The outcome of a request, apart from members that the record has already."""
 
     status: Status
     reason: Reason
@@ -517,8 +510,8 @@ class RequestOutcome(NamedTuple):
 
 
 def told_outcome(record: StoredRequest) -> str:
-    """Return in one sentence how a final request ended, with all who approved it. What a person, a
-    hook or the agent said stands quoted: it cannot pass for ours."""
+    """Return one sentence on the outcome of a decided request, with all who approved it. Words of
+    people, hooks and agents are quoted, so that they cannot pass for the gateway's."""
     decision = record.decision
     if decision is None:
         return record.status.value
@@ -533,20 +526,20 @@ def told_outcome(record: StoredRequest) -> str:
 
 
 def told_step_up(record: StoredRequest) -> tuple[str, ...]:
-    """Say how an approval was confirmed; nothing where a tap was enough."""
+    """Say how an approval was confirmed; empty if a tap was enough."""
     words = dict.fromkeys(one.words for one in record.stepped)
     return (join_names(tuple(words), "and"),) if words else ()
 
 
 def approved_by(record: StoredRequest) -> tuple[str, ...]:
-    """Return the people who approved it together; nobody's name where one alone did."""
+    """Return the people who approved it together; empty if one person was enough."""
     if record.status is not Status.APPROVED:
         return ()
     return tuple(vote.person for vote in record.votes)
 
 
 def deciders_of(record: StoredRequest) -> tuple[str, ...]:
-    """Return the people who decided a request, by name; nobody where none did."""
+    """Return the names of the people who decided a request; empty if none did."""
     decision = record.decision
     if decision is None or decision.decided_by.kind is not DeciderKind.PERSON:
         return ()
@@ -554,7 +547,7 @@ def deciders_of(record: StoredRequest) -> tuple[str, ...]:
 
 
 def outcome_of(decision: Decision) -> RequestOutcome:
-    """Return the outcome by which another request ends as this one was decided."""
+    """Return the outcome that another request gets from this decision."""
     return RequestOutcome(
         status=decision.status,
         reason=decision.reason,
@@ -566,9 +559,8 @@ def outcome_of(decision: Decision) -> RequestOutcome:
 
 
 def summary(decision: JsonObject, record: StoredRequest) -> JsonObject:
-    """Return what the event of an ending says: the decision without arguments, answers or
-    result, who changed what ran, and all who approved. Secrets in what people, hooks or agents
-    wrote are masked."""
+    """Return the data of a decision's event: the decision without arguments, answers or result, the
+    edits, and all who approved. Secrets in texts of people, hooks and agents are masked."""
     values = decision.copy()
     for name in _TOLD_ELSEWHERE:
         values.pop(name, None)
@@ -585,14 +577,13 @@ def summary(decision: JsonObject, record: StoredRequest) -> JsonObject:
 
 
 def told_changes(record: StoredRequest) -> JsonObject:
-    """Return what events say of who raised the risk, and who changed what would run, with secrets
-    masked; nothing where nobody did."""
+    """Return event data on who raised the risk or changed the call, masked; else empty."""
     raised = {"raised": record.hide_in(plain(record.raised))} if record.raised else {}
     return raised | _told_edits(record)
 
 
 def told_submission(record: StoredRequest) -> JsonObject:
-    """Return what the event of a submission says, and where the agent says that it came from."""
+    """Return the data of a submission's event, with the origin that the agent named."""
     request = record.request
     said = {name: getattr(request, name) for name in ("turn", "call_id", "part", "group")}
     if origin := plain(request.origin):
@@ -614,8 +605,8 @@ _DUPLICATE_KEY_LENGTH = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentLoad:
-    """What is kept of an agent's overflow card. `denied` is the id of the request whose denial
-    paused the agent."""
+    """The stored state of an agent's overflow card. `denied` is the id of the request whose denial
+    blocked the agent."""
 
     revision: int
     paused: int | None = None
@@ -623,12 +614,12 @@ class AgentLoad:
 
 
 def overflow_of(agent: str) -> str:
-    """Return what stands for the requests that wait behind an agent's overflow card."""
+    """Return the `behind` value of requests that are behind an agent's overflow card."""
     return OVERFLOW_MARK + agent
 
 
 def locate_finding(words: str, place: str) -> str:
-    """Return a finding with the place it is about, quoted: the agent chose its name."""
+    """Return a finding with its place, quoted, because the agent chose the place's name."""
     if not place:
         return words
     begun = start_of(place, _MOST_PLACE)
@@ -636,10 +627,10 @@ def locate_finding(words: str, place: str) -> str:
 
 
 def duplicate_key(record: StoredRequest) -> str:
-    """Return what equal requests of one agent share: 16 hex digits.
+    """Return a key of 16 hex digits that identical requests of one agent share.
 
-    It covers everything that would run and that the card shows, who may decide, and the session;
-    not ids, the process, the turn, or how long to wait. It never changes over a record's life.
+    It covers everything that would run and that the card shows, who may decide, and the session. It
+    does not cover ids, the process, the turn or the timeout. It never changes for a record.
     """
     request = record.request
     shared: tuple[Any, ...] = (
@@ -653,7 +644,7 @@ def duplicate_key(record: StoredRequest) -> str:
         request.preview and plain(request.preview),
         request.schema,
         request.risk and plain(request.risk),
-        # What the card offers to remember goes by them. Without them it is as it always was.
+        # They determine the card's offers. They are left out if empty, to keep earlier keys.
         *((request.roles, request.harmless) if request.roles or request.harmless else ()),
         *(("human",) if request.human else ()),
     )
@@ -661,16 +652,18 @@ def duplicate_key(record: StoredRequest) -> str:
 
 
 def describe_duplicates(record: StoredRequest) -> tuple[str, ...]:
-    """Say on a card who waits behind it, or that it has none of its own in chats."""
+    """Say on a card how many requests are behind it, or that it has no card in chats."""
     if record.final:
         return ()
     said = []
     if record.alike:
         one = record.alike == 1
         said.append(
-            f"{record.alike} more request{' asks' if one else 's ask'} exactly this. "
-            f"A denial is for {'both' if one else 'all'}, an approval for this one only."
+            f"{record.alike} more identical request{' is' if one else 's are'} pending. "
+            f"Deny applies to {'both' if one else 'all of them'}, Approve only to this one."
         )
     if record.behind:
-        said.append("It has no card in chats: another asks the same, or too many wait.")
+        said.append(
+            "This has no card in chats: an identical request has one, or too many are pending."
+        )
     return tuple(said)

@@ -1,8 +1,9 @@
-"""Masks: secrets are found by shape or name, and hidden in every text that speaks of a request.
+"""Find secrets by shape or name, and mask them in every text made from a request; start at
+`render_safe` and `mask`.
 
-The digest of a request covers the real bytes; only what is shown is masked. Where a value is bare,
-a mask ends at a space, a quote or an operator; where it is quoted, at its closing quote. Whether
-what is masked could act is not decided here, but by `cards.masks`.
+The digest of a request covers the real bytes; only texts for people are masked. The mask of an
+unquoted value ends at a space, a quote or an operator, that of a quoted value at its closing quote.
+`cards.masks` decides whether a masked value could change what runs.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from gateway.domain.safe_text import MASK, Span, Visible, make_visible
 from gateway.domain.secret_names import STEMS, find_named, fold, name_items, value_behind
 
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{0,15}://"
-# What behind a name is no secret itself: a path, or the beginning of another shape that follows and
-# must not be eaten, as only then the secret in it is found.
+# A path after a name is no secret. Nor is the beginning of another shape, which must stay unread,
+# so that its own pattern can find the secret in it.
 _OTHER = rf"[/.~]|-----BEGIN |(?i:bearer|basic|token)[ \t]|{_SCHEME}"
-_VALUE = r"[^\s\"'`$;|&<>()\\]"  # of a flag: neither blank, quote nor operator
-_QUOTE = r"(?:\\{0,7}[\"'])?"  # also one within JSON, and within JSON in JSON
+_VALUE = r"[^\s\"'`$;|&<>()\\]"  # of a flag: no blank, quote or operator
+_QUOTE = r"(?:\\{0,7}[\"'])?"  # also in JSON, and in JSON within JSON
 _IS = rf"{_QUOTE}[ \t]{{0,3}}(?:=>|:=|[:=])[ \t]{{0,3}}{_QUOTE}"
 # Between a flag and its value.
-_NEXT = (  # word of a command, also on the next line, or of a list
+_NEXT = (  # the next word of a command, even on the next line, or of a list
     r"(?:[ \t]{1,3}(?:(?:\\\r?\n|\\{2,7}n)[ \t]{0,40})?"
     r"|\\{0,7}[\"'],\s{0,80}(?=\\{0,7}[\"']))"
 )
 _THEN = rf"(?:=|{_NEXT}){_QUOTE}"
-# What is no secret although a name of secrets stands before it: a word of every day or a type, what
-# code gets from elsewhere, and what a program finds elsewhere. Passwords look otherwise.
+# Values after a secret's name that are no secrets: everyday words, types, and values that code or a
+# program looks up elsewhere. Passwords look different.
 _PLAIN = (
     r"(?i:string|secretstr|optional|undefined|required|enabled|disabled|inherit|boolean|integer"
     r"|number|object|bearer)(?![A-Za-z0-9_\-./+=~!@%^*])"
@@ -45,9 +46,9 @@ _PLAIN = (
     r"|(?:self|this|process\.env|os\.environ|req|request|settings|config|vars?|env|secrets|params)"
     r"(?:\.[A-Za-z_]{1,40}){1,4}(?![A-Za-z0-9_\-./+=~!@%^*])"
 )
-# What stands behind "token" in a sentence or a command: one word without digits, or a flag.
+# Words after "token" in a sentence or a command: one word without digits, or a flag.
 _PROSE = r"(?:[A-Za-z][a-z]{11,19}|--?[a-z][a-z-]{10,30})(?![A-Za-z0-9_\-.+=~/])"
-# Beginnings behind which letters and at least one digit follow.
+# Prefixes that letters and at least one digit follow.
 _BEGINNINGS = """
 AIK_CI_ AIK_SECRET_ AIK_CLIENT_ AstraCS: CCDB1_ CCIPAT_ CCIPRJ_ CLOJARS_ FLWSECK FLWPUBK
 GR1348941 HRKU- NRAK- NRII- NRJS- PMAK- PMAT- SWMTKN-1- bkaa_ bkaj_ bkar_
@@ -58,12 +59,12 @@ packagist_out_ pk-lf- ramp_sec_ rzp_live_ rzp_test_ s-s4t2af- s-s4t2ud- sbp_ shi
 shippo_test_ sk_car_ sm_aat_ sm_pat_ sm_sat_ tgp_v1_ tk-us- vtwn_
 wandb_v1_ xkeysib- xnd_development_ xnd_production_
 """
-# Those with which names begin, too: no name has so long a word with a digit in it.
+# Prefixes that ordinary names have too, but no name has so long a word with a digit in it.
 _SHORT_BEGINNINGS = """
 db- ion_ m0- cog_ csa_ csk- ico- llx- rnd_ rpa_ pnu_ nyk_ ddo_ ddp_ rdme_ ucat_
 rootly_ unkey_ zpka_ apify_api_ samsara_api_ waka_ napi_ EZAK EZTK AKCp
 """
-# What is documented of each issuer's tokens, behind no letter and no digit.
+# The documented forms of each issuer's tokens, not preceded by a letter or digit.
 _ISSUED = (
     r"agw_[0-9a-f]{8}_[A-Za-z0-9_-]{20,}|whsec_[A-Za-z0-9+/=_-]{16,}",  # our own
     r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}",
@@ -142,7 +143,7 @@ _ISSUED = (
 
 
 def _by_first(expressions: Iterable[str]) -> str:
-    """Return one expression for all, in which a place is compared with one letter's alone."""
+    """Join the expressions by first letter, so that a position is compared with one group."""
     groups: dict[str, list[str]] = {}
     whole = "|".join(expressions)
     depth = begun = 0
@@ -154,8 +155,8 @@ def _by_first(expressions: Iterable[str]) -> str:
     return "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in groups.items())
 
 
-# Each pattern's group `s` is the secret. Repeats before the secret's end are bounded: what an agent
-# sends must not make the search slow.
+# Each pattern's group `s` is the secret. Repeats before the secret's end are bounded, so that no
+# agent's text can make the search slow.
 _SHAPES = (
     rf"(?<![A-Za-z0-9])(?P<s>{_by_first(_ISSUED)}|[A-Za-z0-9]{{14}}\.atlasv1\.[A-Za-z0-9_=-]{{20,}}"
     r"|\d{8,10}:AA[A-Za-z0-9_-]{30,}|[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk\b"
@@ -178,7 +179,7 @@ _SHAPES = (
     r"(?i:[?&]key|x-amz-security-token)=(?P<s>(?=[^\d&]{0,60}\d)[A-Za-z0-9+/=%_-]{12,})",
     r"(?i:\bidentified[ ]{1,3}(?:with[ ]\S{1,60}[ ])?(?:by|as)[ ]{1,3}(?:password[ ])?)\\{0,7}['\"]"
     r"(?P<s>[^'\"\\\n]{2,})",
-    # Alone, or with a word that says how it is used; no person has so long a name with digits.
+    # Alone, or with a word on its use; no person has so long a name with digits.
     rf"{_SCHEME}(?P<s>(?=[^\s/:@]{{0,40}}\d)[\w~%-]{{16,255}})(?::x-oauth-basic|:)?@",
     rf"{_SCHEME}[^\s/:@\"']{{0,99}}:(?P<s>[^\s/@\"'$`;|&<>()]{{3,255}})@",
     r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY(?: BLOCK)?-----"
@@ -187,7 +188,7 @@ _SHAPES = (
 _SECRET = re.compile(
     "|".join(shape.replace("(?P<s>", f"(?P<s{at}>") for at, shape in enumerate(_SHAPES))
 )
-# Where a shape can begin: so many characters before a word, in any case, or before a sign.
+# Where a shape can begin: this many characters before a word, in any case, or before a sign.
 _WORDS: dict[str, Iterable[int]] = {
     **dict.fromkeys(("authorization", "bearer", "basic", "token", "identified"), (0,)),
     **{"accountkey": (0,), "sharedaccesskey": (0,), "signature=": (0,)},
@@ -198,7 +199,7 @@ _SIGNS: dict[str, Iterable[int]] = {
     **{".atlasv1.": (14,), ":AA": (8, 9, 10), "_mmk": (36,), "==:": (22,), "Q~": (4,)},
     ".webhook.office.com/": (0,),
 }
-# Only to where each is known as one: the rest of a long one would be read again and again.
+# Only the part that identifies each: the rest of a long token would be read again and again.
 _BEGUN = re.sub(r"{(\d+),}(?:\[A-Za-z0-9_-]\*)?", r"{\1}", _by_first(_ISSUED))
 _PREFIXED = re.compile(rf"[^A-Za-z0-9](?={_BEGUN})")
 _PARTED = re.compile(r"\.(?:[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}|[A-Za-z0-9]{16}(?![\w.-]))")
@@ -206,9 +207,9 @@ _SIGNED_IN = re.compile(
     r"://(?:[\w~%-]{16,255}|[^\s/:@\"']{0,99}:[^\s/@\"'$`;|&<>()]{3,255}|[\w~%-]{16,255}:)@"
 )
 _Stretch = tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]
-# What begins a stretch of text, how far it goes, and the secrets in it: flags that are secret with
-# one program only, and a header with many values. A command goes to the end of its line, to an
-# operator that is not quoted, or to the end of the JSON text it stands in; a list to its end.
+# A stretch of text: its beginning, its extent, and the secrets in it. Stretches are for flags that
+# are secret with one program only, and for a header with many values. A command ends with its line,
+# at an unquoted operator, or with the JSON text that contains it; a list at its end.
 _END = r"\"[ \t]*(?:[]},:\n]|\Z)"
 _COMMAND = (
     rf"(?:\\\r?\n|\\\\\\n|'[^'\n]*'|(?!{_END})\\{{0,7}}\"[^\"\n]*\"|\\\\|\\(?!n)"
@@ -221,7 +222,7 @@ _LOGIN = (
     rf"(?:(?:=|{_NEXT})\\{{0,7}}'[^\s:\"'/]{{0,99}}:(?!//)(?P<q>[^'\n]+?)\\{{0,7}}'"
     rf"|{_THEN}[^\s:\"'/]{{0,99}}:(?!//)(?P<s>{_VALUE}+))"
 )
-# One word of a command: within quotes, and then not what a variable holds, or bare.
+# One word of a command, bare or quoted; a quoted variable does not count.
 _WORD = (
     r"(?:\\{0,7}'(?P<q>[^'\n]+?)\\{0,7}'|\\{0,7}\"(?![,\s$\]])(?P<p>[^\"\n]+?)\\{0,7}\""
     rf"|(?:\\{{0,7}}[\"'](?=[^,\s]))?(?P<s>{_VALUE}+))"
@@ -273,7 +274,7 @@ _STRETCHES: tuple[_Stretch, ...] = (
         re.compile(r"[^\"'\n]*+"),
         re.compile(rf"{_PAIR}(?P<s>{_VALUE}{{4,}})"),
     ),
-    (  # what is said to a program that reads a secret
+    (  # text piped into a program that reads a secret
         re.compile(r"(?:echo(?<=\becho)|printf)(?=[ \t])"),
         re.compile(r"[^\n;&]*+"),
         re.compile(
@@ -288,27 +289,27 @@ _STRETCH_SIGNS = (
     ("-stdin", "--with-token", "chpasswd", "sudo"),
     *(signs for signs, _ in _PROGRAMS),
 )
-# More than a shape needs behind its secret's first character until it is known as one; and those
-# shapes that may need very much, by their beginnings.
+# More characters than any shape needs after a secret's first one to be recognized; and the
+# beginnings of the shapes that may need very many.
 _REACH, _LONG_REACH = 400, 10_100
 _LONG_SIGNS = ("eyJ", "-----BEGIN ")
-_NEAR = 100  # more than what begins in a name needs of the value until its place is known
-_SHORT = 1_000  # characters: 4,096 such texts are kept, at most some four megabytes
+_NEAR = 100  # more of the value than a secret that begins in its name needs to be located
+_SHORT = 1_000  # characters: 4,096 such texts are cached, at most about four megabytes
 _DIGEST_CHARS = 8  # as `safe_text.MASK` reads them
 _Spelling = Callable[[str], str]
 _SpanOf = Callable[[re.Match[str]], tuple[int, int]]
 _BETWEEN = '", "'
 _NAMES = re.compile(r"[A-Za-z0-9_-]+")
-_KEY = bytearray(token_bytes(32))  # of this process, until `key_masks` is called
+_KEY = bytearray(token_bytes(32))  # random for this process, until `key_masks` is called
 
 
 def render_safe(
     text: str, *, reveal: bool = False, found: Sequence[tuple[int, int]] | None = None
 ) -> Visible:
-    """Return text as people get it: nothing deceives the eye, and secrets are masked.
+    """Return text in the form that people may see: deceptive characters escaped, secrets masked.
 
-    With `reveal` secrets can be read, and are marked where they stand. `found` says where secrets
-    are, for who knows more of them than their shapes tell.
+    With `reveal`, secrets are readable and highlighted. `found` gives the positions of secrets if
+    the caller knows more than their shapes tell.
     """
     found = list(secrets_in(text)) if found is None else found
     if reveal or not found:
@@ -331,9 +332,9 @@ def render_safe(
 
 
 def mask(value: Any, spell: _Spelling = str) -> Any:
-    """Return a JSON value, or text, with the secrets in its text masked, as the audit keeps it.
+    """Return a JSON value, or text, with secrets masked, as the audit stores it.
 
-    `spell` says how the text around the secrets is written.
+    `spell` converts the text around the secrets.
     """
     if isinstance(value, str):
         return _replace(value, [*secrets_in(value)], spell)
@@ -356,13 +357,14 @@ def _mask_within(value: Any, name: str, spell: _Spelling) -> Any:
 
 
 def across(values: Sequence[Any]) -> dict[int, list[tuple[int, int]]]:
-    """Return, by position, where the secrets are in those items of a list that the items before
-    them tell to be secret: words of a command of which an earlier one is the flag or the program.
+    """Return, by position, the secrets in a list's items that earlier items reveal.
+
+    The list may be a command: an earlier word is then the flag or the program.
     """
     if len(values) < 2 or not any(isinstance(one, str) for one in values):  # noqa: PLR2004
         return {}
     words = [one if isinstance(one, str) else "" for one in values]
-    # As in JSON, so that each shape reads it as a list, and no operator in a word ends it.
+    # Join them as in JSON, so that each shape reads a list, which no operator in a word ends.
     starts = list(accumulate((len(word) + len(_BETWEEN) for word in words), initial=1))
     joined = f'"{_BETWEEN.join(words)}"'
     found: dict[int, list[tuple[int, int]]] = {}
@@ -377,7 +379,7 @@ def across(values: Sequence[Any]) -> dict[int, list[tuple[int, int]]]:
 
 
 def _member(name: str, value: Any, spell: _Spelling) -> Any:
-    """Return a member's value masked; its name, too, may tell that it is a secret."""
+    """Return a member's value masked; its name may show that it is a secret."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return _mask_within(value, name, spell)
     if not name:
@@ -397,39 +399,45 @@ def _replace(text: str, found: list[tuple[int, int]], spell: _Spelling) -> str:
 
 
 def names_secret(address: str) -> bool:
-    """Whether a name in the address of a value says that the value is a secret."""
+    """Whether a name in the address of a value marks the value as a secret."""
     return any(holds_secrets(f"{name}: {'x1' * 10}") for name in _NAMES.findall(address))
 
 
 def masks_in(value: Any) -> set[str]:
-    """Return what stands in a JSON value in the place of secrets."""
+    """Return the masks in a JSON value."""
     return set(MASK.findall(json.dumps(value, ensure_ascii=False)))
 
 
 def holds_secrets(text: str) -> bool:
-    """Whether anything in the text would be masked."""
+    """Whether the text has a secret to mask."""
     return next(secrets_in(text), None) is not None
 
 
 def bug(error: Exception) -> str:
-    """Return what an exception is and where it came from, innermost first, for the log.
+    """Return an exception's type and its place in the code, innermost first, for the log.
 
-    Neither its words nor any value: they may hold what an agent or a person wrote.
+    It leaves out the message and all values: they may contain words of an agent or a person.
     """
     frames = reversed(traceback.extract_tb(error.__traceback__))
     return f"{type(error).__name__} in {' < '.join(f'{one.name}:{one.lineno}' for one in frames)}"
 
 
 def quote_start(name: str, most: int) -> str:
-    """Return the start of a name that an agent chose, quoted as in JSON, so that it cannot pass for
-    words of ours, secrets masked; "…" behind it says that it goes on."""
+    """Return the start of a name that an agent chose, quoted as in JSON and masked; "…" marks a
+    cut.
+
+    The quotes keep it from passing for the gateway's words.
+    """
     begun = start_of(masked := str(mask(name)), most)
     return json.dumps(begun, ensure_ascii=False) + ("" if begun == masked else "…")
 
 
 def start_of(text: str, most: int) -> str:
-    """Return at most so many first characters, and no part of a secret as the last of them: half a
-    secret would not be known as one. A long text is searched only as far as one can reach."""
+    """Return at most `most` characters, without part of a secret at the end.
+
+    Half a secret would not be recognized as one. A long text is searched only as far as a secret
+    can reach.
+    """
     if len(text) <= most:
         return text
     for start, end in _ends_in_short(text) if len(text) <= _SHORT else _ends_near(text, most):
@@ -452,15 +460,15 @@ def _ends_near(text: str, most: int) -> Iterator[tuple[int, int]]:
 
 
 def secrets_in(text: str) -> Iterator[tuple[int, int]]:
-    """Return where each secret in a text begins and ends, in order."""
+    """Return the start and end of each secret in a text, in order."""
     return iter(_secrets_in_short(text) if len(text) <= _SHORT else _secrets_in_long(text))
 
 
 def secrets_behind(name: str, text: str) -> Iterator[tuple[int, int]]:
-    """Return where secrets are in a value, which its member's name may tell, too."""
+    """Return the positions of secrets in a member's value; the member's name may reveal them."""
     named, whole = f"{name}: ", value_behind(name, text)
     if len(text) > _SHORT and not _begins_in(named, text[:_NEAR]):
-        found = [*secrets_in(text)]  # which has been searched for already, or will be
+        found = [*secrets_in(text)]  # already cached, or needed soon
     else:
         spans = [(a - len(named), b - len(named)) for a, b in secrets_in(f"{named}{text}")]
         found = [one for one in spans if one[0] >= 0]
@@ -468,7 +476,7 @@ def secrets_behind(name: str, text: str) -> Iterator[tuple[int, int]]:
 
 
 def _begins_in(name: str, text: str) -> bool:
-    """Whether anything in a name, with a text behind it, could begin a secret."""
+    """Whether a secret could begin in a name that is followed by a text."""
     if any(sign in fold(name) for sign in chain(STEMS, *_STRETCH_SIGNS)):
         return True
     return min(_list_starts(f"{name}{text}"), default=len(name)) < len(name)
@@ -476,13 +484,13 @@ def _begins_in(name: str, text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _secrets_in_short(text: str) -> tuple[tuple[int, int], ...]:
-    """Each surface, and each redraw of a card, looks at the same short texts again."""
+    """Find secrets, cached: each surface, and each redraw of a card, reads the same short texts."""
     return tuple(_merge(_find_secrets(text, len(text), _span)))
 
 
 @lru_cache(maxsize=8)
 def _secrets_in_long(text: str) -> tuple[tuple[int, int], ...]:
-    """The head, the pages and the offers of one long request each look at the same texts."""
+    """Find secrets, cached: the head, pages and offers of one long request read the same texts."""
     return tuple(_merge(_find_secrets(text, len(text), _span)))
 
 
@@ -492,7 +500,7 @@ def _find_secrets(text: str, end: int, span: _SpanOf) -> Iterator[tuple[int, int
 
 
 def _find_shaped(text: str) -> Iterator[re.Match[str]]:
-    """Return what `_SECRET.finditer` would, without a look at places where nothing can begin."""
+    """Yield the matches of `_SECRET`, trying only positions where a shape can begin."""
     done = 0
     for at in sorted(_list_starts(text)):
         if at >= done and (match := _SECRET.match(text, at)):
@@ -501,7 +509,7 @@ def _find_shaped(text: str) -> Iterator[re.Match[str]]:
 
 
 def _list_starts(text: str) -> set[int]:
-    """Return every place where a shape can begin, and some more."""
+    """Return every position where a shape can begin, and possibly more."""
     folded = fold(text)
     starts = {match.start() for match in _PREFIXED.finditer(f" {text}")}
     for signs, searched in ((_WORDS, folded), (_SIGNS, text)):
@@ -519,7 +527,7 @@ def _list_starts(text: str) -> set[int]:
 
 
 def _find_stretched(text: str) -> Iterator[tuple[int, int]]:
-    """Return the secrets that only a word further before them tells, in order."""
+    """Yield the secrets that only an earlier word reveals, in order."""
     folded = fold(text)
     return heapq.merge(
         *(
@@ -536,7 +544,7 @@ def _in_stretches(
     done = 0
     for begun in begins.finditer(text):
         if begun.end() < done:
-            continue  # within a stretch that was searched
+            continue  # inside a searched stretch
         gone = goes.match(text, begun.end())
         done = gone.end() if gone else begun.end()
         yield from (_span(match) for match in holds.finditer(text, begun.end(), done))
@@ -547,12 +555,12 @@ def _span(match: re.Match[str]) -> tuple[int, int]:
 
 
 def _span_with_end(match: re.Match[str]) -> tuple[int, int]:
-    """Return a secret's place, with what stands behind it and tells that it is one."""
+    """Return the start of a secret, and the end of the text that identifies it."""
     return match.start(match.lastgroup or 0), match.end()
 
 
 def _merge(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Return ordered spans with those that overlap as one."""
+    """Merge overlapping spans; the spans must be in order."""
     begun: tuple[int, int] | None = None
     for start, end in spans:
         if begun is not None and start < begun[1]:
@@ -566,27 +574,30 @@ def _merge(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def mask_of(secret: str, what: str = "secret") -> str:
-    """Return what people are shown in the place of a secret; of a JSON number it says so."""
+    """Return the mask that replaces a secret in texts for people."""
     whole = hmac.digest(_KEY, secret.encode("utf-8", "surrogatepass"), "sha256")
     return f"⟨{what} of {len(secret)} characters, digest {whole.hex()[:_DIGEST_CHARS]}…⟩"
 
 
 def key_masks(key: bytes) -> None:
-    """Set the key of the digests in masks, once at the start: the same on all replicas, so that
-    they draw alike. Without it nobody could find a PIN by trying all of them."""
+    """Set the key of the digests in masks, once at the start.
+
+    All replicas use the same key, so that they draw the same masks. Without a key, anybody could
+    find a PIN by trying all of them.
+    """
     _KEY[:] = hmac.digest(key, b"masks", "sha256")
 
 
-# Hide the secrets of a request in every text that speaks of it: start with `list_known`.
+# Hides the secrets of a request in every text made from it: start with `list_known`.
 #
-# A value may be a secret only because of its place: the name of its member, the flag before it. A
-# text made from the request says the value without that place, so its shape tells nothing there.
+# Some values are secrets only because of their place: a member's name, or the flag before them. A
+# text made from the request can repeat the value without that place, so its shape does not help.
 
-_LEAST = 4  # characters of a value that is looked for
-_SHORTEST_WITHIN = 8  # characters of one that may stand within another word
-_NAME = 12  # characters of a part of one that looks like a path
-_PIECES = re.compile(r"(?:\s|\\+[nr])+")  # lines of a key, also as they are written in a command
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|(?<= = )[^,]+')  # also in the words of an offer
+_LEAST = 4  # characters: shorter values are not searched for
+_SHORTEST_WITHIN = 8  # characters: shorter values are not searched for within words
+_NAME = 12  # characters: shorter parts of a path-like secret are not searched for
+_PIECES = re.compile(r"(?:\s|\\+[nr])+")  # splits a key into lines, as in files or commands
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|(?<= = )[^,]+')  # also as offers write values
 
 
 def list_known(
@@ -594,8 +605,8 @@ def list_known(
 ) -> tuple[str, ...]:
     """Return the secrets in JSON values and in `remarks` about them, the longest first.
 
-    A secret that is also in the clear in the values, or `beside` them, is left out: people read it
-    anyway, and an agent could hide its other words by naming one of them a password.
+    A secret that is also readable in the values, or `beside` them, is left out. People read it
+    anyway, and an agent could hide its other words by calling one of them a password.
     """
     secrets = {text[start:end] for text in remarks for start, end in secrets_in(text)}
     clear = [*beside]
@@ -603,7 +614,7 @@ def list_known(
         done = 0
         for start, end in spans:
             pieces = _PIECES.split(text[start:end])
-            # What is read as a path is told by its last name.
+            # Texts may show a path by its last name alone.
             names = [one for piece in pieces for one in piece.split("/") if len(one) >= _NAME]
             secrets.update((text[start:end], *pieces, *names))
             clear.append(text[done:start])
@@ -615,11 +626,11 @@ def list_known(
 
 
 def find_known(text: str, known: Sequence[str], *, named: bool = False) -> list[Span]:
-    """Return where secrets are in a text that is made from a request: those with the shape of one,
-    and those that are known, whole, or as far as the text was cut at "…".
+    """Return the positions of secrets in a text made from a request.
 
-    A plain word counts only in quotation marks, or where the whole text is `named` in the request:
-    words of ours are never hidden.
+    It finds secrets by shape, and the `known` ones, whole or cut off at "…". A plain word counts
+    only in quotation marks, or if the whole text is `named` in the request. So the gateway's own
+    words are never hidden.
     """
     found = [*secrets_in(text)]
     quoted: list[Span] | None = [(0, len(text))] if named else None
@@ -636,7 +647,7 @@ def find_known(text: str, known: Sequence[str], *, named: bool = False) -> list[
 
 
 def hide_known(text: str, known: Sequence[str], *, named: bool = False) -> str:
-    """Return a text with what `find_known` finds in it masked."""
+    """Return a text with everything that `find_known` finds in it masked."""
     parts, done = [], 0
     for start, end in find_known(text, known, named=named):
         parts += [text[done:start], mask_of(text[start:end])]
@@ -645,12 +656,12 @@ def hide_known(text: str, known: Sequence[str], *, named: bool = False) -> str:
 
 
 def hide_in(value: Any, known: Sequence[str]) -> Any:
-    """Return a JSON value masked, with what is known to be a secret hidden in all of its texts."""
+    """Return a JSON value masked, with known secrets hidden in all its texts."""
     return _hide_beside(value, mask(value), known)
 
 
 def _hide_beside(value: Any, masked: Any, known: Sequence[str]) -> Any:
-    """Return a value hidden; `masked` is the same one, in which each member was judged by name."""
+    """Hide known secrets in a value; `masked` is the value with each member judged by name."""
     if not known:
         return masked
     if isinstance(value, str):
@@ -666,7 +677,7 @@ def _hide_beside(value: Any, masked: Any, known: Sequence[str]) -> Any:
 
 
 def _list_texts(value: Any, name: str) -> Iterator[tuple[str, list[Span]]]:
-    """Yield each text with where `mask` finds secrets in it."""
+    """Yield each text in a value with the positions of the secrets that `mask` finds in it."""
     if isinstance(value, dict | list | tuple):
         found = {} if isinstance(value, dict) else across(value)
         for at, (member, told, item) in enumerate(name_items(value, name)):
@@ -683,7 +694,7 @@ def _list_texts(value: Any, name: str) -> Iterator[tuple[str, list[Span]]]:
 
 @lru_cache(maxsize=4096)
 def _spell(secret: str) -> set[str]:
-    """Return how a secret may be written: as it is, or as in JSON."""
+    """Return the ways to write a secret: plain, and as in JSON."""
     return {secret, *(json.dumps(secret, ensure_ascii=one)[1:-1] for one in (True, False))}
 
 
@@ -698,10 +709,10 @@ def _find(secret: str, text: str, begin: int, end: int) -> Iterator[Span]:
 
 
 def _find_cut(secret: str, text: str) -> Iterator[Span]:
-    """Yield the first characters of a secret before "…", and the last ones behind it."""
+    """Yield the first characters of a secret before "…", and its last ones after it."""
     for cut in re.finditer('"?…', text):
         begin, end = cut.span()
-        # The characters next to the cut tell mostly that nothing of the secret is there.
+        # Checking the characters next to the cut first rules out most secrets quickly.
         before = text[max(0, begin - _LEAST) : begin] in secret
         for length in range(min(len(secret) - 1, begin), _LEAST - 1, -1) if before else ():
             if text.endswith(secret[:length], 0, begin):
@@ -715,7 +726,7 @@ def _find_cut(secret: str, text: str) -> Iterator[Span]:
 
 
 def _join(spans: Iterable[Span]) -> list[Span]:
-    """Return spans in order, those that overlap as one."""
+    """Sort spans and merge overlapping ones."""
     joined: list[Span] = []
     for start, end in sorted(spans):
         if joined and start < joined[-1][1]:

@@ -1,4 +1,4 @@
-"""The operator's rules that set the risk of a request, and what a route asks for at each level."""
+"""Assess the risk of a request by the operator's rules, and define what each level requires."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from gateway.wire.codec import JsonObject, Wire
 _RISK_ORDER = tuple(RiskLevel)
 
 GUARDRAILS = "the guardrails"
-"""In whose name a record is assessed as high risk because of findings; no link of the chain."""
+"""The decider named for a high risk because of findings; it is not in the chain of deciders."""
 
 _MOST_ESCAPED = 3  # JSON within JSON within JSON
 _ESCAPE = re.compile(r'\\(u[0-9a-fA-F]{4}|["\\/bfnrt])')
-_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")  # a letter in two escapes
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")  # one character in two escapes
 _SIGNS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaisedRisk(Wire):
-    """That a decider raised a request's risk: the link of the chain, who people read did it, to
-    which level, and why."""
+    """A raised risk: the decider's id, its name for people, the level and reasons."""
 
     decider: str
     by: str
@@ -37,18 +36,17 @@ class RaisedRisk(Wire):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What people read of it."""
+        """The sentences that people read about it."""
         said = f"Risk raised by {self.by}"
         return tuple(f"{said}: {reason}" for reason in self.reasons) or (said,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskRule(Wire):
-    """Sets the risk of what it fits, and says why on the card.
+    """Sets the risk of the requests that match it, with a reason for the card.
 
-    All that is given must fit: `agents` and `tools` as in a route, `kinds`, and any one of the
-    strings of `contains`, sought in arguments and payload without regard to case, to letters that
-    pass for others, and to what does not show.
+    All given members must match. `agents` and `tools` are as in a route. One string of `contains`
+    must be in arguments or payload; case, invisible characters and look-alike letters are ignored.
     """
 
     name: str
@@ -60,7 +58,7 @@ class RiskRule(Wire):
     contains: tuple[str, ...] = ()
 
     def fits(self, request: ApprovalRequest, text: str) -> bool:
-        """Whether it fits a request whose arguments and payload are this `searchable_text`."""
+        """Whether it matches a request; `text` is the `searchable_text` of its parts."""
         return (
             is_named(self.agents, request.agent)
             and is_named(self.tools, request.tool)
@@ -72,7 +70,7 @@ class RiskRule(Wire):
 def assess_by_rules(
     rules: Sequence[RiskRule], request: ApprovalRequest, arguments: JsonObject
 ) -> Risk:
-    """Return the highest risk that a rule sets, medium where none fits; a claim may raise it."""
+    """Return the highest risk of the matching rules, or medium; the agent's claim may raise it."""
     parts = (arguments,) if request.payload is None else (arguments, request.payload)
     text = searchable_text(parts) if rules else ""
     fitting = [rule for rule in rules if rule.fits(request, text)]
@@ -84,7 +82,7 @@ def assess_by_rules(
 
 
 def raise_risk(risk: Risk, claimed: Risk | None) -> Risk:
-    """Return `risk`, lifted by an agent's claim when that is higher; a claim never lowers."""
+    """Return `risk`, raised to the agent's claim if that is higher."""
     if claimed is None or _RISK_ORDER.index(claimed.level) <= _RISK_ORDER.index(risk.level):
         return risk
     reasons = tuple(f"the agent says: {reason}" for reason in claimed.reasons)
@@ -92,12 +90,12 @@ def raise_risk(risk: Risk, claimed: Risk | None) -> Risk:
 
 
 def is_lower(level: RiskLevel, other: RiskLevel) -> bool:
-    """Whether a level lies below another one."""
+    """Whether a risk level is lower than another."""
     return _RISK_ORDER.index(level) < _RISK_ORDER.index(other)
 
 
 def lift(risk: Risk, raised: Iterable[RaisedRisk]) -> Risk:
-    """Return `risk`, lifted by all who raised it beyond what it was; none of them lowers it."""
+    """Return `risk`, raised to the highest level that a decider set; never lowered."""
     above = [one for one in raised if is_lower(risk.level, one.level)]
     if not above:
         return risk
@@ -107,16 +105,15 @@ def lift(risk: Risk, raised: Iterable[RaisedRisk]) -> Risk:
 
 
 def finding_sign(*, alarms: bool) -> str:
-    """Return what stands before a finding, where there are no colours: red where the guardrails
-    are in force, amber in shadow."""
+    """Return the sign before a finding without colours: red if guardrails act, else amber."""
     return "🔴" if alarms else "⚠️"
 
 
 def searchable_text(parts: Iterable[JsonObject]) -> str:
-    """Return the text in which rules look for what a request must not contain.
+    """Return the text in which rules search for `contains` strings.
 
-    It stands there as JSON, and as it reads without JSON's escapes: those around it, and those of
-    JSON within a text; all of it folded, as what is sought must be.
+    It has the parts as JSON, and again with JSON escapes decoded, up to three levels deep.
+    Everything is folded, as the strings to find must be.
     """
     text = "\n".join(json.dumps(part, ensure_ascii=False) for part in parts)
     readings = [text]
@@ -137,7 +134,7 @@ def _join_pair(found: re.Match[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def is_named(patterns: tuple[str, ...], name: str) -> bool:
-    """Whether a name is among these, in which `*` stands for anything; none means all names."""
+    """Whether a name matches a pattern (`*` matches anything); no patterns match all."""
     return not patterns or any(_pattern(pattern).fullmatch(name) for pattern in patterns)
 
 
@@ -146,15 +143,14 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(".*".join(map(re.escape, text.split("*"))), re.DOTALL)
 
 
-# What a route asks for at a level of risk: other approvers, more people, and a step-up.
+# A route's exceptions for a risk level: other approvers, a higher quorum, and a step-up.
 #
-# A step-up is what an approval takes beside a tap: proof that the person looked where the agent
-# runs, or that more than one person agrees.
+# A step-up is extra verification of an approval: proof that the person looked where the agent runs,
+# a passkey, or a second person.
 
 
 class StepUp(StrEnum):
-    """One way to do a step-up: type the number that is shown where the agent waits, prove with a
-    passkey that it is you who agrees to exactly this, or be two."""
+    """A way to verify an approval: the number on the agent's side, a passkey, a second person."""
 
     NUMBER = "number"
     PASSKEY = "passkey"
@@ -166,38 +162,38 @@ WORDS = {
     StepUp.PASSKEY: "a passkey",
     StepUp.PERSON: "a second person",
 }
-"""What people read of each way."""
+"""The name of each step-up in texts for people."""
 _WHERE = {StepUp.PASSKEY: " in the inbox"}
 
 NUMBER = re.compile(r"[0-9]{3}")
 MOST_GUESSES = 3
-"""So many wrong numbers deny a request."""
+"""This many wrong numbers deny a request."""
 
 _LEAST, _NUMBERS = 100, 900
 
 
 def draw_number() -> str:
-    """Return a new number for a request: three digits, the first of them none."""
+    """Return a random number for a request: three digits, without a leading zero."""
     return str(_LEAST + secrets.randbelow(_NUMBERS))
 
 
 def say_ways(ways: Iterable[StepUp], *, here: bool = False) -> str:
-    """Return the ways of which one must be done, as a sentence lists them; `here` for who reads it
-    in the inbox."""
+    """Return the step-ups as a list in a sentence, any one of which is enough. `here` means that
+    the reader is in the inbox."""
     *most, last = (WORDS[way] if here else WORDS[way] + _WHERE.get(way, "") for way in ways)
     return f"{', '.join(most)}, or {last}" if most else last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepUpDone(Wire):
-    """How somebody did a step-up. `name` is the passkey's."""
+    """A completed step-up. `name` is the passkey's name."""
 
     way: StepUp
     name: str = ""
 
     @property
     def words(self) -> str:
-        """How, after the word "confirmed"."""
+        """How the approval was confirmed, as words to follow "confirmed"."""
         if self.way is StepUp.PASSKEY:
             return f"by passkey {self.name}".rstrip()
         return "by number" if self.way is StepUp.NUMBER else "by a second person"
@@ -205,9 +201,9 @@ class StepUpDone(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelRules(Wire):
-    """What a route says of one level of risk; None is as the route says.
+    """A route's exceptions for one risk level; None keeps the route's value.
 
-    `step_up` are the ways of which one must be done; empty for none.
+    `step_up` lists the step-ups of which one is required; empty for none.
     """
 
     approvers: tuple[str, ...] | None = None
@@ -215,7 +211,7 @@ class LevelRules(Wire):
     step_up: tuple[StepUp, ...] = ()
 
     def without(self, gone: Collection[str]) -> LevelRules:
-        """Return the rules with these entries taken out of their approvers."""
+        """Return the rules without these entries among their approvers."""
         if self.approvers is None:
             return self
         return replace(self, approvers=tuple(one for one in self.approvers if one not in gone))
@@ -223,24 +219,24 @@ class LevelRules(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesByRisk(Wire):
-    """What a route says of each level of risk of which it says something."""
+    """A route's exceptions by risk level; None where there are none."""
 
     low: LevelRules | None = None
     medium: LevelRules | None = None
     high: LevelRules | None = None
 
     def at(self, level: RiskLevel) -> LevelRules | None:
-        """Return what is said of a level, None where nothing is."""
+        """Return the exceptions for a level, or None."""
         rules: LevelRules | None = getattr(self, level.value)
         return rules
 
     @property
     def takes_numbers(self) -> bool:
-        """Whether a number may be asked for at any level."""
+        """Whether any level can require a number."""
         every = (self.at(level) for level in RiskLevel)
         return any(rules is not None and StepUp.NUMBER in rules.step_up for rules in every)
 
     def without(self, gone: Collection[str]) -> RulesByRisk:
-        """Return the rules with these entries taken out of all approvers."""
+        """Return the rules without these entries among the approvers of any level."""
         low, medium, high = (rules and rules.without(gone) for rules in map(self.at, RiskLevel))
         return RulesByRisk(low=low, medium=medium, high=high)

@@ -1,13 +1,13 @@
-"""Hostile text made visible: the one place that decides what people must not be shown raw.
+"""Escape deceptive characters before people see a text; start at `make_visible`.
 
-An approver reads what will run. Characters that do not show, that reorder or cover their
-neighbours, or that pass for other letters would let the card differ from what runs, so
-`make_visible` replaces each with an escape such as ⟨U+202E⟩. Plain CJK, emoji (joined ones too),
-accented Latin, and Hebrew or Arabic without overrides stay as they are.
+An approver reads what will run. Some characters are invisible, reorder or cover their neighbours,
+or look like other letters, so that the card would differ from what runs. `make_visible` replaces
+each with an escape such as ⟨U+202E⟩. Plain CJK, emoji (also joined ones), accented Latin, and
+Hebrew or Arabic without overrides stay as they are.
 
-Letters are judged by the word: one that mixes Latin with look-alikes of another script, or one
-made wholly of look-alikes where nothing around it tells that it is honest Cyrillic or Greek. Pure
-Python, no tables from outside: names and categories come from `unicodedata`.
+Letters are judged word by word. A word is deceptive if it mixes Latin with look-alikes of another
+script. So is a word of look-alikes only, unless the text around it shows that it is real Cyrillic
+or Greek. Names and categories of characters come from `unicodedata`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from itertools import islice
 Segment = tuple[str, bool]
 Span = tuple[int, int]
 
-LONG_SPACES = 32  # so many blanks in a row can push what follows out of sight
-LONG_WIDE = 16  # likewise for tabs and wide spaces
-LONG_NEWLINES = 5  # likewise for lines without ink
+LONG_SPACES = 32  # this many blanks in a row can push the text after them out of sight
+LONG_WIDE = 16  # the same for tabs and wide spaces
+LONG_NEWLINES = 5  # the same for empty lines
 
 MASK = re.compile(r"⟨secret (?:number )?of \d+ characters, digest [0-9a-f]{8}…⟩")
-"""What the gateway writes in the place of a secret."""
+"""Matches the mask that replaces a secret."""
 
-_MOST_ESCAPES = 2_000  # in one text; a text with more is escaped as a whole
+_MOST_ESCAPES = 2_000  # in one text; with more, every suspect character is escaped
 _SUSPECT = re.compile(r"[^\x20-\x7e\n\t]")
 _WORD = re.compile(r"[^\W\d_]+")
 _RUN = re.compile(
@@ -41,14 +41,14 @@ _SAME = re.compile(r"(.)\1*", re.DOTALL)
 _CROWD = re.compile(rf"({_SUSPECT.pattern})\1*|{_RUN.pattern}")
 _LATIN = re.compile(r"[A-Za-z]")
 
-# Characters without ink that are letters, marks or symbols to Unicode, so no category finds them.
+# Invisible characters that Unicode calls letters, marks or symbols, so no category finds them.
 _BLANK = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
     + "".join(map(chr, range(0xFE00, 0xFE10)))
     + "".join(map(chr, range(0xE0100, 0xE01F0)))
 )
-# Strokes through the letter before them, signs that pass for / . : ; or !, and our own brackets,
-# so that no text can imitate an escape or a mask.
+# Strokes through the letter before them, signs that look like / . : ; or !, and the gateway's own
+# brackets, so that no text can imitate an escape or a mask.
 _COVERING = frozenset(
     "\u27e8\u27e9\u0334\u0335\u0336\u0337\u0338\u2044\u2215\u29f8\u2024\ua789\u2236\u037e\u01c3"
 )
@@ -61,13 +61,13 @@ _TAGGED_FLAG = re.compile(
     + "\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074"
     + "|\U000e0077\U000e006c\U000e0073)\U000e007f"
 )
-_LONGEST_FLAG = 7  # characters; looking further back for each would take for ever
+_LONGEST_FLAG = 7  # characters; looking further back for each would take too long
 _TAGS = range(0xE0020, 0xE0080)
 _MOST_MARKS = 3  # combining marks in a row that real writing needs
 
 _CONFUSABLE_SCRIPTS = frozenset({"CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "LISU", "COPTIC"})
 _ALL_ALIKE = frozenset({"CHEROKEE", "LISU", "COPTIC"})
-# Letters that cannot be told from ASCII ones in common fonts, and ones that nearly can.
+# Letters that look the same as ASCII ones in common fonts, and ones that nearly do.
 _ALIKE = frozenset(
     "\u0430\u0441\u0435\u043e\u0440\u0445\u0443\u0456\u0458\u0455\u04bb\u0501\u051b\u051d\u04cf\u0475"
     "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0406\u0408\u0405\u051a\u051c"
@@ -77,8 +77,8 @@ _ALIKE = frozenset(
 _NEARLY_ALIKE = frozenset(
     "\u0442\u043a\u043c\u043d\u0432\u0433\u0423\u03b1\u03ba\u03b3\u03c7\u03c4\u03b7\u03c9"
 )
-# Latin letters that pass for ASCII ones: long s, script a and g, Kelvin; and the mathematical
-# alphabets, which are ASCII drawn again.
+# Latin letters that look like ASCII ones: long s, script a and g, Kelvin; and the mathematical
+# alphabets, which are ASCII letters in other styles.
 _LATIN_ALIKE = frozenset("\u017f\u0251\u0261\u212a")
 _MATHEMATICAL = range(0x1D400, 0x1D800)
 _WIDE_OR_ROMAN = (range(0xFF21, 0xFF5B), range(0x2160, 0x2180))  # suspicious only beside ASCII
@@ -99,11 +99,11 @@ _NEWER = (range(0x1F000, 0x1FB00), range(0x20000, 0x323B0))  # assigned after th
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """Text fit to be shown: `segments` of (text, is an escape), in order. What stands in the place
-    of a secret counts as one, and so does a secret that is revealed.
+    """Text that people may see: `segments` of (text, is highlighted), in order.
 
-    `hidden` tells that something without ink, or that moves or covers other text, was replaced;
-    `mixed_script` that letters were which pass for others; `masked` counts the secrets left out.
+    Escapes, masks and revealed secrets are highlighted. `hidden` says that an invisible character,
+    or one that moves or covers others, was replaced. `mixed_script` says that look-alike letters
+    were. `masked` counts the masked secrets.
     """
 
     segments: tuple[Segment, ...]
@@ -122,7 +122,7 @@ class Visible:
         return "".join(text for text, _ in self.segments)
 
     def shortened(self, begin: int, end: int) -> Visible:
-        """Return so many of the first and of the last characters; an escape stays whole."""
+        """Return the first `begin` and last `end` characters around "…"; escapes stay whole."""
         length = len(self.text)
         first, last = self._between(0, begin), self._between(length - end, length)
         return replace(self, segments=(*first, ("…", False), *last))
@@ -145,13 +145,15 @@ class Visible:
         return [tuple(segment for segment in line if segment[0]) for line in lines]
 
     def count_lines(self) -> int:
-        """Return how many lines people see: what a last line end begins is none."""
+        """Return how many lines people see; a final line end starts no new line."""
         return len(self.lines()) - self.text.endswith("\n")
 
 
 def make_visible(text: str, marked: Sequence[Span] = ()) -> Visible:
-    """Return `text` with everything that deceives the eye replaced by a visible escape. What stands
-    in the `marked` spans, in order, is marked as escapes are, and can be read."""
+    """Return `text` with every deceptive character replaced by a visible escape.
+
+    The `marked` spans, in order, are highlighted and stay readable.
+    """
     if not _SUSPECT.search(text) and not _RUN.search(text):
         plain: tuple[Segment, ...] = ((text, False),) if text else ()
         return Visible(tuple(_segments(text, {}, marked)) if marked else plain)
@@ -167,7 +169,7 @@ def make_visible(text: str, marked: Sequence[Span] = ()) -> Visible:
 
 
 def show_masked(text: str) -> Visible:
-    """Return text in which the gateway has masked secrets as people get it: its masks stay."""
+    """Return text that is already masked in the form that people may see; its masks stay."""
     parts = [make_visible(part) for part in MASK.split(text)]
     segments = list(parts[0].segments)
     for found, part in zip(MASK.findall(text), parts[1:], strict=True):
@@ -177,23 +179,23 @@ def show_masked(text: str) -> Visible:
 
 
 def ascii_escaped(json_text: str) -> str:
-    r"""Return JSON text whose deceiving characters are written \uXXXX; its value is unchanged."""
+    r"""Return JSON text with deceptive characters written as \uXXXX; its value is unchanged."""
     try:
         marks = _find_hidden(json_text) | _alike(json_text)
     except _Crowd:
         marks = {found.start() for found in _SUSPECT.finditer(json_text)}
     for run in _RUN.finditer(json_text):
         if json_text[run.start()] != "\n" and json_text[run.start() - 1] != "\n":
-            marks |= {*range(*run.span())}  # no indentation of the JSON: it stands within a text
+            marks |= {*range(*run.span())}  # inside a text, so not the indentation of the JSON
     return "".join(_json_escape(char) if at in marks else char for at, char in enumerate(json_text))
 
 
 class _Crowd(Exception):
-    """More characters deceive than anybody would read one by one."""
+    """There are more deceptive characters than anybody would read one by one."""
 
 
 def _few(places: Iterable[int]) -> set[int]:
-    """Return places, if there are not too many: each costs time, and an agent chooses the text."""
+    """Return the positions, or raise _Crowd for too many, because each costs time."""
     found = set(islice(places, _MOST_ESCAPES + 1))
     if len(found) > _MOST_ESCAPES:
         raise _Crowd
@@ -201,7 +203,7 @@ def _few(places: Iterable[int]) -> set[int]:
 
 
 def _escape_all(text: str, marked: Sequence[Span]) -> Visible:
-    """Return text with every character escaped that is not plain: stricter, and quick."""
+    """Return text with every character escaped that is not plain; stricter and faster."""
     parts = ((_CROWD.sub(_crowd, part), mark) for part, mark in _segments(text, {}, marked))
     return Visible(tuple(parts), hidden=True, mixed_script=True)
 
@@ -225,7 +227,7 @@ def _segments(
 
 
 def _part(text: str, begin: int, end: int, marked: deque[Span]) -> Iterator[Segment]:
-    """Return text without escapes, marked or not; the spans that end in it are taken out."""
+    """Yield parts of a text without escapes, with their highlighting; drop spans that end in it."""
     while begin < end:
         first, last = marked[0] if marked else (end, end)
         if last <= begin:
@@ -242,7 +244,7 @@ def _escape(char: str, *, ink: bool = False) -> str:
 
 
 def _part_run(found: re.Match[str]) -> Iterator[tuple[int, str]]:
-    """Yield each stretch of one kind of blank, and where it begins."""
+    """Yield each run of one blank character, with its position."""
     for one in _SAME.finditer(found.group()):
         yield found.start() + one.start(), one.group()
 
@@ -264,7 +266,7 @@ def _find_hidden(text: str) -> set[int]:
 
 @lru_cache(maxsize=4096)
 def _deceives(char: str) -> bool:
-    """Whether the character has no honest look of its own, unless its neighbours excuse it."""
+    """Whether a character is deceptive, unless its neighbours excuse it."""
     if char in _BLANK or char in _COVERING:
         return True
     category = unicodedata.category(char)
@@ -308,7 +310,7 @@ def _in_flag(text: str, at: int) -> bool:
 
 
 def _marks_a_letter(text: str, at: int) -> bool:
-    """Whether a combining mark stands on a letter, and not on a heap of other marks."""
+    """Whether a combining mark is on a letter, without too many other marks between."""
     base = at - 1
     while base >= 0 and at - base <= _MOST_MARKS and unicodedata.category(text[base]) == "Mn":
         base -= 1
@@ -324,7 +326,7 @@ def _within(char: str, ranges: tuple[range, ...]) -> bool:
 
 
 def _alike(text: str) -> set[int]:
-    """Return where letters stand that pass for ASCII letters."""
+    """Return the positions of letters that look like ASCII letters."""
     words = [word for word in _WORD.finditer(text) if not word.group().isascii()]
     if not words:
         return set()
@@ -349,13 +351,13 @@ def _alike_in(word: re.Match[str], latin: bool, honest: set[str]) -> Iterator[in
 
 
 def _poses(letters: str, latin: bool, honest: set[str]) -> bool:
-    """Whether a word of one script reads as a Latin word, and nothing around it says otherwise."""
+    """Whether a word of one script reads as a Latin word, and no text around excuses it."""
     scripts = {_script(char) for char in set(letters)}
     if not scripts <= _CONFUSABLE_SCRIPTS or not all(map(_is_alike, set(letters))):
         return False
     if len(letters) == 1 and scripts == {"GREEK"}:
         return False  # a symbol of mathematics
-    # A capital that only begins the word weighs as its small letter does.
+    # A capital at the beginning of the word counts as its small letter.
     weighed = letters.lower() if letters.istitle() else letters
     near = sum(char in _NEARLY_ALIKE for char in weighed)
     return len(letters) - near >= 2 * near and (latin or not scripts <= honest)
@@ -374,10 +376,10 @@ def _script(char: str) -> str:
     return unicodedata.name(char, "?").split(" ", 1)[0]
 
 
-# Text as somebody reads it: without letter case, and with what does not show, or passes for
-# another letter, out of the way. For looking for a word in what an agent wrote, on both sides.
+# Folds text for searches in agents' texts: lower case, without invisible characters, with ASCII
+# letters in place of look-alikes. Both the text and the words to find are folded.
 
-# Cyrillic, Greek, Armenian and odd Latin letters, each before the letter that it passes for.
+# Cyrillic, Greek, Armenian and odd Latin letters, each before the letter that it looks like.
 _SAME_LETTERS = (
     "\u0430a\u0441c\u0435e\u043eo\u0440p\u0445x\u0443y\u0456i\u0458j"
     "\u0455s\u04bbh\u0501d\u051bq\u051dw\u04cfl\u0475v\u0442t\u043ak"
@@ -391,7 +393,7 @@ _SAME_LETTERS = (
 )
 _PAIRS = dict(zip(_SAME_LETTERS[::2], _SAME_LETTERS[1::2], strict=True))
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Me"})
-# Blanks that are letters or marks to Unicode, and strokes through the letter before them.
+# Blanks that Unicode calls letters or marks, and strokes through the letter before them.
 _INVISIBLE = re.compile(
     "[\u034f\u0334-\u0338\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0]"
 )
@@ -400,7 +402,7 @@ _KEPT = 5000
 
 
 class _Folds(dict[int, str]):
-    """What each character is read as, worked out when it is first met."""
+    """A cache from each character to its folded form, computed on first use."""
 
     def __missing__(self, code: int) -> str:
         folded = "".join(map(_fold_letter, unicodedata.normalize("NFKC", chr(code))))
@@ -413,7 +415,7 @@ _FOLDS = _Folds()
 
 
 def fold(text: str) -> str:
-    """Return a text in small letters, each as it looks, and without what does not show."""
+    """Return text in lower case, look-alikes as ASCII letters, without invisible characters."""
     if _PLAIN.fullmatch(text):
         return text.lower()
     return text.translate(_FOLDS)

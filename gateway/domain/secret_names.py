@@ -1,7 +1,7 @@
-"""Secrets that a name tells: which names do, and how far the value behind one goes.
+"""Find secrets by the name before them: which names tell, and how far each value extends.
 
 Start with `find_named`. The words of a name count, however they are joined: `dbPass`, `DB_PASS`,
-`db-pass`. What code, a type or another name says in the place of a value is no secret.
+`db-pass`. Code, types and other names in place of a value are no secrets.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from gateway.domain.safe_text import MASK, Span
 
 
 class Tells(IntEnum):
-    """How surely a name tells that its value is a secret. LIKELY takes values of one word, MAYBE
-    only those with a digit."""
+    """How surely a name tells that its value is a secret. For LIKELY the value must be one word,
+    for MAYBE it must also have a digit."""
 
     NOTHING = 0
     MAYBE = 1
@@ -26,12 +26,12 @@ class Tells(IntEnum):
     SURELY = 3
 
 
-# Words of which a name that tells has one, as they are found in a text.
+# Every name that tells of a secret contains one of these words.
 STEMS = ("pass", "pw", "pin", "secret", "token", "key", "cred", "auth", "cookie", "jwt")
 
 
 def load_words(row: str) -> tuple[str, ...]:
-    """Return the words that `secret_words.txt` has in the rows of this name."""
+    """Return the words in the rows of `secret_words.txt` that have this name."""
     text = files(__package__).joinpath("secret_words.txt").read_text("utf-8")
     rows = (line.split() for line in text.splitlines())
     return tuple(word for name, *words in rows if name == row for word in words)
@@ -50,7 +50,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _AS_ASCII = str.maketrans("\u017f\u212a\u0131\u0130", "skii")
 _NAME = re.compile(r"[\w.-]{0,60}")
 _MOST_NAME = 60
-_BEHIND = frozenset("\"'`=:]%> \t\\")  # of which one follows a name that tells
+_BEHIND = frozenset("\"'`=:]%> \t\\")  # one of these follows a name that tells
 
 _SPACE = r"[ \t]{0,20}"
 _QUOTE = r"\\{0,15}[\"'`]"
@@ -62,11 +62,11 @@ _IS = re.compile(
     rf"(?P<close>{_QUOTE})?(?:(?P<item>\])?{_SPACE}(?::{_SPACE}{_TYPE}|string)?{_SPACE}"
     rf"(?P<set>=>|=(?![=~])|:=){_SPACE}|{_SPACE}(?P<tell>:)(?!:){_SPACE}|(?P<url>%3(?i:[ad])))"
 )
-# Between a flag and its value: word of a command, also on the next line, or of a list.
+# Between a flag and its value: the next word of a command, even on the next line, or of a list.
 _NEXT = re.compile(
     r"[ \t]{1,3}(?:(?:\\\r?\n|\\{2,7}n)[ \t]{0,40})?|\\{0,7}[\"'],\s{0,80}(?=\\{0,7}[\"'])"
 )
-# Behind these words a blank stands between a name and its value.
+# After these words, a blank separates a name from its value.
 _BLANK_BEHIND = re.compile(
     r"(?i:\b(?:user|role|login|encrypted|with)\b[^;\n]{0,100}"
     r"|\b(?:login|account)[ \t\n]{1,9}\S{1,99}[ \t\n]{1,9}"
@@ -107,7 +107,7 @@ _PLAIN = re.compile(
     r"|disabled|inherit|boolean|integer|number|object|buffer|bearer|basic|digest|token|include|omit"
     r"|same-origin|default|hidden|masked|redacted|password)(?:[|?\[ ].*)?"
 )
-# What a program or a template puts there, and what stands for a value that was left out.
+# References that a program or template fills in, and placeholders for values that were left out.
 _REFERENCE = re.compile(
     r"\$\{[^}]*\}|\$\([^)]*\)|\$[A-Z_][A-Z0-9_]*|\$[A-Za-z_]+|\{\{.*\}\}|\{[A-Za-z_.]*\}"
     rf"|<[A-Za-z _-]*>|%[A-Za-z_]+%|\[[A-Za-z _-]*\]|[*.\u2022\u2026]+|[xX]+|{MASK.pattern}"
@@ -124,15 +124,15 @@ _FLAG_POINTS = re.compile(r"-|id=|type=|(?:file|env|fd):")
 
 
 class _Name(NamedTuple):
-    """A name in a text, and what stands behind it."""
+    """A name in a text, with how surely it tells of a secret and how its value follows."""
 
     text: str
     begin: int
     end: int
     tells: Tells
     flag: bool = False
-    sets: bool = False  # a sign that gives a value, right behind the name
-    prose: bool = False  # behind a word and a blank
+    sets: bool = False  # an assignment sign follows directly
+    prose: bool = False  # a word and a blank are before it
 
 
 @lru_cache(maxsize=4096)
@@ -167,22 +167,25 @@ def _judge_word(before: list[str], word: str, *, last: bool) -> Tells:
 
 
 def list_words(name: str) -> list[str]:
-    """Return the words of a name in small letters."""
+    """Return the words of a name, in lower case."""
     return [one.lower() for one in _WORD.findall(name.translate(_AS_ASCII))]
 
 
-@lru_cache(maxsize=2)  # each way of searching folds the same text
+@lru_cache(maxsize=2)  # each search folds the same text
 def fold(text: str) -> str:
-    """Return text in small letters, each in its place, as an expression without case reads it."""
+    """Return text in lower case, of the same length, as a case-insensitive expression reads it."""
     if text.isascii():
         return text.lower()
     return text.replace("\u0130", "i").lower().replace("\u0131", "i").replace("\u017f", "s")
 
 
 def name_items(value: Any, name: str) -> Iterator[tuple[str | None, str, Any]]:
-    """Yield each item of an object or a list: its member's name, if any, the name that tells of
-    it, and the item. {"name": "password", "value": …}, {"password": {"value": …}} and
-    ["password", …] are members, too: rules and variables are written so."""
+    """Yield each item of an object or list: its member's name, if any, the name that tells, and the
+    item.
+
+    {"name": "password", "value": …}, {"password": {"value": …}} and ["password", …] count as
+    members, because rules and variables are written so.
+    """
     told = name if judge(name) else ""
     if isinstance(value, dict):
         called = next(
@@ -206,15 +209,15 @@ def _is_first(member: str) -> bool:
 
 
 def value_behind(name: str, text: str) -> list[Span]:
-    """Return where the secret is in the whole value of a member of this name, if it is one."""
+    """Return the position of the secret in the value of a member with this name, if it is one."""
     if tells := judge(name):
         return _within(_Name(name, 0, 0, tells), text, 0, len(text), quoted=True)
     return []
 
 
 def find_named(text: str, *, words: bool = False) -> Iterator[Span]:
-    """Return the values in a text that a name before them tells to be secret, in order; with
-    `words` only those behind a flag or a blank, which may be the next word of a list."""
+    """Yield the values in a text that the name before them marks as secrets, in order. With
+    `words`, yield only those after a flag or a blank, which may be the next item of a list."""
     folded = fold(text)
     starts: set[int] = set()
     for stem in STEMS:
@@ -242,15 +245,15 @@ def _name_at(text: str, at: int, end: int, floor: int) -> _Name:
     ):
         begin -= 1
     if text[begin - 1 : begin] == "\\" and text[begin] in "nrt" and begin < at:
-        begin += 1  # behind a line break in JSON
+        begin += 1  # after a line break in JSON
     name = text[begin:end]
     if text[begin - 1 : begin] == ":" and text[begin - 2 : begin - 1].isdigit():
-        return _Name(name, begin, end, Tells.NOTHING)  # of an ARN
+        return _Name(name, begin, end, Tells.NOTHING)  # part of an ARN
     prose = text[begin - 1 : begin] == " " and text[begin - 2 : begin - 1].isalpha()
     return _Name(name, begin, end, judge(name), name.startswith("-"), prose=prose)
 
 
-def _spans_behind(  # noqa: PLR0911 (one for each way of writing a name and its value)
+def _spans_behind(  # noqa: PLR0911 (one for each way to write a name and its value)
     text: str, name: _Name, *, words: bool
 ) -> list[Span]:
     end, before = name.end, text[max(0, name.begin - 130) : name.begin]
@@ -276,10 +279,10 @@ def _spans_behind(  # noqa: PLR0911 (one for each way of writing a name and its 
 
 
 def _value(text: str, at: int, name: _Name) -> list[Span]:
-    """Return where secrets are in what stands behind a name and its sign."""
+    """Return the positions of secrets after a name and its sign."""
     if opened := _OPENS.match(text, at):
         if _ENDS.match(text, opened.end()):
-            return []  # of what the name stands in
+            return []  # the closing quote of a text that ends with the name
         end = _close(text, opened.end(), opened[1], opened[2])
         return _within(name, text, opened.end(), end, quoted=True)
     if block := _BLOCK.match(text, at):
@@ -301,7 +304,7 @@ def _value(text: str, at: int, name: _Name) -> list[Span]:
 
 
 def _close(text: str, begin: int, depth: str, quote: str) -> int:
-    """Return where a quoted text ends; one that is not closed goes to the end of its line."""
+    """Return the end of a quoted text; an unclosed one ends with its line."""
     line = text.find("\n", begin) if quote != "`" else -1
     line = len(text) if line < 0 else line
     for found in _ANY_QUOTE.finditer(text, begin, line):
@@ -312,7 +315,7 @@ def _close(text: str, begin: int, depth: str, quote: str) -> int:
 
 
 def _within(name: _Name, text: str, begin: int, end: int, *, quoted: bool) -> list[Span]:
-    """Return where a value holds a secret, if it does."""
+    """Return the position of the secret in a value, if it has one."""
     value = text[begin:end]
     if quoted and (scheme := _SCHEME.match(value)):
         begin += scheme.end()
@@ -328,7 +331,7 @@ def _within(name: _Name, text: str, begin: int, end: int, *, quoted: bool) -> li
     return [(begin, end)] if _is_secret(name, value, text, end, quoted=quoted) else []
 
 
-def _is_secret(  # noqa: PLR0911 (each line is a reason of its own)
+def _is_secret(  # noqa: PLR0911 (each line is a separate reason)
     name: _Name, value: str, text: str, end: int, *, quoted: bool
 ) -> bool:
     sure, digits = name.tells is Tells.SURELY, any(map(str.isdigit, value))
@@ -349,8 +352,8 @@ def _is_secret(  # noqa: PLR0911 (each line is a reason of its own)
 
 
 def _points_elsewhere(name: _Name, value: str, text: str) -> bool:
-    """Whether a value is a folder, the values of cookies, which are found one by one, or what a
-    flag says about where a secret is."""
+    """Whether a value is a folder, a list of cookies, which are found one by one, or a reference to
+    the place of a secret."""
     said = name.text.lower()
     if said.endswith("pwd") and "/" in value and text[name.begin - 1 : name.begin] != ";":
         return True
@@ -360,7 +363,7 @@ def _points_elsewhere(name: _Name, value: str, text: str) -> bool:
 
 
 def _is_code(name: _Name, value: str, text: str, end: int, *, digits: bool) -> bool:
-    """Whether a value without quotes is a name, a type, a call or a word of a sentence."""
+    """Whether an unquoted value is a name, a type, a call or a word of a sentence."""
     if re.match(r"[A-Za-z_.]{1,60}(?:\[|::)", value) or _LOOKED_UP.fullmatch(value):
         return True
     if re.fullmatch(r"token", name.text) and text[end - len(value) - 1] == ":":

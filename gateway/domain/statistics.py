@@ -1,4 +1,4 @@
-"""How people answer and how agents ask, counted from the audit: who looks, and who only taps."""
+"""Count decisions and requests from the audit, for reports; start at `EventTally`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gateway.models import ENDINGS, DeciderKind, Status
 from gateway.wire.codec import JsonObject, Wire
 
 HASTY_MS = 2_000
-"""Who answers sooner after a request was shown has hardly read it."""
+"""A person who decides faster than this after a request was shown has hardly read it."""
 MANY = 20
-"""From so many answers on it is told when none of them was a denial."""
+"""The fewest decisions after which `never_denies` is reported."""
 
 _VOTES = ("voted", "edited")
 _NOBODY = (DeciderKind.GRANT.value, DeciderKind.RULE.value)
@@ -23,8 +23,8 @@ _NOBODY = (DeciderKind.GRANT.value, DeciderKind.RULE.value)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApproverReport(Wire):
-    """What one person decided. Times are milliseconds from shown to decided, over the `timed`
-    answers whose request was shown within the period; `hasty` is the share of them under 2 s."""
+    """One person's decisions. Times are milliseconds from shown to decided, over the `timed`
+    decisions on requests shown within the period. `hasty` is the share of them under 2 s."""
 
     name: str
     decisions: int
@@ -39,8 +39,8 @@ class ApproverReport(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentReport(Wire):
-    """What one agent asked, and how it ended. The shares are of those that ended; `auto` is by a
-    rule or a remembered decision, without a person."""
+    """One agent's requests and their outcomes. The shares are of the `ended` ones; `auto` is
+    decided by a rule or a grant, without a person."""
 
     name: str
     requests: int
@@ -87,15 +87,17 @@ class _Agent:
 
 
 class EventTally:
-    """Counts events, which must come in order."""
+    """Counts events, which must arrive in order."""
 
     def __init__(self) -> None:
         self._people: defaultdict[str, _Person] = defaultdict(_Person)
         self._agents: defaultdict[str, _Agent] = defaultdict(_Agent)
-        self._shown: dict[str, int] = {}  # what waits, since when it was to be seen
-        self._posted: set[str] = set()  # of these, what stands in a chat too
+        self._shown: dict[str, int] = {}  # pending requests, and when each could first be seen
+        self._posted: set[str] = set()  # those of them that are in a chat
         self._hooks: Counter[str] = Counter()
-        self._changed: defaultdict[str, set[str]] = defaultdict(set)  # what waits, by which hooks
+        self._changed: defaultdict[str, set[str]] = defaultdict(
+            set
+        )  # the hooks that changed each pending request
 
     def take(self, event: AuditEvent) -> None:
         """Count one event."""
@@ -116,7 +118,7 @@ class EventTally:
             self._count_grant(event.data)
 
     def report(self, since: int, until: int) -> PeriodReport:
-        """Return the figures, people and agents by name."""
+        """Return the figures, with people and agents sorted by name."""
         people = sorted(self._people.items())
         agents = sorted(self._agents.items())
         return PeriodReport(
@@ -130,7 +132,7 @@ class EventTally:
         )
 
     def _count_changes(self, event: AuditEvent) -> None:
-        """Count each hook that changed a request once, however many events tell of it."""
+        """Count each hook that changed a request once, even if several events name it."""
         told = [one["by"] for one in event.data.get("edits", ())]
         found = {str(by["name"]) for by in told if by["kind"] == DeciderKind.RULE}
         if found:
@@ -139,7 +141,7 @@ class EventTally:
             known |= found
 
     def _count_delivery(self, request_id: str, at: int) -> None:
-        """A card stands in a chat: until the first one did, nobody there could see it."""
+        """Note the first card in a chat; before it, nobody there could see the request."""
         if request_id in self._shown and request_id not in self._posted:
             self._posted.add(request_id)
             self._shown[request_id] = at
@@ -174,8 +176,8 @@ class EventTally:
 
 
 def lines(report: PeriodReport) -> Iterator[str]:
-    """Say a report in lines for a terminal."""
-    heads = ("answers", "denials", "median", "p10", "< 2 s", "grants")
+    """Yield a report as lines for a terminal."""
+    heads = ("decisions", "denials", "median", "p10", "< 2 s", "grants")
     yield _row("approver", *heads)
     for one in report.approvers:
         times = (_seconds(one.median_ms), _seconds(one.p10_ms), _percent(one.hasty))
@@ -212,7 +214,7 @@ def _approver(name: str, one: _Person) -> ApproverReport:
 
 
 def _tenth(times: Sequence[int]) -> int | None:
-    """Return what a tenth of the times do not exceed (the nearest rank)."""
+    """Return the 10th percentile of the times (nearest rank)."""
     return times[(len(times) + 9) // 10 - 1] if times else None
 
 

@@ -1,4 +1,4 @@
-"""What the core asks of durable state: one atomic step for each change, and how it came out."""
+"""Define the durable state that the core needs: changes, guards and results; start at `Store`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gateway.models import Status
 from gateway.wire.codec import JsonObject
 
 REROUTING = "rerouting"
-"""The outbox on which every waiting request is put when the policy is replaced."""
+"""The outbox that gets every pending request when the policy is replaced."""
 
 DECIDED_DAYS = 14
 
 
 class WriteResult(StrEnum):
-    """What a script did: one of these words."""
+    """The result of a script that writes."""
 
     OK = "ok"
     REPLAY = "replay"
@@ -41,11 +41,11 @@ class WriteResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageContext:
-    """The message behind a store call: whom to answer, and the ingress entry to delete with it.
+    """The message behind a store call: its sender, to be answered, and the ingress entry to delete.
 
-    `entry` is None for messages that came over HTTP, which is answered directly; `arrived_ms` is
-    when an entry was written. `owner` is the person whom the agent's credential belongs to, and
-    `since` when it was given this name: requests from before are somebody else's.
+    HTTP messages, which get a direct answer, have no `entry`; `arrived_ms` is when it was
+    written. `owner` is the owner of the agent's credential. `since` is when the credential got this
+    agent's name; earlier requests under the name are not this agent's.
     """
 
     agent: str
@@ -59,11 +59,11 @@ class MessageContext:
 
 
 class ChangeKind(StrEnum):
-    """The kind of a change. What protects a change follows from its kind (see `Transition.guards`).
+    """The kind of a change, which determines its guards (see `Transition.guards`).
 
-    DECISION: a person, a rule or a policy hook decided, or votes were counted. USE: an agent takes
-    an approval. STEP: what waits moves on, such as a reminder or a claim. EXPIRY: its time is over.
-    FACT: it was withdrawn, stopped, reported or erased, which holds at any time.
+    DECISION: a person, a rule or a policy hook decided, or votes were counted. USE: an agent claims
+    an approval. STEP: a pending request moves on, for example by a reminder. EXPIRY: its deadline
+    passed. FACT: it was cancelled, stopped, reported or erased, which is valid at any time.
     """
 
     DECISION = "decision"
@@ -74,11 +74,11 @@ class ChangeKind(StrEnum):
 
 
 class Guards(NamedTuple):
-    """What must hold at the instant when a change is written.
+    """Conditions that must hold at the moment when a change is written.
 
-    `clock` is `before` (refused as late once the deadline has passed), `after` (refused as early
-    until then) or empty. `generation` must be that of the policy in force, unless it is None. The
-    kill switch refuses what is `stoppable`.
+    `clock` is `before` (after the deadline the change is rejected as late), `after` (until then it
+    is rejected as early) or empty. `generation`, unless None, must be that of the active policy.
+    The kill switch rejects `stoppable` changes.
     """
 
     clock: str = ""
@@ -87,14 +87,14 @@ class Guards(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """One change of a record, applied only if all its guards hold at that instant.
+    """One change of a record, applied only if all its guards hold at that moment.
 
     `after` replaces `before` if its revision is still current. A decision names the `generation` of
-    the policy that it was made under. What rests on a `number` is refused unless that is the
-    request's. With the agent's `budget`, as when a person decided, denials in a row are counted. A
-    denial answers the same call for so many `minutes`. An approval makes these `grants`, each a
-    `gateway.policy.grants.grant.Grant`, in the same step. The event says `data`, that of an ending
-    what the decision says.
+    the policy that it was made under. If `number` is set, it must be the request's. With the
+    agent's `budget`, as after a person's decision, denials in a row are counted. For `minutes`
+    after a denial, an identical call is denied too. `grants`, each a
+    `gateway.policy.grants.grant.Grant`, are saved in the same step. `data` goes into the event; a
+    decision's event gets the decision.
     """
 
     before: StoredRequest
@@ -110,11 +110,11 @@ class Transition(NamedTuple):
     grants: tuple[Any, ...] = ()
 
     def guards(self) -> Guards:
-        """Return what protects this change. Raises ValueError for a decision without a policy."""
+        """Return the guards. Raises ValueError for a decision without a policy generation."""
         match self.kind:
             case ChangeKind.DECISION:
                 if self.generation is None:
-                    raise ValueError("a decision names the policy that it was made under")
+                    raise ValueError("a decision needs the generation of its policy")
                 goes_on = self.after.status in (Status.PENDING, Status.APPROVED)
                 return Guards("before", self.generation, stoppable=goes_on)
             case ChangeKind.USE:
@@ -129,8 +129,11 @@ class Transition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """What the clock asks for at `now`, in ms by the server's time: requests past their deadline,
-    lapsed processes, idle sessions, and requests that wait although the kill switch is on."""
+    """Work that is due at `now`, in ms of the server's time.
+
+    It lists expired requests, processes with lapsed leases, idle sessions, and requests that the
+    kill switch must end.
+    """
 
     now: int
     expired: tuple[str, ...] = ()
@@ -140,24 +143,24 @@ class Due:
 
 
 class Store(Protocol):
-    """Durable state. Every write is one atomic script that validates before it writes.
+    """Durable state. Each write is one atomic script, which validates before it writes.
 
     None of these methods sets the status of a request: see `WritableStore`.
     """
 
     async def load(self, request_id: str) -> StoredRequest | None:
-        """Return the record as it stands, or None."""
+        """Return the current record, or None."""
 
     def recent(self, request_id: str) -> StoredRequest | None:
-        """Return a pending record as this process last saw it, or None. Perhaps out of date:
-        it may begin a transition, whose guards have the last word, and is told to nobody."""
+        """Return a pending record as this process last saw it, or None. It may be out of date: use
+        it only to begin a transition, whose guards decide, and never show it."""
 
     async def load_many(self, request_ids: Sequence[str]) -> list[StoredRequest | None]:
-        """Return the records in the order asked for, None where there is none, or one that cannot
-        be read: it is logged, and does not hide the others."""
+        """Return the records in the same order, None for those that are missing or unreadable; the
+        latter are logged."""
 
     async def attach(self, request_ids: Sequence[str], origin: MessageContext) -> list[str]:
-        """Attach a process to requests, renew its lease, answer each; return the ids it may see."""
+        """Attach a process to requests, renew its lease, answer each; return the visible ids."""
 
     async def answer(
         self,
@@ -170,104 +173,103 @@ class Store(Protocol):
         """Answer a message that changed nothing, and delete its entry."""
 
     async def add_version(self, call: str, request_id: str) -> list[str]:
-        """Note a request of a part of a host's call, for an hour unless one of them is stored;
-        return the ids of the others of that part."""
+        """Add a request to the versions of one part of a coding agent's call; return the ids of the
+        others. They are forgotten after an hour unless one of them is stored."""
 
     async def keep_versions(self, call: str) -> None:
-        """Keep the versions of a part of a call as long as a request may live: one was stored."""
+        """Keep the versions of a part as long as a request can live, because one was stored."""
 
     async def secrets(self, request_id: str) -> JsonObject | None:
-        """Return the secret answers of a question, kept until its deadline."""
+        """Return the secret answers to a form, which are stored until its deadline."""
 
     async def number_of(self, request_id: str) -> str | None:
-        """Return the number that is shown where a waiting request's agent waits; None without.
+        """Return the number that a pending request's agent shows, or None.
 
-        It is for that agent, and for the comparison with what somebody typed: no record holds it.
+        Give it only to that agent, and compare it with the number that a person typed.
         """
 
     async def counted(self, spends: Sequence[Spend]) -> list[int]:
-        """Return what is counted already in the window of each of these."""
+        """Return the amount already counted in the window of each of these."""
 
     async def forget_secrets(self, request_id: str) -> None:
-        """Drop the secret answers, now that the asking process has them."""
+        """Delete the secret answers, once the process that asked has them."""
 
     async def page(self, query: Query) -> Page:
         """Return one page of requests, in the order that the query names."""
 
     async def list_decided(self, agent: str, tool: str, *, limit: int) -> list[str]:
-        """Return the ids of what people approved or denied of an agent's use of a tool within
-        DECIDED_DAYS, the newest first."""
+        """Return ids of requests that people approved or denied for this agent and tool within
+        DECIDED_DAYS, newest first."""
 
     async def pending_of(self, agent: str) -> list[str]:
         """Return the ids of an agent's pending requests, oldest first."""
 
     async def list_voted(self) -> list[str]:
-        """Return the ids of the waiting requests that somebody has approved already."""
+        """Return the ids of pending requests that have a vote already."""
 
     async def count_pending(self) -> int:
-        """Return how many requests wait."""
+        """Return how many requests are pending."""
 
     async def oldest_pending(self) -> int | None:
-        """Return when the oldest request that waits was asked, in ms; None when none waits."""
+        """Return when the oldest pending request was submitted, in ms, or None."""
 
     async def event_counts(self) -> dict[str, int]:
-        """Return how often each thing happened, as far as events are sealed; see
-        `gateway.domain.audit`."""
+        """Return the counts of sealed events by name; see `gateway.domain.audit`."""
 
     async def sessions(self, agent: str | None) -> list[Session]:
         """Return the sessions that have not ended, the most recent first."""
 
     async def touch_session(self, agent: str, session: str) -> None:
-        """Begin the idle time of a session anew, unless it has ended."""
+        """Restart the idle time of a session, unless it has ended."""
 
     async def end_session(self, agent: str, session: str) -> bool:
         """Forget a session; return whether there was one."""
 
     async def due(self, *, idle_ms: int, limit: int) -> Due:
-        """Return what has become due by the server's time."""
+        """Return the work that is due by the server's time."""
 
     async def expire_process(self, agent: str, process: str) -> list[str]:
-        """Say on its requests that a process is gone, once its lease ran out; return their ids."""
+        """Record on its requests that a process whose lease ran out is gone; return their ids."""
 
     async def policy(self) -> PolicyDocument:
-        """Return the policy in force."""
+        """Return the active policy."""
 
     async def generation(self) -> int:
-        """Return the generation of the policy in force."""
+        """Return the generation of the active policy."""
 
     async def apply(self, policy: PolicyDocument, *, by: str) -> int:
-        """Replace the policy whose generation this one carries; return the new generation.
+        """Replace the policy of the generation that `policy` carries; return the new generation.
 
-        Every waiting request comes upon the outbox REROUTING with it. Raises Conflict when another
-        one was applied meanwhile.
+        All pending requests go on the outbox REROUTING. Raises Conflict if another policy was
+        applied meanwhile.
         """
 
     async def note(
         self, event: str, *, agent: str = "", data: JsonObject, urgent: bool = False
     ) -> str:
-        """Append an event that changes no request, an urgent one also while the server's memory is
-        full; return its id."""
+        """Append an event that changes no request; return its id. An `urgent` one is written even
+        if the server's memory is full."""
 
     async def set_stopped(self, stopped: bool, *, by: str) -> None:
         """Turn the kill switch on or off."""
 
     async def stopped_by(self) -> tuple[str, int] | None:
-        """Return who turned the kill switch on and when, in ms, "" and 0 where nobody knows whether
-        it is on; None while it is off."""
+        """Return who turned the kill switch on and when, in ms; None while it is off. If its state
+        is unknown, return "" and 0."""
 
     async def is_stopped(self) -> bool | None:
-        """Tell whether the kill switch is on; None where nobody knows, which counts as on."""
+        """Return whether the kill switch is on; None if unknown, which counts as on."""
 
     async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
-        """Return up to `limit` events after a stream id, from the oldest kept when it is None."""
+        """Return up to `limit` events after a stream id; None starts at the oldest stored one."""
 
     async def latest(self, count: int) -> list[AuditEvent]:
-        """Return the last events, the newest last."""
+        """Return the last `count` events, the newest last."""
 
 
 class WritableStore(Store, Protocol):
-    """Durable state with the three calls that set what a request is: made by
-    `gateway.approvals.request_writer` alone."""
+    """Durable state with the calls that set a request's status. Only
+    `gateway.approvals.request_writer` uses them."""
 
     async def create(
         self,
@@ -283,23 +285,22 @@ class WritableStore(Store, Protocol):
     ) -> tuple[WriteResult, StoredRequest]:
         """Create a record, pending or already decided, and answer the message.
 
-        A `number` is kept beside the record, and told to who waits.
-
-        The deadline is min(arrival, server's time) + timeout. What waits is held to the agent's
-        `budget`; `posts` tells whether it would get cards. Results: OK with the record as stored;
-        EXISTS, AGAIN, STOPPED, LATE, SPENT, OVER_LIMIT, CROWDED, PAUSED with nothing written; CLOCK
-        when the decision's expiry is not that deadline: `created` of the returned record is then
-        the server's time.
+        The agent's side is told the `number`, which is stored beside the record. The deadline is
+        min(arrival, server's time) + timeout. A pending request must fit the agent's `budget`;
+        `posts` says whether it would get cards. Results: OK with the stored record. EXISTS, AGAIN,
+        STOPPED, LATE, SPENT, OVER_LIMIT, CROWDED, PAUSED with nothing written. CLOCK if the
+        decision's expiry differs from the deadline: `created` of the returned record is then the
+        server's time.
         """
 
     async def change(
         self, transition: Transition, origin: MessageContext | None = None
     ) -> WriteResult:
-        """Apply a transition, answer the message, push terminal ones to every attached process.
+        """Apply a transition, answer the message, and push a final state to every attached process.
 
         Results: OK, REPLAY, STALE, GONE, AGAIN, STOPPED, LATE, EARLY, SPENT, OVER_LIMIT, FULL.
         """
 
     async def change_all(self, transitions: Sequence[Transition]) -> tuple[WriteResult, str]:
-        """Apply all these transitions in one step, or none; return `change`'s outcome, and the id
-        of the request for which they were refused."""
+        """Apply all these transitions in one step, or none. Return `change`'s result, and the id of
+        the request that caused a rejection."""

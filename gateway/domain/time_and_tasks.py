@@ -1,4 +1,4 @@
-"""The only place that reads the wall clock; and the sure end of tasks."""
+"""Read the wall clock, nowhere else in the product, and cancel tasks reliably."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class Clock(Protocol):
-    """Wall time as the gateway sees it. Deadlines are judged by the Redis server's time instead."""
+    """Wall time for display and records. The Redis server's time decides deadlines instead."""
 
     def now_ms(self) -> int:
         """Return milliseconds since the Unix epoch."""
@@ -22,16 +22,16 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
-# Ends tasks for certain.
+# Cancels tasks reliably.
 #
-# redis-py may lose a cancellation that comes while a connection is taken from its pool: the command
-# goes on as if nobody had asked.
+# redis-py may lose a cancellation that arrives while it takes a connection from its pool: the
+# command then continues.
 
 _AGAIN_SECONDS = 0.1
 
 
 async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks until they are done, because one `cancel` may be lost."""
+    """Cancel tasks, repeatedly if necessary, until all are done."""
     waiting = {task for task in tasks if not task.done()}
     while waiting:
         for task in waiting:
@@ -40,8 +40,8 @@ async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
 
 
 def check_wanted() -> None:
-    """Raise CancelledError when the current task was cancelled; call it before each wait of a
-    loop, because the cancellation may have been lost."""
+    """Raise CancelledError if the current task was cancelled. Call it before each wait of a loop,
+    because the cancellation may have been lost."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

@@ -1,4 +1,4 @@
-"""Codes that a person reads in one place and types in another."""
+"""Make and read codes that a person sees in one place and types in another."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _ALIKE = str.maketrans("ILO", "110")
 
 
 def make_code(groups: int) -> str:
-    """Return a random code such as `K7QF-2M9X`: groups of four letters, each of 20 bits."""
+    """Return a random code such as `K7QF-2M9X`, with groups of four characters of 5 bits each."""
     letters = [secrets.choice(_LETTERS) for _ in range(groups * _GROUP)]
     return "-".join("".join(letters[at : at + _GROUP]) for at in range(0, len(letters), _GROUP))
 
 
 def read_code(typed: str) -> str:
-    """Return the bare letters of a code, however it was typed: in small letters, grouped otherwise,
-    or with a letter that looks like a digit."""
+    """Return the bare characters of a typed code. Lower case, other grouping, and letters that look
+    like digits are accepted."""
     return re.sub(r"[\s-]", "", typed).upper().translate(_ALIKE)

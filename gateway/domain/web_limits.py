@@ -1,4 +1,4 @@
-"""Limits for strangers: bodies in bounded size and time, and failed credentials."""
+"""Limit what unknown callers can send: the size and time of a body, and failed credentials."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ MAX_REMEMBERED = 10_000  # addresses
 
 @dataclass(slots=True)
 class FailureLimit:
-    """Counts failures: `most` of an address and `in_all` of all in `window` seconds.
+    """Counts failures: at most `most` per address and `in_all` in total, within `window` seconds.
 
-    It bounds failures alone. What is good is admitted all the same: callers behind one proxy share
-    its address, and one that fails on purpose must not lock out the others. `now` gives monotonic
-    seconds.
+    It limits only failures. Callers behind one proxy share its address, so one that fails on
+    purpose must not lock out the others. `now` returns monotonic seconds.
     """
 
     now: Callable[[], float]
@@ -27,7 +26,7 @@ class FailureLimit:
     _of_all: tuple[float, int] = (float("-inf"), 0)
 
     def count(self, address: str) -> bool:
-        """Count a failure; False when there were too many already."""
+        """Count a failure; return False if there were too many already."""
         now = self.now()
         self._of_all, of_all = self._next(self._of_all, now, self.in_all)
         kept = self._failures.get(address, (now, 0))
@@ -40,30 +39,30 @@ class FailureLimit:
     def _next(
         self, kept: tuple[float, int], now: float, most: int
     ) -> tuple[tuple[float, int], bool]:
-        """Return a window with one more failure, and whether there was room for it."""
+        """Return a window with one more failure, and whether it was within the limit."""
         began, count = kept
         if now - began >= self.window:
             began, count = now, 0
         return (began, min(count + 1, most)), count < most
 
 
-# Reads what strangers send to a web server, in bounded size and time.
+# Reads a request body in bounded size and time.
 
 SECONDS = 30.0  # for a whole body to arrive
 
 
 class BodyTooLarge(Exception):
-    """There was more than may be sent."""
+    """The body exceeds the size limit."""
 
 
 class BodyTooSlow(Exception):
-    """It did not arrive in time."""
+    """The client did not send the body before the timeout."""
 
 
 async def read_whole(
     chunks: AsyncIterator[bytes], *, most: int, seconds: float | None = None
 ) -> bytes:
-    """Return a body of at most `most` bytes, as it arrives within `seconds` (None: SECONDS).
+    """Return a body of at most `most` bytes that arrives within `seconds` (None: SECONDS).
 
     Raises BodyTooLarge, BodyTooSlow.
     """

@@ -1,1 +1,1 @@
-"""Web push: tells the devices of people what waits for them. Starts only where it is configured."""
+"""Send web push notifications of pending requests to people's devices; runs only if configured."""

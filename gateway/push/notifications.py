@@ -1,6 +1,8 @@
-"""Keeps what devices show of a request true: what it says, who is told, and what they may do.
+"""Keep notifications up to date: their text, their devices and their buttons; start at
+`Notifications`.
 
-It looks at the request as it is now. A notification is a copy of its card, at `push:<device>`.
+Each look reads the current request. A notification is stored as a copy of its card, with the target
+`push:<device>`.
 """
 
 from __future__ import annotations
@@ -37,10 +39,10 @@ from gateway.push.sending import DEVICE_REMOVED, Push, PushSender
 from gateway.stores.devices import RedisDevices
 from gateway.wire.codec import JsonObject
 
-# What a notification on a device says of a request, and whether it may be approved from there.
+# The text of a notification, and whether it can have an Approve button.
 #
-# All that is decided about approving is asked of the card. What is added here is that a
-# notification shows no more than its text: Approve stands only beside the whole call.
+# The card decides whether approving is possible. In addition, a notification has only its text, so
+# Approve requires that the text contains the whole call.
 
 _ALL = 10**9
 _ASKS = "Approval needed"
@@ -50,8 +52,8 @@ _NOT_YOURS = "Not yours to answer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """What a device shows: a title of ours, and a text of at most NOTICE_CHARS characters. What is
-    `approvable` may be approved by who sees nothing else."""
+    """The content of a notification: the gateway's title, and a text of at most NOTICE_CHARS
+    characters. If `approvable`, a person can approve the request from the text alone."""
 
     title: str
     text: str
@@ -61,13 +63,13 @@ class Notification:
 def notification_of(
     record: StoredRequest, reader: str, *, discreet: bool = False, proofs: MaskProofs | None = None
 ) -> Notification:
-    """Return what a device of this reader shows of a request that waits."""
+    """Return the notification of a pending request for a device of this reader."""
     if discreet:
         return Notification(title=_ASKS, text=discreet_notification(record))
     request = record.request
     said = notice_of(record)
     whole = f"{said}\n{_whole_call(record) or ''}"
-    # Only what is short is drawn: it is cheap, and nothing else can be approved here.
+    # Draw the card only for a short call: it is fast, and a long one cannot be approved here.
     may = whole[-1] != "\n" and len(whole) <= NOTICE_CHARS
     may = may and _offers_approval(
         card_of(record, lines=_ALL, chars=_ALL, proofs=proofs, reader=reader), record
@@ -77,7 +79,7 @@ def notification_of(
 
 
 def end_of_notification(record: StoredRequest, *, discreet: bool = False) -> Notification:
-    """Return what replaces a notification: how the request ended, or that others answer it."""
+    """Return the replacement of a notification: the outcome, or that others decide it."""
     over = _say_end(record) if record.final else _NOT_YOURS
     agent, risk = record.request.agent, record.risk.level
     said = discreet_notice(agent, over, risk) if discreet else notice_of(record, over)
@@ -85,21 +87,24 @@ def end_of_notification(record: StoredRequest, *, discreet: bool = False) -> Not
 
 
 def _say_end(record: StoredRequest) -> str:
-    """Return how a request ended, with the person who decided."""
+    """Return how a request was decided, with the person who decided."""
     word = card_of(record, lines=0, chars=0).word
     by = record.decision.decided_by if record.decision else None
     return f"{word} by {by.name}" if by and by.kind is DeciderKind.PERSON and by.name else word
 
 
 def _offers_approval(card: Card, record: StoredRequest) -> bool:
-    """Whether the card offers its reader an approval that one tap gives, and that is enough."""
+    """Whether the card lets its reader approve with one tap, and that is enough."""
     offered = any(one.action is Action.APPROVE and one.confirm is None for one in card.controls)
     return offered and not card.hides and record.quorum <= 1
 
 
 def _whole_call(record: StoredRequest) -> str | None:
-    """Return all that would run, on one line, None where one line cannot say it: when there is more
-    than a tool, its arguments, a folder and a host, or a character or a secret would not show."""
+    """Return the whole call on one line, or None if that is not possible.
+
+    It is not for more than a tool, its arguments, a folder and a host. Nor is it with a character
+    or a secret that would not be shown as it is.
+    """
     context = record.request.context
     more = (record.request.payload, context.env or None, context.files or None)
     if any(one is not None for one in more) or not context.cwd or not context.host:
@@ -116,18 +121,18 @@ log = logging.getLogger("gateway.push")
 
 _MOST, _WITHIN_SECONDS = 12, 60.0  # notifications of one device
 _LONGEST_PAUSE_SECONDS = 120.0
-_SENDING_SECONDS = 30.0  # by then a sending has ended, or whoever did it
-_END_SECONDS = 24 * 3600  # for how long a device that is off is still told the end
+_SENDING_SECONDS = 30.0  # by then a sender has finished, or died
+_END_SECONDS = 24 * 3600  # how long the push service keeps the decision for a device that is off
 _MOST_ENDINGS = 10
-_AFTER_SECONDS = 1.0  # behind a deadline, by when it was written down
+_AFTER_SECONDS = 1.0  # after a deadline, by when the expiry is recorded
 _TEST_SECONDS = 60
 _TEST, _TEST_TEXT = "Approvals", "This is a test: notifications reach this device."
 _SESSION_ENDED = "its session ended"
 
 
 class Notifications:
-    """Looks at one request at a time, for all devices. `holder` returns whom a browser session
-    belongs to, by its hash; None when it ended."""
+    """Processes one request at a time, for all devices. `holder` returns the identity that a
+    browser session, given by its hash, belongs to; None if it ended."""
 
     def __init__(
         self,
@@ -154,7 +159,7 @@ class Notifications:
         self._copies = PostedMessages(PUSH, core.outbox, clock, timings)
 
     async def look(self, request_id: str) -> float | None:
-        """Make notifications of a request true; return in how many seconds to look again."""
+        """Update all notifications of a request; return in how many seconds to look again."""
         if request_id.startswith(OVERFLOW_MARK):
             return None
         try:
@@ -172,17 +177,17 @@ class Notifications:
         return min(waits) if waits else None
 
     async def tidy(self) -> None:
-        """Forget the devices whose session ended, or whose person is gone."""
+        """Delete the devices whose session ended, or whose person is gone."""
         for device in await self._devices.everybody():
             if await self._holder(device.session) is None:
                 await self._forget(device, _SESSION_ENDED)
 
     async def test(self, device: PushDevice) -> None:
-        """Send a device a notification that says that it is a test. Raises DeliveryFailed."""
+        """Send a test notification to a device. Raises DeliveryFailed."""
         wait = await self._take_turn(device, "test", 0)
         if wait > 0:
             await self._leave_line(device, "test")
-            raise RetryLater(wait, "this device was told of much just now: try again in a minute")
+            raise RetryLater(wait, "this device just got many notifications; try again in a minute")
         content: JsonObject = {"id": "", "title": _TEST, "body": _TEST_TEXT, "actions": ["open"]}
         try:
             await self._sender.send(device, Push(content=content, ttl=_TEST_SECONDS, topic="test"))
@@ -197,7 +202,7 @@ class Notifications:
     # ---------------------------------------------------------------- who
 
     async def _list_told(self, record: StoredRequest) -> list[PushDevice]:
-        """Return the devices of those who may answer now, and have not."""
+        """Return the devices of people who may decide now, and have not yet."""
         if record.final or record.behind:
             return []
         policy = await self._writer.policy()
@@ -216,8 +221,8 @@ class Notifications:
         return found
 
     async def _may_answer(self, record: StoredRequest, device: PushDevice) -> bool:
-        """Whether the device's person is signed in on it, and may decide. Who is not signed in any
-        more is forgotten with it."""
+        """Whether the device's person is signed in on it, and may decide. If the session ended, the
+        device is deleted."""
         identity = await self._holder(device.session)
         if identity is None:
             await self._forget(device, _SESSION_ENDED)
@@ -229,7 +234,7 @@ class Notifications:
     async def _ring(
         self, record: StoredRequest, device: PushDevice, known: Copy | None
     ) -> float | None:
-        """Tell a device of a request, unless it was told, or must not be rung now."""
+        """Notify a device of a request, unless it was already notified, or must not ring now."""
         if known is not None:
             if _shows(record, known):
                 return self._find_end(record)
@@ -241,7 +246,7 @@ class Notifications:
             return quiet
         rank = 0 if record.risk.level is RiskLevel.HIGH else 1
         if (wait := await self._take_turn(device, record.id, rank)) > 0:
-            if known is None:  # by which it leaves the line when nobody is to be told any more
+            if known is None:  # so that it leaves the line if the notification is not needed later
                 waits = self._copies.new(target_of(device))
                 await self._outbox.put_copy(record.id, waits, before=None)
             return wait
@@ -266,7 +271,7 @@ class Notifications:
         return await self._send(record, device, push, due, known, shown)
 
     async def _end(self, record: StoredRequest, known: Copy) -> float | None:
-        """Tell the end to a device that may show the request."""
+        """Send the decision to a device that may show the request."""
         device = await self._devices.get(known.target.partition(":")[2])
         hidden = known.revision == 0 and known.state is not CopyState.INTENDED
         if device is not None and hidden and known.state is CopyState.DUE:
@@ -298,7 +303,7 @@ class Notifications:
         known: Copy | None,
         done: JsonObject,
     ) -> float | None:
-        """Send once, whoever else looks, and write down what became of it."""
+        """Send once, even if other workers look too, and record the result."""
         now = self._clock.now_ms()
         intent = replace(due, state=CopyState.INTENDED, at=now, tries=due.tries + 1)
         if not await self._outbox.put_copy(record.id, intent, before=known):
@@ -332,19 +337,19 @@ class Notifications:
         await forget_device(self._devices, self._store, device, why)
 
     async def _note_failure(self, device: PushDevice, why: str) -> None:
-        """Write down what went wrong with a device, or with "" that all went well."""
+        """Record the last failure of a device, or with "" that there was none."""
         if why == device.failure:
             return
         if why:
-            log.warning("a push was not taken: %s", why, extra={"event": "push_failed"})
+            log.warning("a push failed: %s", why, extra={"event": "push_failed"})
         at = self._clock.now_ms() if why else 0
         await self._devices.change(device.id, failure=why, failed_at=at)
 
     # ---------------------------------------------------------------- when
 
     async def _take_turn(self, device: PushDevice, name: str, rank: int) -> float:
-        """Take one of the notifications that a device gets in a minute, or return the seconds to
-        wait first: no agent floods a phone."""
+        """Take one of the notifications that a device may get per minute, or return the seconds to
+        wait, so that no agent floods a phone."""
         return await self._notes.take_turn(
             _budget_of(device),
             name,
@@ -366,18 +371,17 @@ class Notifications:
         return hours.seconds_left(self._clock.now_ms())
 
     def _find_pause(self, copy: Copy) -> float:
-        """Return for how many seconds to let a copy be: it is to be tried later, or is being sent
-        by somebody else."""
+        """Return the seconds not to touch a copy: until its retry, or while it is being sent."""
         until = {CopyState.DUE: 0.0, CopyState.INTENDED: _SENDING_SECONDS}.get(copy.state)
         return 0.0 if until is None else (copy.at - self._clock.now_ms()) / 1000 + until
 
     def _find_end(self, record: StoredRequest) -> float:
-        """Return when to look again: a notification stands, and its request must stay queued."""
+        """Return when to look again: a request must stay queued while a notification shows it."""
         return max((record.deadline - self._writer.now()) / 1000, 0.0) + _AFTER_SECONDS
 
 
 async def forget_device(devices: RedisDevices, store: Store, device: PushDevice, why: str) -> None:
-    """Forget a device, and write down why."""
+    """Delete a device, and record why in the audit."""
     if await devices.remove(device):
         data: JsonObject = {"person": device.person, "device": device.label, "why": why}
         await store.note(DEVICE_REMOVED, data=data)
@@ -388,25 +392,25 @@ def _budget_of(device: PushDevice) -> str:
 
 
 def target_of(device: PushDevice) -> str:
-    """Return what a request's copies call this device."""
+    """Return the target of this device in a request's copies."""
     return f"{PUSH}:{device.id}"
 
 
 def was_told(copy: Copy, record: StoredRequest) -> bool:
-    """Whether a device was told of a request as it would run now, or is being told."""
+    """Whether a device was notified of the current version of a request, or is about to be."""
     sent = copy.state is CopyState.POSTED and copy.revision >= record.shown_since
     sending = copy.state is CopyState.INTENDED and copy.tried >= record.shown_since
     return (sent or sending) and not copy.disarmed
 
 
 def _shows(record: StoredRequest, copy: Copy) -> bool:
-    """Whether a device shows the request as it stands, and was reminded as often as was due."""
+    """Whether a device shows the current request, with all due reminders."""
     told = copy.state is CopyState.POSTED and was_told(copy, record)
     return told and copy.reminders >= record.reminders
 
 
 def _content(record: StoredRequest, said: Notification, *, ended: bool = False) -> JsonObject:
-    """Return what the service worker gets."""
+    """Return the data for the service worker."""
     offered = ["approve", "deny"] if said.approvable else ["deny", "open"]
     return {
         "id": record.id,

@@ -1,4 +1,4 @@
-"""Sends one push to one device, encrypted and signed, and queues what is to be told."""
+"""Encrypt, sign and send a push to a device, and queue the requests that need pushes."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ from gateway.wire.codec import JsonObject
 
 # Encryption and signature of web push: RFC 8291 for the device, RFC 8292 for its push service.
 #
-# The two packages that do it come with the extra `push`, and are imported when something is sent.
+# The two packages for it come with the extra `push`, and are imported at the first push.
 
 MOST_BYTES = 3993
-"""Of text: with it the body has the 4,096 bytes that every push service takes."""
+"""The longest text: its body then has the 4,096 bytes that every push service accepts."""
 
 _SCALAR_BYTES, _POINT_BYTES, _AUTH_BYTES = 32, 65, 16
-_UNPACKED = b"\x04"  # how an uncompressed point begins
+_UNPACKED = b"\x04"  # the first byte of an uncompressed point
 _GROUP = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # P-256's order
-_LIFE_SECONDS = 12 * 3600  # of a signature; push services refuse more than a day
+_LIFE_SECONDS = 12 * 3600  # of a signature; push services reject more than a day
 
-MISSING = "it takes an extra. Install the gateway as before, with it: approval-gateway[push]"
+MISSING = "it needs an extra. Install the gateway as before, with it: approval-gateway[push]"
 
 
 def is_installed() -> bool:
-    """Whether the packages are here."""
+    """Whether the packages of the extra are installed."""
     return all(find_spec(name) is not None for name in ("http_ece", "py_vapid"))
 
 
 class PushKey:
-    """Our key at push services, from the base64 of its 32 bytes. Raises ValueError."""
+    """The gateway's key for push services, from the base64 of its 32 bytes. Raises ValueError."""
 
     def __init__(self, text: str) -> None:
         raw = base64.b64decode(text, validate=True)
         if len(raw) != _SCALAR_BYTES or not 0 < int.from_bytes(raw) < _GROUP:
-            raise ValueError("a push key is base64 of 32 bytes")
+            raise ValueError("a push key must be base64 of 32 bytes")
         self._raw = raw
 
     @cached_property
     def public(self) -> str:
-        """The public key, as browsers are given it."""
+        """The public key, as browsers need it."""
         from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 (an extra's)
         from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 (as above)
             Encoding,
@@ -74,7 +74,7 @@ class PushKey:
         return _write(key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint))
 
     def sign(self, audience: str, contact: str, now_ms: int) -> str:
-        """Return the Authorization that says who sends to this origin of a push service."""
+        """Return the Authorization header that names the sender to a push service."""
         from py_vapid import Vapid02  # noqa: PLC0415 (an extra's)
 
         claims = {"aud": audience, "exp": now_ms // 1000 + _LIFE_SECONDS, "sub": contact}
@@ -83,13 +83,13 @@ class PushKey:
 
 
 def encrypt(text: bytes, key: str, auth: str) -> bytes:
-    """Return the body that only the device with this key and secret can read. Raises ValueError
-    for a text that is too long, and for keys that are none."""
+    """Return a body that only the device with this key and secret can read. Raises ValueError for a
+    text that is too long, and for invalid keys."""
     import http_ece  # noqa: PLC0415 (an extra's)
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 (as above)
 
     if len(text) > MOST_BYTES:
-        raise ValueError(f"a push holds {MOST_BYTES} bytes, not {len(text)}")
+        raise ValueError(f"a push can have {MOST_BYTES} bytes, not {len(text)}")
     point, secret = read_keys(key, auth)
     fresh = ec.generate_private_key(ec.SECP256R1())
     body: bytes = http_ece.encrypt(
@@ -99,12 +99,12 @@ def encrypt(text: bytes, key: str, auth: str) -> bytes:
 
 
 def read_keys(key: str, auth: str) -> tuple[bytes, bytes]:
-    """Return a device's point and secret from base64url. Raises ValueError for what is neither."""
+    """Return a device's point and secret from base64url. Raises ValueError for invalid ones."""
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 (an extra's)
 
     point, secret = _read(key), _read(auth)
     if len(point) != _POINT_BYTES or point[:1] != _UNPACKED or len(secret) != _AUTH_BYTES:
-        raise ValueError("these are not the keys of a subscription")
+        raise ValueError("these are not the keys of a push subscription")
     ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), point)
     return point, secret
 
@@ -123,17 +123,17 @@ _MOST_RETRY_SECONDS = 3600.0
 _GONE = (404, 410)
 _LATER = (429, *range(500, 600))
 _SAYS = {
-    400: "it does not understand us",
-    401: "it does not take our key",
-    403: "it does not take our key for this device: turn notifications off and on there",
+    400: "it does not understand the push",
+    401: "it rejects the gateway's key",
+    403: "it rejects the gateway's key for this device: turn notifications off and on there",
     413: "the text was too long",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """What is sent: its content, for how many seconds it is kept for a device that is off, by which
-    topic a later one replaces it, and whether it wakes the device."""
+    """One push. `ttl` is how many seconds to keep it for a device that is off. A later push with
+    the same `topic` replaces it. `wakes` says whether it wakes the device."""
 
     content: JsonObject
     ttl: int
@@ -142,8 +142,8 @@ class Push:
 
 
 class PushSender:
-    """Sends with our key. `hosts` are those that may be called, any public one where there are
-    none; `contact` says at push services who we are."""
+    """Sends pushes with the gateway's key. `hosts` are the allowed push services, empty for any
+    public one; `contact` is the gateway's contact address for push services."""
 
     def __init__(
         self,
@@ -163,9 +163,11 @@ class PushSender:
         self._resolve = resolve
 
     async def check(self, endpoint: str) -> None:
-        """Refuse an address that must not be called, before it is kept. Raises Forbidden, in the
-        same words for a name that nobody knows and for one of our own network: who asks learns not
-        which names there are."""
+        """Raise Forbidden for an address that must not be called, before it is stored.
+
+        The text is the same for an unknown name and for one of the internal network, so that nobody
+        can find out which names exist.
+        """
         target = self._read_target(endpoint)
         try:
             async with asyncio.timeout(_SECONDS):
@@ -174,11 +176,11 @@ class PushSender:
             raise Forbidden("its name leads to no public address") from error
 
     async def send(self, device: PushDevice, push: Push) -> None:
-        """Send a push. Raises CopyGone when the device must be forgotten, RetryLater when it may
-        be sent again, and DeliveryFailed for good."""
+        """Send a push. Raises CopyGone if the device must be deleted, RetryLater if it may be sent
+        again, and DeliveryFailed if not."""
         if device.server_key != self.key.public:
             raise DeliveryFailed(
-                "it was made for another key of ours: turn notifications off and on there"
+                "it was registered with another key: turn notifications off and on there"
             )
         text = json.dumps(push.content, ensure_ascii=False, separators=(",", ":")).encode()
         try:
@@ -202,15 +204,15 @@ class PushSender:
             return
         said = f"its push service answered {status}"
         if status in _GONE:
-            raise CopyGone(f"{said}: the device is not there any more", deleted=True)
+            raise CopyGone(f"{said}: the device no longer exists", deleted=True)
         if status in _LATER:
             seconds = read_pause(answer.retry_after, self._clock.now_ms())
             raise RetryLater(min(seconds, _MOST_RETRY_SECONDS), said)
         raise DeliveryFailed(f"{said}: {_SAYS[status]}" if status in _SAYS else said)
 
     def _read_target(self, endpoint: str) -> Target:
-        """Return what an endpoint names. Where no host is written down any is taken, at the usual
-        port, and none of this machine."""
+        """Return the target of an endpoint. Without configured hosts, any public host on port 443
+        is allowed."""
         if self._hosts:
             return target_of(endpoint, allowed=self._hosts, production=self._production)
         host = endpoint.removeprefix("https://").partition("/")[0].partition(":")[0]
@@ -231,20 +233,20 @@ class PushSender:
         }
 
 
-# Puts on the push outbox what devices may have to be told of: whatever the event stream names, and
-# all that waits whenever somebody begins to listen. So nothing is lost in between, no script and no
-# record knows of devices, and where nobody has one nothing is done.
+# Fills the push outbox with requests that devices may need to show: those that events name, and all
+# pending ones when listening begins, so that none is missed. So no script and no record depends on
+# devices, and without devices nothing is done.
 
 DEVICE_ADDED, DEVICE_REMOVED, QUIET_CHANGED = "push_added", "push_removed", "push_quiet"
 _ALL = (DEVICE_ADDED, DEVICE_REMOVED, QUIET_CHANGED, "policy_applied", "signed_out")
 _PAGE = 200
 _MOST = 100_000
-_AGAIN_SECONDS = 1.0  # before listening again to a store that did not answer
+_AGAIN_SECONDS = 1.0  # before listening again after the store did not answer
 
 
 class PushQueue:
-    """The changes that the outbox's worker listens to. `tidy` forgets devices that are nobody's any
-    more; `store_errors` are raised by a store that does not answer."""
+    """The changes for the outbox's worker. `tidy` deletes devices that belong to nobody;
+    `store_errors` are the errors of an unreachable store."""
 
     def __init__(
         self,
@@ -266,8 +268,8 @@ class PushQueue:
 
     @asynccontextmanager
     async def changes(self) -> AsyncIterator[AsyncIterator[AuditEvent]]:
-        """Follow the events, each after what it changes was put on the queue. Raises Unreachable
-        when some may have been missed: whoever comes again has all looked at."""
+        """Follow the events, each after its request was put on the queue. Raises Unreachable if
+        some may have been missed; following again then queues everything."""
         try:
             async with self._feed.changes() as events:
                 await self._mark_all()
@@ -287,7 +289,7 @@ class PushQueue:
             yield event
 
     async def _mark_all(self) -> None:
-        """Have everything looked at that waits, or that a notification may stand for."""
+        """Queue all pending requests, and all that a notification may show."""
         await self._tidy()
         self._any = await self._devices.count() > 0
         if not self._any:

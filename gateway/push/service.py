@@ -1,4 +1,4 @@
-"""People's devices as pages manage them, and a check of their answers."""
+"""Manage people's push devices for web pages, and check decisions made from notifications."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from gateway.push.sending import DEVICE_ADDED, QUIET_CHANGED, PushSender, read_k
 from gateway.stores.devices import RedisDevices
 from gateway.wire.canonical_json import sha256_hex
 
-_MOST_ADDRESS = 2000  # characters; those of real push services have at most some 700
+_MOST_ADDRESS = 2000  # characters; addresses of real push services have at most about 700
 _MOST_LABEL = 60
 _ID_CHARS = 32
-_STALE = "this changed, or ended, since you were told: open it"
+_STALE = "this has changed or is decided since the notification; open it"
 
 
 class PushService:
     """A `gateway.ports.devices.DeviceCalls` of one adapter. Without a sender, `missing` says why
-    nothing can be pushed; what is kept can still be seen and removed."""
+    push is off; devices can still be listed and removed."""
 
     def __init__(
         self,
@@ -56,20 +56,20 @@ class PushService:
         self.missing = missing
 
     def server_key(self) -> str:
-        """Return the public key that browsers subscribe with."""
+        """Return the public key for browsers to subscribe with."""
         return self._require_sender()[0].key.public
 
     async def subscribe(self, identity: Identity, session: str, wish: Subscription) -> PushDevice:
-        """Have a browser told of requests as long as this session lives."""
+        """Register a browser for notifications as long as this session lives."""
         sender, _ = self._require_sender()
         person = await self._find_person(identity)
         if len(wish.endpoint) > _MOST_ADDRESS:
-            raise InvalidRequest(f"an address has at most {_MOST_ADDRESS} characters")
+            raise InvalidRequest(f"the endpoint can have at most {_MOST_ADDRESS} characters")
         try:
             read_keys(wish.key, wish.auth)
             await sender.check(wish.endpoint)
         except Forbidden as refused:
-            raise InvalidRequest(f"nothing is sent there: {refused}") from refused
+            raise InvalidRequest(f"this endpoint is not allowed: {refused}") from refused
         except ValueError as error:
             raise InvalidRequest("these are not the keys of a subscription") from error
         device = PushDevice(
@@ -90,7 +90,7 @@ class PushService:
         if device == known:
             return device
         if not await self._devices.add(device):
-            raise Conflict(f"you have {MOST_DEVICES} devices already: remove one first")
+            raise Conflict(f"you already have {MOST_DEVICES} devices; remove one first")
         if known is None or known.person != person:
             await self._store.note(DEVICE_ADDED, data={"person": person, "device": device.label})
         return device
@@ -100,20 +100,20 @@ class PushService:
         return await self._devices.of_person(await self._find_person(identity))
 
     def is_of(self, device: PushDevice, session: str) -> bool:
-        """Whether a device was signed in with this session."""
+        """Whether a device was registered in this session."""
         return device.session == _hash(session)
 
     async def set_discreet(self, identity: Identity, device_id: str, *, on: bool) -> None:
-        """Have a device show nothing of what would run, or show it."""
+        """Set whether notifications of a device leave out the call."""
         device = await self._find_own(identity, device_id)
         await self._devices.change(device.id, discreet=on)
 
     async def remove(self, identity: Identity, device_id: str) -> None:
-        """Forget a device of the person."""
+        """Delete a device of the person."""
         await self._forget(await self._find_own(identity, device_id), "removed on the page")
 
     async def test(self, identity: Identity, device_id: str) -> None:
-        """Send a notification that says that it is a test."""
+        """Send a test notification."""
         _, telling = self._require_sender()
         await telling.test(await self._find_own(identity, device_id))
 
@@ -122,12 +122,12 @@ class PushService:
         return await self._devices.quiet(await self._find_person(identity))
 
     async def set_quiet(self, identity: Identity, hours: QuietHours | None) -> None:
-        """Keep the person's quiet hours, or none."""
+        """Set the person's quiet hours; None removes them."""
         if hours is not None and (problem := hours.problem()):
             raise InvalidRequest(problem)
         person = await self._find_person(identity)
         await self._devices.set_quiet(person, hours)
-        # What waits for their end is looked at anew.
+        # Makes the worker check notifications that were held back until the old hours ended.
         await self._store.note(QUIET_CHANGED, data={"person": person})
 
     async def check_answer(
@@ -140,15 +140,15 @@ class PushService:
         digest: str,
         action: Action,
     ) -> None:
-        """Check that a notification could be answered so. See `gateway.ports.devices`."""
+        """Check that a notification allows this decision. See `gateway.ports.devices`."""
         record = await self._core.requests.get(request_id)
         if record.digest != digest or revision < record.shown_since:
             raise Conflict(_STALE)
         if action is not Action.DENY and not await self._offers(identity, session, record):
-            raise Conflict("this cannot be approved from a notification: open it")
+            raise Conflict("this cannot be approved from a notification; open it")
 
     async def _offers(self, identity: Identity, session: str, record: StoredRequest) -> bool:
-        """Whether a device of this session was told of the request with an approval beside it."""
+        """Whether a device of this session got a notification with an Approve button."""
         copies = await self._core.outbox.copies(record.id)
         policy = await self._core.writer.policy()
         route = policy.route_for(record.request.agent, record.request.tool)

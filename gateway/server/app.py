@@ -1,4 +1,4 @@
-"""Builds a gateway, or one adapter, from its settings and runs it: the composition root."""
+"""Build and run a gateway, or one adapter, from its settings; start at `run_gateway`."""
 
 from __future__ import annotations
 
@@ -78,23 +78,23 @@ from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.local_discovery import announce, name_data, write_private
 from gateway.wire.signatures import Signer
 
-# Puts web push together: the key, what sends, what works through the queue, and the push devices of
-# adapters whose people have devices.
+# Builds web push: the key, the sender, the worker of its queue, and the devices of adapters'
+# people.
 
 KEY_FILE = "push.key"
 _KEY_BYTES = 32
 _TIMINGS = replace(TIMINGS, idle=30.0)
-"""All that changes rings the bell; what is put off for longer may come so much later."""
+"""Events wake the worker at once; work that waits longer than this may be late by it."""
 _CONTACT = "mailto:approval-gateway@localhost"
 NO_KEY = (
-    "nothing is pushed: with REDIS_URL set, all gateways need the same GATEWAY_PUSH_KEY, base64 of "
-    "32 random bytes"
+    "push is off: with REDIS_URL, set the same GATEWAY_PUSH_KEY for all gateways, base64 of 32 "
+    "random bytes"
 )
-NOT_INSTALLED = f"nothing is pushed: {MISSING}"
+NOT_INSTALLED = f"push is off: {MISSING}"
 
 
 class PushParts:
-    """Web push over one namespace; `missing` says why there is none, "" where there is."""
+    """Web push of one namespace; `missing` says why it is off, or ""."""
 
     def __init__(self, settings: Settings, core: Core, backend: Backend) -> None:
         self._core = core
@@ -123,7 +123,7 @@ class PushParts:
         )
 
     def service_for(self, place: str) -> PushService:
-        """Return the push devices of an adapter's people."""
+        """Return the push service for the devices of an adapter's people."""
         return PushService(
             place,
             self._core,
@@ -137,7 +137,7 @@ class PushParts:
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
-        """Work through the queue until left."""
+        """Run the worker of the push queue until the block ends."""
         if self._telling is None:
             yield
             return
@@ -155,8 +155,8 @@ class PushParts:
 
 
 def push_key_of(settings: Settings, *, make: bool = False) -> tuple[PushKey | None, str]:
-    """Return the key that pushes are signed with, and why there is none: it is the setting's, or
-    that of the data folder, which is made there if `make` says so. Raises BadSettings."""
+    """Return the key that signs pushes, and "" or why it is missing. It is the setting's, or that
+    of the data folder, where `make` creates one. Raises BadSettings."""
     if not is_installed():
         return None, NOT_INSTALLED
     if settings.push_key is not None:
@@ -169,14 +169,14 @@ def push_key_of(settings: Settings, *, make: bool = False) -> tuple[PushKey | No
     path = settings.data_dir / KEY_FILE
     if not path.exists():
         if not make:
-            return None, "no key was made yet"
+            return None, "there is no key yet"
         _make_key(path)
     try:
         return PushKey(path.read_text(encoding="utf-8").strip()), ""
     except ValueError:
         raise BadSettings(
-            f"{path} holds no push key: put it back from a backup, or remove it to have a new one "
-            "made; then notifications must be turned off and on again on each device"
+            f"{path} is not a push key. Restore it from a backup. Or remove it for a new key, then "
+            "turn notifications off and on again on each device"
         ) from None
 
 
@@ -186,21 +186,21 @@ def _make_key(path: Path) -> None:
 
 
 def _contact(settings: Settings) -> str:
-    """Return how push services reach whoever runs this gateway: its own address."""
+    """Return the contact address that push services get: the gateway's own address."""
     parts = urlsplit(settings.public_url or "")
     return f"https://{parts.hostname}" if parts.scheme == "https" else _CONTACT
 
 
-# Puts the Agent Approval Protocol together: what answers its clients, and what tells instances
-# that their requests ended.
+# Builds the Agent Approval Protocol: the routes for its clients, and the notices to instances about
+# decided requests.
 
 KEPT_DAYS = 8
-"""The week for which the protocol promises what ended to its clients, and a day for the clocks."""
+"""The week for which the protocol promises results to clients, and a day for clock differences."""
 _INSTANCES = b"tokens of the instances of the Agent Approval Protocol"
 
 
 def receivers_of(settings: Settings) -> ProtocolReceivers:
-    """Return what calls the receivers of instances."""
+    """Return the sender of notices to the receivers of instances."""
     return ProtocolReceivers(
         SystemClock(), hosts=settings.webhook_hosts, production=settings.production
     )
@@ -209,8 +209,8 @@ def receivers_of(settings: Settings) -> ProtocolReceivers:
 def serve_protocol(
     settings: Settings, core: Core, backend: Backend, signer: Signer
 ) -> RoutesOf | None:
-    """Return the routes of the Agent Approval Protocol; nothing where requests are
-    forgotten before the protocol's week is over, since its clients could not tell."""
+    """Return the routes of the Agent Approval Protocol. Return None if the gateway deletes requests
+    before the protocol's week is over."""
     if settings.retention_days < KEPT_DAYS:
         log.warning(
             "/aap is not served: GATEWAY_RETENTION_DAYS is %g, and the Agent Approval Protocol "
@@ -236,7 +236,7 @@ def protocol_of(
     async def is_admin(name: str) -> bool:
         return (await store.policy()).is_admin(Identity(platform="token", id=name))
 
-    secret = sha256_hex(signer.sign(_INSTANCES).encode()).encode()  # a signature nobody is given
+    secret = sha256_hex(signer.sign(_INSTANCES).encode()).encode()  # a signature that nobody gets
     provisioning = Provisioning(
         RedisInstances(store, credentials, secret),
         SystemClock(),
@@ -256,7 +256,7 @@ def notices_of(
     clock: Clock | None = None,
     rhythm: PollInterval | None = None,
 ) -> ProtocolNotices:
-    """Return what tells instances that their requests ended."""
+    """Return the worker that notifies instances of decided requests."""
     return ProtocolNotices(
         RedisNotices(store),
         store,
@@ -274,7 +274,7 @@ log = logging.getLogger("gateway.server")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """A running gateway and where it is reached; `lan_url` is for phones in this network."""
+    """A running gateway and its addresses; `lan_url` is for phones in this network."""
 
     backend: Backend
     core: Core
@@ -287,17 +287,17 @@ class Gateway:
 async def run_gateway(
     settings: Settings, *, lan: LocalNetwork | None = None, at: At = ignore_step
 ) -> AsyncIterator[Gateway]:
-    """Run a gateway: embedded server, intake, HTTP, adapters. Inside the block it is ready.
+    """Run a gateway: embedded server, intake, HTTP, adapters. It is ready inside the block.
 
-    With `lan` it serves the inbox to phones, too. `at` is called at every step at which a killed
-    gateway may stop; tests kill it there.
+    With `lan`, it also serves the inbox to phones. `at` is called at every step where a crash could
+    happen, so that tests can stop the gateway there.
     """
     async with AsyncExitStack() as stack:
         redis_url = await _redis_url(settings, stack)
         backend = await stack.enter_async_context(open_backend(settings, redis_url, at=at))
         store = backend.store
         if settings.redis_url is None:
-            # The folder is locked, so leases of other gateways are those of killed ones.
+            # The folder is locked, so any other gateway with a lease was killed.
             await store.forget_replicas()
         refused = await _first_policy(backend, settings)
         await refuse_unsafe(settings, store)
@@ -349,7 +349,7 @@ async def run_gateway(
 def _announce(
     settings: Settings, url: str, enrolling: Enrolment, signer: Signer
 ) -> AbstractContextManager[None]:
-    """Say in the data folder where this gateway is, for agents of the same user."""
+    """Write this gateway's address to the data folder, for agents of the same user."""
     return announce(
         settings.data_dir,
         url=url,
@@ -407,7 +407,7 @@ def _api_of(
 def _with_figures(
     site: PublicAddress, store: RedisStore, core: Core, adapters: Mapping[str, Adapter]
 ) -> PublicAddress:
-    """Return the site with what its metrics are read from."""
+    """Return the site with the sources of its metrics."""
     return replace(
         site,
         measure=partial(measure_store, store),
@@ -419,14 +419,14 @@ def _with_figures(
 async def _measure_outboxes(
     store: RedisStore, core: Core, adapters: Mapping[str, Adapter]
 ) -> list[OutboxFigures]:
-    """Return how true the cards of each adapter that posts are."""
+    """Return how current the cards of each posting adapter are."""
     names = [name for name, adapter in adapters.items() if adapter.posts]
     clock = SystemClock()
     return [await measure_outbox(name, store, core.outbox, clock) for name in names]
 
 
 def _problems_of(adapters: Mapping[str, Adapter]) -> dict[str, Sequence[str]]:
-    """Return what is wrong with each adapter."""
+    """Return the problems of each adapter."""
     return {name: one.problems for name, one in adapters.items()}
 
 
@@ -462,7 +462,7 @@ async def _watch_health(
 
 @asynccontextmanager
 async def _upkeep(settings: Settings, core: Core, store: RedisStore) -> AsyncIterator[None]:
-    """Run on each replica what time and the policy trigger: deadlines, archive, retention."""
+    """Run each replica's work that depends on time and policy: deadlines, archive, retention."""
     trimming = Trimming(store)
     works: dict[str, Callable[[], Awaitable[None]]] = {
         "sweeper": Sweeper(core, store, session_idle_hours=settings.session_idle_hours).run,
@@ -488,8 +488,10 @@ async def _work_for_all(
     hooks: HookHost,
     push: PushParts,
 ) -> AsyncIterator[None]:
-    """Run what one replica does for all of them, see ADR 36: seals, reviews, reminders, targets,
-    pushes, webhooks, notices, hook events."""
+    """Run the work of the leader replica, see ADR 36.
+
+    It is: seals, reviews, reminders, targets, pushes, webhooks, notices and hook events.
+    """
     works: dict[str, Callable[[], Awaitable[None]]] = {
         "sealer": Sealer(store, feed).run,
         "targets": partial(follow_targets, core.feed, store),
@@ -515,20 +517,25 @@ async def _redis_url(settings: Settings, stack: AsyncExitStack) -> str:
     if settings.redis_url is not None:
         return settings.redis_url.get_secret_value()
     if settings.production:
-        raise GatewayError("production needs REDIS_URL; the embedded server is for one machine")
+        raise GatewayError(
+            "production needs REDIS_URL; the embedded server is for one machine only"
+        )
     engine = await stack.enter_async_context(running_engine(settings.data_dir))
     return engine.url
 
 
 async def _first_policy(backend: Backend, settings: Settings) -> str | None:
-    """Put the policy file in force, and return why not; without one, give a new namespace a default
-    route without approvers. What tools' authors declare counts unless this is production."""
+    """Apply the policy file; return why it could not be applied, or None.
+
+    Without a file, give a new namespace a default route without approvers. Outside production, it
+    trusts what tools' authors declare.
+    """
     if settings.policy_file is not None:
         return await apply_at_start(backend, settings.policy_file)
     store = backend.store
     policy = await store.policy()
     if (await store.policy_file()).digest:
-        await store.note_policy_file("")  # the settings name none any more
+        await store.note_policy_file("")  # the settings no longer name one
     if not policy.routes:
         first = PolicyDocument(
             generation=policy.generation,
@@ -565,7 +572,7 @@ def _webhooks(settings: Settings, feed: Feed, store: RedisStore, tally: Tally) -
 
 
 def _site_of(settings: Settings, pages: Sequence[WebPages]) -> PublicAddress:
-    """Return the host names and TLS of the site, and what adapters serve on it."""
+    """Return the host names, TLS and adapter pages of the site."""
     host = urlsplit(settings.public_url).hostname if settings.public_url else None
     return PublicAddress(
         hosts=frozenset({host} if host else ()),
@@ -579,7 +586,7 @@ def _site_of(settings: Settings, pages: Sequence[WebPages]) -> PublicAddress:
 async def _listen_for_phones(
     inbox: WebPages, lan: LocalNetwork, watch: HealthWatch, stack: AsyncExitStack
 ) -> str:
-    """Serve the inbox, and nothing that is for agents, to the local network; return its URL."""
+    """Serve the inbox, without the API for agents, to the local network; return its URL."""
     site = PublicAddress(
         hosts=frozenset(lan.hosts), pages=tuple(inbox.routes), closing=(inbox.end,)
     )
@@ -588,7 +595,7 @@ async def _listen_for_phones(
 
 
 async def listen(app: web.Application, settings: Settings, stack: AsyncExitStack) -> str:
-    """Serve HTTP; return the URL that local callers use."""
+    """Serve HTTP; return the URL for local callers."""
     served = runner(app)
     await served.setup()
     stack.push_async_callback(served.cleanup)
@@ -599,7 +606,7 @@ async def listen(app: web.Application, settings: Settings, stack: AsyncExitStack
             context.load_cert_chain(settings.tls_cert, settings.tls_key)
         except OSError as error:
             raise BadSettings(
-                f"GATEWAY_TLS_CERT and GATEWAY_TLS_KEY are no certificate and its key: {error}"
+                f"GATEWAY_TLS_CERT and GATEWAY_TLS_KEY are not a certificate and its key: {error}"
             ) from error
     site = web.TCPSite(served, settings.host, settings.port, ssl_context=context)
     try:
@@ -612,16 +619,16 @@ async def listen(app: web.Application, settings: Settings, stack: AsyncExitStack
     return settings.local_url(served.addresses[0][1])
 
 
-# Runs one adapter as a process of its own.
+# Runs one adapter as a separate process.
 
 
 @asynccontextmanager
 async def run_adapter(settings: Settings, name: str) -> AsyncIterator[str]:
-    """Run one adapter on the Redis of a gateway that runs elsewhere; yield the URL of its health
-    endpoint and pages, empty for an adapter that has none.
+    """Run one adapter on the Redis of a gateway that runs elsewhere.
 
-    Without `REDIS_URL` it uses the embedded server of the data folder. It listens on the address of
-    the settings, which must differ from that gateway's.
+    It yields the URL of its health endpoint and pages, empty for an adapter without them. Without
+    `REDIS_URL`, it uses the embedded server of the data folder. It listens on the address in the
+    settings, which must differ from that gateway's.
     """
     url = url_of(settings)
     async with AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Runs adapters and background work, and looks whether people can answer here."""
+"""Run adapters and background work, and watch whether people can decide here."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ log = logging.getLogger("gateway.server")
 _RESTART_SECONDS = 1.0
 _LOOK_SECONDS = 0.5
 _LOST: tuple[type[BaseException], ...] = (Unreachable, *AWAY)
-_SELDOM = Timings(idle=6.0)  # of a queue that only a new policy fills, with an event that rings
+_SELDOM = Timings(
+    idle=6.0
+)  # for a queue that only a new policy fills, with an event that wakes the worker
 
 
 def adapter_api(
@@ -50,8 +52,8 @@ def adapter_api(
     logins: Ways | None = None,
     secure: bool = False,
 ) -> AdapterApi:
-    """Return the API of an adapter, with its own notes. `inbox` is where cards may lead to,
-    `logins` are the ways in as they are set, and `secure` says that browsers come over TLS."""
+    """Return the API of an adapter, with its own notes. `inbox` is the address for links from
+    cards, `logins` the configured ways to sign in, and `secure` says that browsers use TLS."""
     logins = logins or Ways(store, SystemClock())
     return AdapterApi(
         requests=core.requests,
@@ -74,7 +76,7 @@ def adapter_api(
 async def serve_adapters(
     adapter: Adapter, api: AdapterApi, core: Core, *, timings: Timings = TIMINGS
 ) -> AsyncIterator[WebPages]:
-    """Run an adapter, and yield its pages; when it posts cards, keep them true."""
+    """Run an adapter, and yield its pages; if it posts cards, keep them up to date."""
     async with AsyncExitStack() as stack:
         pages = await stack.enter_async_context(adapter.run(api))
         if adapter.posts:
@@ -97,7 +99,7 @@ async def run_reviews(core: Core) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def run_reminders(core: Core) -> AsyncIterator[None]:
-    """Remind, escalate and fail over."""
+    """Run reminders, escalations and rerouting."""
     async with (
         run_worker(FOLLOWUPS, Reminders(core, SystemClock()).look, core),
         run_worker(REROUTING, Rerouting(core).look, core, _SELDOM),
@@ -106,7 +108,7 @@ async def run_reminders(core: Core) -> AsyncIterator[None]:
 
 
 async def follow_policy(core: Core, store: RedisStore) -> None:
-    """Read the policy again, and count votes, when any replica replaced it, until cancelled."""
+    """Read the policy again and count votes whenever a replica replaces it, until cancelled."""
     while True:
         try:
             async with core.feed.controls() as events:
@@ -130,18 +132,18 @@ async def run_worker(
     *,
     changes: Changes | None = None,
 ) -> AsyncIterator[None]:
-    """Work through an outbox until left, rung by all events or by these `changes`."""
+    """Run the worker of an outbox until the block ends; all events, or `changes`, wake it."""
     worker = Worker(queue, core.outbox, look, changes or core.feed.changes, timings=timings)
     try:
         async with run_in_background(f"{queue} outbox", worker.run):
             yield
     finally:
-        # Finish what was begun, so that no card is posted without its place being recorded.
+        # Finish work in progress, so that no card is posted without its place being recorded.
         await worker.finish()
 
 
 async def watch_loop(tally: Tally) -> None:
-    """Note how late the event loop comes to what is due, until cancelled."""
+    """Measure the delay of the event loop, until cancelled."""
     loop = asyncio.get_running_loop()
     while True:
         due = loop.time() + _LOOK_SECONDS
@@ -153,14 +155,14 @@ async def watch_loop(tally: Tally) -> None:
 async def hold_duty(
     duty: Duty, work: Callable[[], AbstractAsyncContextManager[None]]
 ) -> AsyncIterator[None]:
-    """Do `work` while this replica has the duty, until left."""
+    """Do `work` while this replica is the leader, until the block ends."""
 
     async def hold() -> None:
         await duty.taken.wait()
-        log.info("this replica has the duty", extra={"event": "duty_taken"})
+        log.info("this replica is the leader", extra={"event": "duty_taken"})
         async with work():
             await duty.lost.wait()
-        log.warning("another replica has the duty", extra={"event": "duty_lost"})
+        log.warning("another replica is the leader", extra={"event": "duty_lost"})
 
     async with run_in_background("duty", hold):
         yield
@@ -168,20 +170,20 @@ async def hold_duty(
 
 @asynccontextmanager
 async def run_in_background(name: str, work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Keep `work` running; when it fails, log that and start it again."""
+    """Keep `work` running; if it fails, log that and start it again."""
 
     async def keep() -> None:
         while True:
             try:
                 await work()
             except _LOST as error:
-                # A lost connection is no fault of ours: one line, and again.
+                # A lost connection is not a bug: log one line and try again.
                 lost = type(error).__name__
                 log.warning(
                     "%s lost its connection: %s", name, error or lost, extra={"event": "task_lost"}
                 )
             except Exception:
-                # The gateway must not go on without this work, whatever the error.
+                # The gateway must not continue without this work, whatever the error.
                 log.exception("%s failed", name, extra={"event": "task_failed"})
             await asyncio.sleep(_RESTART_SECONDS)
 
@@ -192,24 +194,24 @@ async def run_in_background(name: str, work: Callable[[], Awaitable[None]]) -> A
         await cancel_and_wait(task)
 
 
-# Looks whether people can answer here, and whether what they answer is recorded.
+# Watches whether people can decide here, and whether decisions are recorded.
 
 _HEALTH_LOOK_SECONDS = 10.0
 _FRESH_SECONDS = 1.0
 NOT_TAKING_IN = "the agents' streams are not being read"
-NOT_FOLLOWING = "events are not being read: nobody here hears of an answer"
-_FULL = "Redis is full: nothing new is taken in; people can still decide, revoke and stop"
+NOT_FOLLOWING = "events are not being read: nobody here learns of decisions"
+_FULL = "Redis is full: new requests are rejected; people can still decide, revoke and stop"
 
 
 async def follow_targets(feed: Feed, store: RedisStore) -> None:
-    """Keep in the store which targets take no cards, as any replica finds it, until cancelled."""
+    """Record in the store which targets fail to take cards, until cancelled."""
     while True:
         async with feed.changes() as events:
             troubled = await store.troubled_targets()
-            # What was missed is met again at the next card.
+            # A missed event does no harm: the next card shows the same.
             with suppress(Unreachable, *REDIS_ERRORS):
                 async for event in events:
-                    if event.type == "policy_applied":  # whose targets may be others
+                    if event.type == "policy_applied":  # which may have other targets
                         troubled = {}
                         await store.forget_targets()
                     target = event.data.get("target")
@@ -223,11 +225,10 @@ async def follow_targets(feed: Feed, store: RedisStore) -> None:
 
 
 class HealthWatch:
-    """Looks at Redis, at who reads its streams, and at the adapters. See ADR 35.
+    """Watches Redis, the readers of its streams, and the adapters. See ADR 35.
 
-    `readers` are by the sentence that says what it means when one does not read. With `serves_api`
-    people can answer whatever becomes of the adapters. `is_disk_full` is asked where Redis does not
-    answer.
+    `readers` maps the sentence for a stopped reader to the reader. With `serves_api`, people can
+    decide even if adapters fail. `is_disk_full` is called when Redis does not answer.
     """
 
     def __init__(
@@ -250,7 +251,7 @@ class HealthWatch:
         self._looking = asyncio.Lock()
 
     async def look(self) -> Readiness:
-        """Look, unless that was done within the last second; return what is wrong."""
+        """Check everything, at most once a second; return the problems."""
         loop = asyncio.get_running_loop()
         async with self._looking:
             if self._looked is None or loop.time() - self._looked > _FRESH_SECONDS:
@@ -259,7 +260,7 @@ class HealthWatch:
         return self._health.readiness
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Check again and again, until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(_HEALTH_LOOK_SECONDS)
@@ -282,7 +283,8 @@ class HealthWatch:
         else:
             note("redis", SWITCH_LOST if stopped is None else None, down=True)
             self._health.note_all(
-                "target", {name: f"{name} takes no cards: {why}" for name, why in troubled.items()}
+                "target",
+                {name: f"cannot post cards to {name}: {why}" for name, why in troubled.items()},
             )
         for sentence, reader in self._readers.items():
             note(sentence, None if reader.healthy else sentence)

@@ -1,4 +1,4 @@
-"""Connects gateways and operators' commands to Redis, and loads the signing key."""
+"""Connect gateways and operators' commands to Redis, and load the signing key."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _KEY_FILE = "signing.key"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """A connected namespace, as operators' commands use it."""
+    """A connected namespace, for gateways and operators' commands."""
 
     store: RedisStore
     credentials: RedisCredentials
@@ -49,7 +49,7 @@ class Backend:
 async def open_backend(
     settings: Settings, redis_url: str, *, at: At = ignore_step
 ) -> AsyncIterator[Backend]:
-    """Connect to the namespace; leaving closes the connections."""
+    """Connect to the namespace; close the connections at the end of the block."""
     redis = connect(redis_url)
     try:
         async with line_to(redis_url) as line:
@@ -76,8 +76,8 @@ async def open_backend(
 def build_core(
     settings: Settings, store: RedisStore, feed: RedisFeed, hooks: HookHost, signer: Signer | None
 ) -> Core:
-    """Return the core of a namespace with its whole chain of deciders: hooks, installed deciders,
-    the mode last. Built here alone, so that no entry point misses a link."""
+    """Return the core of a namespace with all its deciders: hooks, installed deciders, and the mode
+    last. Every entry point uses it, so that none misses a decider."""
     judges = [*links(hooks), *plugged_in(settings.deciders), ModeDecider()]
     minutes = settings.denial_minutes
     return core_over(store, feed, judges, SystemClock(), signer, denial_minutes=minutes)
@@ -92,7 +92,7 @@ def core_over(
     *,
     denial_minutes: int = 0,
 ) -> Core:
-    """Return the requests of a namespace, with these deciders below its rules and grants."""
+    """Return the core of a namespace, with these deciders after its rules and grants."""
     notes = RedisAdapterStorage(store, "suggestions")
     return Core(
         store,
@@ -106,7 +106,7 @@ def core_over(
 
 
 def provider_of(settings: Settings) -> ProviderSettings | None:
-    """Return the identity provider that is set, if any."""
+    """Return the settings of the identity provider, or None."""
     if settings.oidc_issuer is None:
         return None
     if settings.oidc_client_id is None or settings.public_url is None:
@@ -124,7 +124,7 @@ def provider_of(settings: Settings) -> ProviderSettings | None:
 def url_of(settings: Settings) -> str:
     """Return the URL of the configured Redis, or of the embedded server of a running gateway.
 
-    Raises Unreachable when there is neither.
+    Raises Unreachable if there is neither.
     """
     if settings.own_redis is not None:
         return settings.own_redis
@@ -137,8 +137,8 @@ def url_of(settings: Settings) -> str:
 
 
 def signer_of(settings: Settings) -> Signer:
-    """Return the signer with the configured key, else with the one kept in the data folder. The
-    masks of this process get a key that is made with it."""
+    """Return the signer with the configured key, or the one in the data folder. The key of this
+    process's masks is derived from it."""
     signer = _signer_of(settings)
     key_masks(signer.sign(b"the key of masks").encode())
     return signer
@@ -155,6 +155,6 @@ def _signer_of(settings: Settings) -> Signer:
         return Signer(path.read_text(encoding="utf-8").strip())
     except ValueError:
         raise BadSettings(
-            f"{path} holds no signing key: put it back from a backup, or remove it to have a new "
-            "one made; agents that pin the old public key then have to be told the new one"
+            f"{path} is not a signing key. Restore it from a backup. Or remove it for a new key, "
+            "then give the new public key to agents that pin the old one"
         ) from None

@@ -1,4 +1,4 @@
-"""`gateway demo`: a gateway and a real agent process in a scratch folder."""
+"""Run `gateway demo`: a gateway and a real agent process in a scratch folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Answers:
 
 
 async def run_demo() -> int:
-    """Run the demo; return 0 when exactly what was approved ran."""
+    """Run the demo; return 0 if exactly the approved commands ran."""
     logging.basicConfig(level="WARNING")
     # A demo must never reach a gateway or a Redis in use.
     for name in [name for name in os.environ if name.startswith(("GATEWAY_", "REDIS_"))]:
@@ -56,7 +56,7 @@ async def run_demo() -> int:
 
 @asynccontextmanager
 async def _answer_requests(gateway: app.Gateway, settings: Settings) -> AsyncIterator[None]:
-    """Let a person answer in the browser; without a terminal, answer through the public API."""
+    """Let a person decide in the browser; without a terminal, decide through the public API."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         print("An agent wants to run four commands in a scratch folder.")
         for line in await first_login(gateway.backend, gateway.url, settings):
@@ -67,7 +67,7 @@ async def _answer_requests(gateway: app.Gateway, settings: Settings) -> AsyncIte
         async with run_in_background("sign-in links", renew):
             yield
         return
-    print(f"No terminal: the demo answers its own requests over HTTP as {_DEMO_APPROVER}.")
+    print(f"No terminal: the demo decides its own requests over HTTP as {_DEMO_APPROVER}.")
     approver = await gateway.backend.credentials.add_approver(_DEMO_APPROVER)
     with HttpPool(gateway.url, approver.token) as http:
         async with run_in_background("answers", partial(_answer_all, gateway, http)):

@@ -1,4 +1,4 @@
-"""The agent process of `gateway demo`: asks to run real shell commands."""
+"""The agent process of `gateway demo`, which requests approval to run real shell commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMANDS = (
 
 
 def main() -> int:
-    """Ask for each command; print its outcome as one JSON line."""
+    """Request approval for each command; print its outcome as one JSON line."""
     here = Context(cwd=str(Path(sys.argv[1]).resolve()), host=socket.gethostname())
     decided_at: dict[str, float] = {}
 
@@ -52,7 +52,7 @@ def main() -> int:
             try:
                 line["output"] = shell(command)
                 line["ran"] = True
-            except subprocess.CalledProcessError as failed:  # it ran, as `rm -rf .` does in vain
+            except subprocess.CalledProcessError as failed:  # it ran and failed, as `rm -rf .` does
                 line |= {"ran": True, "output": failed.stderr}
             except GatewayError as error:
                 line["said"] = str(error)

@@ -1,6 +1,7 @@
-"""`gateway up --lan`: the inbox for phones in this network, over TLS with a certificate of its own.
+"""Serve the inbox to phones in this network, for `gateway up --lan`, over TLS with a local
+certificate.
 
-Phones are served the inbox alone. Agents and their secrets stay at the address of this machine.
+Phones get only the inbox. Agents and their secrets stay at this machine's own address.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from gateway.wire.local_discovery import write_private
 
 _CERTIFICATE, _KEY = "lan.crt", "lan.key"
 _ADDRESS_OF = 0x8915  # Linux: the address of an interface
-_LIFE = timedelta(days=397)  # phones refuse certificates that are good for longer
+_LIFE = timedelta(days=397)  # phones refuse certificates with a longer life
 _RENEWED = timedelta(days=7)  # before the end
-_ELSEWHERE = "203.0.113.1"  # an address for documents: nothing is sent there
-_SHOWN_BYTES = 8  # of the fingerprint: nobody makes another certificate that begins so
+_ELSEWHERE = "203.0.113.1"  # an address for documentation: nothing is sent there
+_SHOWN_BYTES = 8  # of the fingerprint: too many for anybody to forge
 _HOST_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?")
-_BLACK_ON_WHITE = "\x1b[38;5;231;48;5;16m{}\x1b[0m"  # the blocks are the light part
+_BLACK_ON_WHITE = "\x1b[38;5;231;48;5;16m{}\x1b[0m"  # the blocks are the light parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalNetwork:
-    """How phones reach this machine: `hosts` are its addresses, the best one first, and names.
-    `settings` are what the inbox is served with there."""
+    """The way for phones to reach this machine. `hosts` are its addresses, the best first, and
+    names. `settings` are those for serving the inbox there."""
 
     hosts: tuple[str, ...]
     fingerprint: str
@@ -45,8 +46,8 @@ class LocalNetwork:
 
 
 def prepare_lan(settings: Settings) -> LocalNetwork:
-    """Return how phones reach this machine, with a certificate that is good for it. Raises
-    BadSettings where they cannot, or where the internet could."""
+    """Return how phones reach this machine, with a matching certificate. Raises BadSettings if they
+    cannot, or if the internet could."""
     if settings.production or not is_loopback(settings.host):
         raise BadSettings(
             "--lan is for a gateway on your own machine: use it without GATEWAY_ENV and "
@@ -56,7 +57,7 @@ def prepare_lan(settings: Settings) -> LocalNetwork:
         raise BadSettings('--lan serves the inbox: add "web" to GATEWAY_ADAPTERS')
     if not all(find_spec(name) for name in ("cryptography", "segno")):
         raise BadSettings(
-            "--lan takes an extra. Install the gateway as before, with it: approval-gateway[lan]"
+            "--lan needs an extra. Install the gateway as before, with it: approval-gateway[lan]"
         )
     addresses = find_addresses()
     if not addresses or any(one.is_global for one in addresses):
@@ -80,7 +81,7 @@ def prepare_lan(settings: Settings) -> LocalNetwork:
 
 
 def find_addresses() -> list[IPv4Address]:
-    """Return this machine's addresses but for loopback, first the one that leads elsewhere."""
+    """Return this machine's addresses without loopback, that of the default route first."""
     found = []
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((_ELSEWHERE, 9))
@@ -90,7 +91,7 @@ def find_addresses() -> list[IPv4Address]:
         found += [row[4][0] for row in rows]
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
-            with suppress(OSError):  # one that has none, or a system that says it otherwise
+            with suppress(OSError):  # an interface without an address, or another system call
                 told = fcntl.ioctl(probe, _ADDRESS_OF, struct.pack("256s", name.encode()))
                 found.append(socket.inet_ntoa(told[20:24]))
     each = dict.fromkeys(IPv4Address(one) for one in found)
@@ -98,8 +99,8 @@ def find_addresses() -> list[IPv4Address]:
 
 
 def keep_certificate(folder: Path, names: list[str], addresses: list[IPv4Address]) -> str:
-    """Keep a certificate and its key in the folder that are good for these names and addresses for
-    a week at least; return its SHA-256 fingerprint."""
+    """Ensure that the folder has a certificate and key for these names and addresses, valid for at
+    least a week. Return its SHA-256 fingerprint."""
     from cryptography import x509  # noqa: PLC0415 (an extra's)
     from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 (as above)
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 (as above)
@@ -138,8 +139,8 @@ async def phone_lines(
 ) -> list[str]:
     """Return the lines that tell a local person how to open the inbox on a phone at `url`.
 
-    With `link` they hold a QR code that signs the owner in once, which is for a person's eyes and
-    not for a log.
+    With `link`, they have a QR code that signs the owner in once: for a person's eyes, not for a
+    log.
     """
     page = f"{url}/inbox/login"
     name = OWNER if await is_owner_here(backend, settings) else "NAME"
@@ -152,15 +153,15 @@ async def phone_lines(
     return [
         f"On a phone in this network: {page}",
         *ways,
-        "The phone warns of a certificate that it does not know. Go on if the SHA-256 fingerprint "
-        f"that it shows begins with {begin}.",
-        "Without a public name a phone gets no push notifications, no passkeys and no installed "
-        "app. docs/guides/answer.md says how to get one.",
+        "The phone warns about an unknown certificate. Continue if the SHA-256 fingerprint that it "
+        f"shows begins with {begin}.",
+        "Push notifications, passkeys and the installed app need a public name for the gateway. "
+        "See docs/guides/answer.md.",
     ]
 
 
 def draw_qr(text: str) -> list[str]:
-    """Return a QR code as lines for a terminal, in black on white whatever its colours are."""
+    """Return a QR code as lines for a terminal, black on white in any colour scheme."""
     import segno  # noqa: PLC0415 (an extra's)
 
     drawn = io.StringIO()

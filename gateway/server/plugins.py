@@ -1,4 +1,4 @@
-"""Finds adapters and deciders by entry point, so that a new one needs no change here."""
+"""Find adapters and deciders by entry point, so that new ones need no change here."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ DECIDERS = "approval_gateway.deciders"
 
 
 class UnknownAdapter(GatewayError):
-    """No installed distribution offers an adapter of this name."""
+    """No installed distribution has an adapter of this name."""
 
     code = "unknown_adapter"
     exit_code = 2
 
 
 class UnknownDecider(GatewayError):
-    """No installed distribution offers a decider of this name that can be used."""
+    """No installed distribution has a usable decider of this name."""
 
     code = "unknown_decider"
     exit_code = 2
 
 
 class BrokenAdapter(GatewayError):
-    """An installed adapter cannot be loaded, or fails before it is run."""
+    """An installed adapter cannot be loaded, or fails before it runs."""
 
     code = "broken_adapter"
     exit_code = 2
@@ -43,7 +43,7 @@ class BrokenAdapter(GatewayError):
 
 
 def adapter_class(name: str) -> type[Adapter]:
-    """Return the installed adapter class called `name`."""
+    """Return the installed adapter class with this name. Raises UnknownAdapter, BrokenAdapter."""
     found = entry_points(group=GROUP, name=name)
     if not found:
         known = ", ".join(adapter_names()) or "none"
@@ -54,24 +54,24 @@ def adapter_class(name: str) -> type[Adapter]:
         raise BrokenAdapter(name, error) from error
     if isinstance(loaded, type) and issubclass(loaded, Adapter):
         return loaded
-    raise BrokenAdapter(name, TypeError("it does not extend gateway.ports.Adapter"))
+    raise BrokenAdapter(name, TypeError("it is not a subclass of gateway.ports.Adapter"))
 
 
 def refuse_unknown(policy: PolicyDocument) -> None:
-    """Raise UnknownAdapter when a policy names an adapter that is not installed."""
+    """Raise UnknownAdapter if a policy names an adapter that is not installed."""
     known = adapter_names()
     notified = [one for route in policy.routes for one in route.notify if one != REQUESTER]
     for target in (*policy.places(), *notified):
         if target.partition(":")[0] not in known:
             raise UnknownAdapter(
-                f"the target {target!r} names no adapter that is installed here: {', '.join(known)}"
+                f"the target {target!r} names no installed adapter; installed: {', '.join(known)}"
             )
 
 
 def deciders(names: Iterable[str]) -> list[Decider]:
-    """Return new instances of the installed deciders called by these names.
+    """Return new instances of the installed deciders with these names.
 
-    Raises UnknownDecider, also when one cannot be loaded: a missing decider must not count as one
+    Raises UnknownDecider, even if one cannot be loaded: a missing decider must not count as one
     without an opinion.
     """
     return [_decider(name) for name in names]

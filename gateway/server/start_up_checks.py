@@ -1,4 +1,4 @@
-"""At the start: refuse unsafe settings, create the owner, enrol agents, apply the policy."""
+"""At start-up: refuse unsafe settings, create the owner, enrol agents, apply the policy file."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _LOOK_SECONDS = 1.0
 async def first_login(
     backend: Backend, url: str, settings: Settings, *, link: bool = True
 ) -> list[str]:
-    """Return the lines that tell a local person how to log in; create the owner first.
+    """Create the owner if needed, and return the lines that tell a local person how to log in.
 
-    With `link` they hold a login link, which is for a person's eyes and not for a log.
+    With `link`, they have a login link: for a person's eyes, not for a log.
     """
     if not await is_owner_here(backend, settings):
         return ["Log in with the link of: gateway login NAME"]
@@ -57,7 +57,7 @@ async def first_login(
 
 
 async def is_owner_here(backend: Backend, settings: Settings) -> bool:
-    """Whether this user is the owner. Where nobody may answer so far, they become it."""
+    """Whether this user is the owner; without any approvers, they become the owner."""
     path = settings.data_dir / OWNER_FILE
     people = {person.name for person in (await backend.store.policy()).people}
     with suppress(Conflict):  # another replica is creating the owner
@@ -70,9 +70,9 @@ async def is_owner_here(backend: Backend, settings: Settings) -> bool:
 
 
 async def print_links(make: Callable[[], Awaitable[list[str]]], say: Callable[[str], None]) -> None:
-    """Print fresh links at each press of Enter, for those that expired. Ends by cancellation."""
+    """Print fresh links at each press of Enter, because links expire. Ends by cancellation."""
     loop, typed = asyncio.get_running_loop(), asyncio.Event()
-    # In the background of its terminal a read fails then, and does not stop this process.
+    # So in the background of its terminal, a read fails instead of stopping this process.
     signal.signal(signal.SIGTTIN, signal.SIG_IGN)
     while True:
         loop.add_reader(sys.stdin, typed.set)
@@ -88,11 +88,11 @@ async def print_links(make: Callable[[], Awaitable[list[str]]], say: Callable[[s
             for told in await make():
                 say(told)
         else:
-            await asyncio.sleep(_LOOK_SECONDS)  # somebody else has the terminal, or nobody
+            await asyncio.sleep(_LOOK_SECONDS)  # another process has the terminal, or none has
 
 
 def _terminal_identities() -> tuple[str, ...]:
-    """Return this user's identity in the terminal adapter; empty where the user has no name."""
+    """Return this user's identity in the terminal adapter; empty if the user has no name."""
     try:
         return (f"terminal:{pwd.getpwuid(os.getuid()).pw_name}",)
     except KeyError:
@@ -100,7 +100,7 @@ def _terminal_identities() -> tuple[str, ...]:
 
 
 def enrolment(backend: Backend, public_key: str) -> Enrolment:
-    """Return the enrolment: agents that know the discovery file's secret get a credential."""
+    """Return the enrolment, for agents that know the discovery file's secret."""
 
     async def enroll(name: str) -> JsonObject:
         new = await backend.credentials.enrol_agent(name)
@@ -119,18 +119,18 @@ def enrolment(backend: Backend, public_key: str) -> Enrolment:
     return Enrolment(secret=secrets.token_urlsafe(32), enroll=enroll)
 
 
-# The policy file of the settings: applied at the start, and read again when that is wanted.
+# The policy file of the settings: applied at the start, and again on demand.
 
 log = logging.getLogger("gateway.server")
 
 POLICY_FILE = "policy file"
-"""Where the health of a gateway says that its policy file was not applied."""
+"""The place in the health of a gateway for a policy file that was not applied."""
 
 _PASSING: tuple[type[Exception], ...] = (GatewayError, *REDIS_ERRORS)
 
 
 async def apply_at_start(backend: Backend, path: Path) -> str | None:
-    """Apply the file; where rules of earlier are in force, return why a bad one was not applied."""
+    """Apply the file; with an earlier policy, return why a bad file was not applied."""
     try:
         await apply_file(backend, path)
     except GatewayError as error:
@@ -141,8 +141,7 @@ async def apply_at_start(backend: Backend, path: Path) -> str | None:
 
 
 async def apply_again(backend: Backend, path: Path) -> str | None:
-    """Apply the file if it was changed; whatever goes wrong leaves in force what is, and is
-    returned."""
+    """Apply the file if it changed; return an error, after which the active policy stays."""
     try:
         await apply_file(backend, path)
     except _PASSING as error:
@@ -151,10 +150,10 @@ async def apply_again(backend: Backend, path: Path) -> str | None:
 
 
 async def apply_file(backend: Backend, path: Path) -> None:
-    """Put a policy file in force, unless the same content was the last to be applied this way.
+    """Apply a policy file, unless the same content was the last to be applied this way.
 
-    So what `gateway apply` put in force later stays until the file is changed. Raises GatewayError
-    when the file is bad, or would leave nobody who could approve.
+    So a later policy from `gateway apply` stays until the file changes. Raises GatewayError if the
+    file is bad, or would leave nobody who can approve.
     """
     store = backend.store
     text, digest = _read(path)
@@ -164,8 +163,8 @@ async def apply_file(backend: Backend, path: Path) -> None:
     if last.digest == digest:
         if differences(now, written):
             log.warning(
-                "the policy file %s is unchanged since it was applied; what is in force is newer, "
-                "by %s: `gateway apply %s` puts the file back in force",
+                "the policy file %s is unchanged since it was applied; the active policy is newer, "
+                "by %s: run `gateway apply %s` to apply the file again",
                 path, last.by, path, extra={"event": "policy_file_older"},
             )  # fmt: skip
         return
@@ -180,11 +179,11 @@ async def apply_file(backend: Backend, path: Path) -> None:
         if (await store.policy_file()).digest != digest:
             raise
         return  # another replica applied the same file
-    log.info("the policy file %s is in force", path, extra={"event": "policy_file_applied"})
+    log.info("the policy file %s is active", path, extra={"event": "policy_file_applied"})
 
 
 async def _refuse_lockout(backend: Backend, now: PolicyDocument, written: PolicyDocument) -> None:
-    """Raise BadPolicy when people can approve now, and nobody could then; the same with admins."""
+    """Raise BadPolicy if people can approve now and nobody could then; the same for admins."""
     tokens = {row.name for row in await backend.credentials.list_all(APPROVER)}
     for find in (find_lockout, find_no_admin):
         if (missing := find(written, tokens)) and not find(now, tokens):
@@ -201,27 +200,27 @@ def _read(path: Path) -> tuple[str, str]:
 
 
 def _say_refusal(path: Path, error: Exception) -> str:
-    return f"the policy file {path} was not applied, what was in force stays: {error}"
+    return f"the policy file {path} was not applied; the earlier policy stays active: {error}"
 
 
-# Refuses unsafe settings in production, naming all problems at once.
+# Refuses unsafe settings in production, and names all problems at once.
 
 OPEN_DEFAULT = (
-    "The Redis user default is on, so whoever reaches the server needs no name: give the gateway a "
-    "user as in deploy/users.acl.example, put it into REDIS_URL, then ACL SETUSER default off and "
-    "ACL SAVE."
+    "The Redis user default is on, so the server needs no login: give the gateway a user as in "
+    "deploy/users.acl.example, put it into REDIS_URL, then run ACL SETUSER default off and ACL "
+    "SAVE."
 )
 
 
 class UnsafeSettings(GatewayError):
-    """The settings are not fit for production."""
+    """The settings are not safe for production."""
 
     code = "unsafe_settings"
     exit_code = 2
 
 
 async def refuse_unsafe(settings: Settings, store: RedisStore) -> None:
-    """Raise UnsafeSettings when the settings are not fit for production."""
+    """Raise UnsafeSettings in production if the settings are not safe for it."""
     if not settings.production:
         return
     found = [*_own(settings), *await _of_server(store), *await _of_policy(store)]
@@ -236,13 +235,13 @@ def _own(settings: Settings) -> list[str]:
     if not settings.secure and not is_loopback(settings.host):
         found.append(
             f"HTTP would listen on {settings.host} without TLS: set GATEWAY_TLS_CERT and "
-            "GATEWAY_TLS_KEY, or GATEWAY_TRUSTED_PROXY when a proxy speaks TLS for us."
+            "GATEWAY_TLS_KEY, or GATEWAY_TRUSTED_PROXY if a proxy provides TLS."
         )
     return found
 
 
 async def _of_server(store: RedisStore) -> list[str]:
-    """Return the problems of every server that answers: any replica may become the primary."""
+    """Return the problems of every server, because any replica may become the primary."""
     heard = await facts(store.redis)
     for server, why in heard.silent.items():
         log.warning("%s was not checked: %s", server, why, extra={"event": "server_unchecked"})
@@ -263,8 +262,8 @@ async def _of_server(store: RedisStore) -> list[str]:
     ]
     if without:
         found.append(
-            f"These agents have no Redis user of their own: {', '.join(without)}: "
-            "gateway agent rotate NAME."
+            f"These agents have no separate Redis user: {', '.join(without)}: "
+            "run gateway agent rotate NAME."
         )
     return found
 
@@ -275,12 +274,14 @@ async def _of_policy(store: RedisStore) -> list[str]:
         [] if policy.routes else ["default"]
     )
     if empty:
-        return [f"Nobody may approve on the routes {', '.join(empty)}: gateway approver add NAME."]
+        return [
+            f"Nobody may approve on the routes {', '.join(empty)}: run gateway approver add NAME."
+        ]
     return []
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens on a host."""
+    """Whether only this machine can reach a server on this host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

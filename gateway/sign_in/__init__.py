@@ -1,6 +1,5 @@
-"""Ways to sign in to the inbox besides a one-time link: passkeys, an identity provider,
-a link from a chat.
+"""Ways to sign in to the inbox beside a one-time link: passkeys, an identity provider, a chat link.
 
-Reads who is known through `stores`, proves who somebody is, and has `stores.sign_in` begin
-the session. Decides nothing else. Enter at `ways`, what adapters get as their `Logins`.
+It verifies who a person is, looks them up through `stores`, and lets `stores.sign_in` open the
+session. Start at `logins`, which adapters get as their `Logins`.
 """

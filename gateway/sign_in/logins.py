@@ -1,4 +1,4 @@
-"""All ways in of one namespace, as adapters get them, and the sessions that they make."""
+"""Combine all ways to sign in to one namespace, as adapters get them, with their sessions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gateway.stores.sign_in import RedisAttempts, RedisLogins, RedisPasskeys
 
 
 class Ways(RedisLogins):
-    """A `gateway.ports.Logins`. `public_url` is how browsers reach the gateway, `provider` who else
-    knows its people, as both are set. In production a provider has a public address."""
+    """A `gateway.ports.Logins`. `public_url` is the gateway's URL for browsers, `provider` the
+    identity provider. In production, the provider must have a public address."""
 
     def __init__(
         self,
@@ -32,11 +32,11 @@ class Ways(RedisLogins):
         self.provider = OpenIdProvider(self, attempts, clock, provider, calls)
 
 
-# One-time links for people whom a chat knows: made on their own word there, for them alone.
+# One-time links for people with a verified identity in a chat, made at their own request.
 
 
 class ChatLinks:
-    """A `gateway.ports.LoginLinks` of one adapter. `inbox` is where people open the inbox."""
+    """A `gateway.ports.LoginLinks` of one adapter. `inbox` is the URL of the inbox."""
 
     def __init__(self, logins: RedisLogins, adapter: str, inbox: str) -> None:
         self._logins = logins
@@ -44,9 +44,12 @@ class ChatLinks:
         self._inbox = inbox
 
     async def make(self, identity: Identity, *, request_id: str = "") -> LoginLink:
-        """Return a link that signs in whoever this identity is. See `gateway.ports.LoginLinks`."""
+        """Return a link that signs in the person with this identity. See
+        `gateway.ports.LoginLinks`."""
         if not self._inbox:
-            raise InvalidRequest("the inbox has no address: its operator sets GATEWAY_PUBLIC_URL")
+            raise InvalidRequest(
+                "the inbox has no address: ask the operator to set GATEWAY_PUBLIC_URL"
+            )
         code, name = await self._logins.invite_known(identity, way=self._adapter)
         minutes = CHAT_LINK_SECONDS // 60
         leads = f"&to={request_id}" if request_id else ""

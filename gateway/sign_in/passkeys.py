@@ -1,8 +1,7 @@
-"""Passkeys of people: made on the page Devices, used to sign in and to agree to one thing.
+"""Create and check passkeys, to sign in and to confirm one decision; start at `PersonPasskeys`.
 
-A challenge is kept here, for one browser and one purpose, once and for five minutes. Whatever a
-browser answers is looked up under the person whom it is to prove, and refused unless the policy
-still knows them.
+A challenge is stored for one browser and one purpose, valid once and for five minutes. A passkey is
+looked up under the person that it must prove, and refused unless the policy still has that person.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from gateway.ports.sign_in import Passkey, Proof
 from gateway.stores.sign_in import Holder, KeptPasskey, RedisAttempts, RedisLogins, RedisPasskeys
 from gateway.wire.codec import JsonObject
 
-# Makes what browsers need for passkeys, and verifies what they answer, with the library webauthn.
+# Makes passkey options for browsers and verifies their responses with the library webauthn.
 #
-# The library is an extra, and takes 80 ms to load: it is imported when it is first used.
+# The library is an extra and takes 80 ms to load, so it is imported at its first use.
 
 log = logging.getLogger("gateway.sign_in")
 
@@ -42,14 +41,14 @@ _MOST_BYTES = 4096  # of an id and a key; authenticators need a fraction of it
 
 @dataclass(frozen=True, slots=True)
 class PasskeySite:
-    """For whom passkeys are: the name of the host, and the origin exactly as browsers show it."""
+    """The site of passkeys: the host name, and the exact origin that browsers send."""
 
     host: str
     origin: str
 
 
 class Made(NamedTuple):
-    """A new passkey: its id and public key, and how often its device says it has signed."""
+    """A new passkey: its id, its public key, and the signature count that its device reports."""
 
     id: bytes
     key: bytes
@@ -57,8 +56,10 @@ class Made(NamedTuple):
 
 
 def find_site(public_url: str | None) -> PasskeySite | str:
-    """Return for whom passkeys are, or a sentence that says why there are none. It comes from the
-    settings alone: a request could name any host."""
+    """Return the site for passkeys, or a sentence on why there are none.
+
+    It comes only from the settings, because a request could name any host.
+    """
     if find_spec("webauthn") is None:
         extra = "approval-gateway[passkeys]"
         return f"Passkeys need an extra. Install the gateway as before, with it: {extra}."
@@ -67,7 +68,9 @@ def find_site(public_url: str | None) -> PasskeySite | str:
     parts = urlsplit(public_url)
     host = (parts.hostname or "").lower()
     if _is_address(host):
-        return "Passkeys need a name in GATEWAY_PUBLIC_URL: browsers make none for an address."
+        return (
+            "Passkeys need a host name in GATEWAY_PUBLIC_URL: browsers make none for an IP address."
+        )
     if parts.scheme != "https" and host != "localhost" and not host.endswith(".localhost"):
         return "Passkeys need HTTPS: GATEWAY_PUBLIC_URL does not begin with https."
     usual = {"https": 443, "http": 80}[parts.scheme]
@@ -86,8 +89,10 @@ def _is_address(host: str) -> bool:
 def offer_creation(
     site: PasskeySite, *, challenge: bytes, handle: bytes, name: str, known: Sequence[bytes]
 ) -> JsonObject:
-    """Return the options for making a passkey that signs in by itself, on a device that verifies
-    its user and holds none of those known."""
+    """Return the options to create a passkey on a device without a `known` one.
+
+    The device must verify its user, and the passkey must work without a user name.
+    """
     from webauthn import generate_registration_options  # noqa: PLC0415 (see above)
     from webauthn.helpers import options_to_json_dict  # noqa: PLC0415
     from webauthn.helpers.structs import (  # noqa: PLC0415
@@ -117,7 +122,7 @@ def offer_creation(
 def offer_assertion(
     site: PasskeySite, *, challenge: bytes, known: Sequence[bytes] = ()
 ) -> JsonObject:
-    """Return the options for signing a challenge: with one of these, or with any of the site's."""
+    """Return the options to sign a challenge, with one of the `known` passkeys or any."""
     from webauthn import generate_authentication_options  # noqa: PLC0415 (see above)
     from webauthn.helpers import options_to_json_dict  # noqa: PLC0415
     from webauthn.helpers.structs import (  # noqa: PLC0415
@@ -137,17 +142,17 @@ def offer_assertion(
 
 
 def _refuse_embedded(credential: JsonObject) -> None:
-    """Refuse what was made within another site's page: ours is framed nowhere, and the library
-    does not look at it. Raises Unauthorized."""
+    """Raise Unauthorized for a response made inside another site's page. The gateway's pages are
+    never framed, and the library does not check that."""
     from webauthn.helpers import base64url_to_bytes, parse_client_data_json  # noqa: PLC0415
 
     client = base64url_to_bytes(credential["response"]["clientDataJSON"])
     if parse_client_data_json(client).cross_origin or "topOrigin" in json.loads(client):
-        raise Unauthorized("it was made within another site's page")
+        raise Unauthorized("it was made inside another site's page")
 
 
 def check_creation(site: PasskeySite, credential: JsonObject, challenge: bytes) -> Made:
-    """Return a new passkey. Raises Unauthorized for whatever does not verify."""
+    """Return a new passkey. Raises Unauthorized if it cannot be verified."""
     from webauthn import verify_registration_response  # noqa: PLC0415 (see above)
 
     try:
@@ -160,7 +165,7 @@ def check_creation(site: PasskeySite, credential: JsonObject, challenge: bytes) 
             require_user_verification=True,
         )
     except Exception as error:
-        # It takes apart what a stranger sent: whatever it stumbles over proves nothing.
+        # The input may come from anybody, so any error in reading it means that nothing is proven.
         log.info("a new passkey: %s", bug(error), extra={"event": "passkey_refused"})
         raise Unauthorized("this passkey could not be verified") from error
     made = Made(found.credential_id, found.credential_public_key, found.sign_count)
@@ -172,9 +177,11 @@ def check_creation(site: PasskeySite, credential: JsonObject, challenge: bytes) 
 def check_assertion(
     site: PasskeySite, credential: JsonObject, *, challenge: bytes, key: bytes, count: int
 ) -> int:
-    """Return how often the passkey's device says it has signed. Raises Unauthorized for whatever
-    does not verify: another challenge, origin or key, a user who was not verified, a count that
-    does not grow."""
+    """Return the signature count that the passkey's device reports.
+
+    Raises Unauthorized for another challenge, origin or key, for a user who was not verified, and
+    for a count that does not grow.
+    """
     from webauthn import verify_authentication_response  # noqa: PLC0415 (see above)
 
     try:
@@ -195,12 +202,12 @@ def check_assertion(
 
 
 _ADDING, _SIGNING_IN, _PROVING = "add", "sign in", "prove"
-_BEGUN_OF_ADDRESS = 60  # sign-ins that an address may begin in a minute
+_BEGUN_OF_ADDRESS = 60  # sign-ins that one address may begin per minute
 _REFUSED = "this passkey was not accepted"
 
 
 class PersonPasskeys:
-    """A `gateway.ports.Passkeys`. For whom they are comes from `public_url`, as it is set."""
+    """A `gateway.ports.Passkeys`. The site for passkeys comes from `public_url`."""
 
     def __init__(
         self,
@@ -220,7 +227,7 @@ class PersonPasskeys:
 
     @property
     def problem(self) -> str:
-        """Why there are none here, as a sentence; "" where there are."""
+        """Why passkeys are off, as a sentence, or ""."""
         return self._site if isinstance(self._site, str) else ""
 
     def _find_site(self) -> PasskeySite:
@@ -243,7 +250,7 @@ class PersonPasskeys:
         return [Passkey(id=one.id, words=one.words, made=one.made, used=one.used) for one in found]
 
     async def begin_adding(self, session: str) -> JsonObject:
-        """Return the options for making a passkey. See `gateway.ports.Passkeys`."""
+        """Return the options to create a passkey. See `gateway.ports.Passkeys`."""
         site, holder = self._find_site(), await self._find_holder(session)
         challenge, known = secrets.token_bytes(32), await self._load(holder)
         await self._attempts.remember(_ADDING, session, challenge)
@@ -257,12 +264,12 @@ class PersonPasskeys:
         )
 
     async def add(self, session: str, credential: JsonObject, *, device: str) -> None:
-        """Keep a passkey for the session's person. See `gateway.ports.Passkeys`."""
+        """Save a passkey for the session's person. See `gateway.ports.Passkeys`."""
         site, holder = self._find_site(), await self._find_holder(session)
         challenge = await self._attempts.take(_ADDING, session)
         try:
             if challenge is None:
-                raise Unauthorized("this took too long, or was done already: begin again")
+                raise Unauthorized("this took too long, or is already done; begin again")
             made = await asyncio.to_thread(check_creation, site, credential, challenge)
         except Unauthorized as error:
             await self._logins.note_refusal("new passkey", holder.name, str(error))
@@ -276,17 +283,17 @@ class PersonPasskeys:
             count=made.signed,
         )
         if passkey.id in [one.id for one in await self._load(holder)]:
-            raise Conflict("this passkey is yours already")
+            raise Conflict("this passkey is already yours")
         kept = await self._kept.keep(passkey)
-        # Looked for afterwards: of two who add one at the same moment neither misses the other.
+        # Checked after saving, so that of two people who add it at once, each finds the other.
         if await self._kept.is_anothers(kept):
             await self._kept.forget(kept)
             await self._logins.note_refusal("new passkey", holder.name, "it is another person's")
-            raise Conflict("this passkey is another person's; make one on a device of your own")
+            raise Conflict("this passkey is another person's; create one on your own device")
         await self._kept.note("passkey_added", data=_describe(passkey, by=holder.name))
 
     async def remove(self, session: str, passkey: str) -> bool:
-        """Forget a passkey of the session's own person; return whether there was one."""
+        """Delete a passkey of the session's person; return whether there was one."""
         holder = await self._find_holder(session)
         found = next((one for one in await self._load(holder) if one.id == passkey), None)
         if found is None or not await self._kept.forget(found):
@@ -307,25 +314,25 @@ class PersonPasskeys:
     async def sign_in(
         self, browser: str, credential: JsonObject, *, address: str, device: str
     ) -> str:
-        """Return a session of whoever holds the passkey. See `gateway.ports.Passkeys`."""
+        """Return a session of the passkey's owner. See `gateway.ports.Passkeys`."""
         self._find_site()
         challenge = await self._attempts.take(_SIGNING_IN, browser)
         if challenge is None:
-            await self._refuse(address, "no challenge of this browser waits", counts=True)
+            await self._refuse(address, "this browser has no open challenge", counts=True)
         name = await self._find_name(_read_text(credential, "response", "userHandle"))
         passkey = await self._find_passkey(name, credential)
         if passkey is None:
-            await self._refuse(address, "no passkey of anybody's", counts=True)
+            await self._refuse(address, "unknown passkey", counts=True)
         if not await self._check(passkey, credential, challenge):
             await self._refuse(address, f"it does not verify as one of {name}", counts=True)
         return await self._logins.open(passkey.holder, way="passkey", device=device)
 
     async def begin_proof(self, session: str, about: str) -> JsonObject:
-        """Return the options for agreeing to `about`. See `gateway.ports.Passkeys`."""
+        """Return the options to confirm `about`. See `gateway.ports.Passkeys`."""
         site, holder = self._find_site(), await self._find_holder(session)
         known = await self._load(holder)
         if not known:
-            raise InvalidRequest("you have no passkey: make one under Devices first")
+            raise InvalidRequest("you have no passkey; create one under Devices first")
         nonce = secrets.token_bytes(32)
         await self._attempts.remember(_PROVING, f"{session}\0{about}", nonce)
         challenge = challenge_of(nonce, about)
@@ -334,12 +341,12 @@ class PersonPasskeys:
         )
 
     async def check_proof(self, session: str, about: str, credential: JsonObject) -> Proof:
-        """Return who agreed to `about`. See `gateway.ports.Passkeys`."""
+        """Return the person who confirmed `about`. See `gateway.ports.Passkeys`."""
         self._find_site()
         holder = await self._find_holder(session)
         nonce = await self._attempts.take(_PROVING, f"{session}\0{about}")
         if nonce is None:
-            await self._refuse(holder.name, "nothing of this session waits for a proof")
+            await self._refuse(holder.name, "this session has no open challenge")
         passkey = await self._find_passkey(holder.name, credential)
         if passkey is None:
             await self._refuse(holder.name, f"no passkey of {holder.name}")
@@ -348,7 +355,7 @@ class PersonPasskeys:
         return Proof(identity=holder.identity, passkey=passkey.id, words=passkey.words)
 
     async def _check(self, passkey: KeptPasskey, credential: JsonObject, challenge: bytes) -> bool:
-        """Whether a passkey has signed this challenge, once more than before."""
+        """Whether a passkey signed this challenge, with a higher count than before."""
         try:
             count = await asyncio.to_thread(
                 check_assertion,
@@ -369,7 +376,7 @@ class PersonPasskeys:
         raise Unauthorized(_REFUSED)
 
     async def _find_name(self, handle: str) -> str:
-        """Return the name whose passkeys say this of their person; "" for nobody's."""
+        """Return the name of the person whose passkeys have this user handle, or ""."""
         names = (await self._kept.stand()).list_names()
         return next((one for one in names if _write(self._handle(one)) == handle), "")
 
@@ -381,17 +388,17 @@ class PersonPasskeys:
         return next((one for one in found if one.id == wanted), None)
 
     def _handle(self, name: str) -> bytes:
-        """Return by what a device knows whose a passkey is: it says no name."""
+        """Return the user handle of a person's passkeys, which does not reveal the name."""
         return hashlib.sha256(f"passkeys\0{self._kept.namespace}\0{name}".encode()).digest()
 
 
 def challenge_of(nonce: bytes, about: str) -> bytes:
-    """Return the challenge that is signed to agree to one thing, and to nothing else."""
+    """Return the challenge to sign to confirm exactly one thing."""
     return hashlib.sha256(b"agw passkey proof\0" + nonce + b"\0" + about.encode()).digest()
 
 
 def _describe(passkey: KeptPasskey, *, by: str) -> JsonObject:
-    """Return what the audit says of a passkey."""
+    """Return the audit data of a passkey."""
     name = passkey.holder.name
     return {"person": name, "by": by, "on": passkey.words, "passkey": passkey.id[:12]}
 
@@ -401,12 +408,12 @@ def _read_ids(passkeys: Sequence[KeptPasskey]) -> list[bytes]:
 
 
 def _write(value: bytes) -> str:
-    """Return bytes as browsers write them."""
+    """Return bytes in the encoding of browsers."""
     return urlsafe_b64encode(value).decode().rstrip("=")
 
 
 def _read_text(found: object, *path: str) -> str:
-    """Return a text in what a browser sent; "" where there is none."""
+    """Return a text in a browser's data, or ""."""
     for name in path:
         found = found.get(name) if isinstance(found, dict) else None
     return found if isinstance(found, str) else ""

@@ -1,7 +1,7 @@
-"""Signing in with an identity provider: OpenID Connect, by code, with PKCE.
+"""Sign in with an identity provider: OpenID Connect with authorization code and PKCE.
 
-What a browser comes back with is good once, in the browser that began, for five minutes, and for
-whoever the policy knows under the provider's word: as `oidc:VALUE` among a person's identities.
+The provider's response is valid once, for five minutes, in the browser that began the sign-in. It
+signs in the person whose identities include `oidc:VALUE`, with the value of the configured claim.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from gateway.stores.sign_in import RedisAttempts, RedisLogins
 from gateway.wire.canonical_json import parse
 from gateway.wire.codec import JsonObject
 
-# Calls of an identity provider: through the guard of addresses, bounded in time and size.
+# Calls to an identity provider: with the egress guard, limited in time and size.
 
 _SECONDS = 10.0
 _MOST_BYTES = 256 * 1024
@@ -46,21 +46,21 @@ _OK = 200
 
 
 class ProviderCalls:
-    """Calls the hosts that the provider itself names. In production only public addresses by
-    https; elsewhere http to localhost too."""
+    """Calls the URLs that the provider publishes. In production only public addresses by https;
+    otherwise also http to localhost."""
 
     def __init__(self, *, production: bool, resolve: Resolve = resolve_by_system) -> None:
         self._production = production
         self._resolve = resolve
 
     async def read(self, url: str) -> JsonObject:
-        """Return what is published at an address. Raises Unreachable."""
+        """Return the JSON object at a URL. Raises Unreachable."""
         return await self._call("GET", url, None, None)
 
     async def send(
         self, url: str, form: dict[str, str], login: tuple[str, str] | None
     ) -> JsonObject:
-        """Send a form, with name and secret where there are any. Raises Unreachable."""
+        """Post a form, with a login if given, and return the JSON response. Raises Unreachable."""
         words = None if login is None else ":".join(quote(one, safe="") for one in login)
         basic = None if words is None else f"Basic {b64encode(words.encode()).decode()}"
         return await self._call("POST", url, form, basic)
@@ -82,22 +82,22 @@ class ProviderCalls:
                     raise Unreachable(f"the identity provider answered with {answer.status}")
                 found = parse(body)
         except (Forbidden, aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable("the identity provider could not be asked") from error
+            raise Unreachable("the identity provider could not be reached") from error
         except (BodyTooLarge, BodyTooSlow, InvalidRequest, ValueError) as error:
-            raise Unreachable("the identity provider's answer could not be read") from error
+            raise Unreachable("the identity provider's response could not be read") from error
         if not isinstance(found, dict):
-            raise Unreachable("the identity provider's answer could not be read")
+            raise Unreachable("the identity provider's response could not be read")
         return found
 
 
-# Verifies what an identity provider says of somebody, with the library joserfc.
+# Verifies ID tokens with the library joserfc.
 #
-# The library is an extra, and takes 55 ms to load: it is imported when it is first used.
+# The library is an extra and takes 55 ms to load, so it is imported at its first use.
 
 log = logging.getLogger("gateway.sign_in")
 
 _ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA", "Ed25519")
-"""Signatures by a key of the provider's alone: none that our secret could make, and never none."""
+"""Only signatures by the provider's private key; none made with the shared secret, or missing."""
 _LEEWAY = 60
 
 
@@ -109,8 +109,8 @@ def is_there() -> bool:
 def check_id_token(
     token: str, keys: JsonObject, *, issuer: str, client: str, nonce: str, now: int
 ) -> JsonObject:
-    """Return what a token says, `now` in seconds. Raises Unauthorized unless the provider signed
-    it, for us, for this sign-in, and lately."""
+    """Return the claims of a token; `now` is in seconds. Raises Unauthorized unless the provider
+    signed it recently, for this gateway and this sign-in."""
     from joserfc import jwt  # noqa: PLC0415 (see above)
     from joserfc.jwk import KeySet  # noqa: PLC0415
 
@@ -126,25 +126,25 @@ def check_id_token(
             nonce={"essential": True, "value": nonce},
         ).validate(claims)
     except Exception as error:
-        # It takes apart what came over the network: whatever it stumbles over proves nothing.
-        log.info("a word of the provider: %s", bug(error), extra={"event": "provider_refused"})
-        raise Unauthorized("the identity provider's word does not verify") from error
+        # The input came over the network, so any error in reading it means that nothing is proven.
+        log.info("an ID token was rejected: %s", bug(error), extra={"event": "provider_refused"})
+        raise Unauthorized("the identity provider's token is not valid") from error
     if isinstance(claims["aud"], list) and len(claims["aud"]) > 1 and claims.get("azp") != client:
-        raise Unauthorized("the identity provider's word is for somebody else too")
+        raise Unauthorized("the identity provider's token is also for another client")
     return claims
 
 
 PLATFORM = "oidc"
 BACK = "/inbox/login/back"
 _SIGNING_IN = "oidc"
-_BEGUN_OF_ADDRESS = 60  # sign-ins that an address may begin in a minute
+_BEGUN_OF_ADDRESS = 60  # sign-ins that one address may begin per minute
 _FRESH_SECONDS = 600.0
 _WORD = re.compile(r"[a-z_]{1,60}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderSettings:
-    """One provider, as it is set. `claim` is what of its word names a person."""
+    """The configured provider. `claim` is the ID-token claim that identifies a person."""
 
     issuer: str
     client: str
@@ -154,12 +154,12 @@ class ProviderSettings:
 
     @property
     def back(self) -> str:
-        """Where the provider's page comes back to."""
+        """The URL to which the provider returns the browser."""
         return self.public_url.rstrip("/") + BACK
 
 
 class OpenIdProvider:
-    """A `gateway.ports.Provider`; without settings there is none."""
+    """A `gateway.ports.Provider`; it is off without settings."""
 
     def __init__(
         self,
@@ -179,16 +179,16 @@ class OpenIdProvider:
 
     @property
     def name(self) -> str:
-        """The provider's host, for the button; "" where none is set."""
+        """The provider's host, for the button; "" if it is off."""
         return urlsplit(self._settings.issuer).netloc if self._settings and is_there() else ""
 
     def _need(self) -> ProviderSettings:
         if self._settings is None or not is_there():
-            raise InvalidRequest("no identity provider is set here, or the extra oidc is missing")
+            raise InvalidRequest("no identity provider is configured, or the extra oidc is missing")
         return self._settings
 
     async def begin(self, browser: str, *, address: str) -> str:
-        """Return the provider's page to go to. See `gateway.ports.Provider`."""
+        """Return the provider's page to open. See `gateway.ports.Provider`."""
         settings = self._need()
         if not self._begun.count(address):
             raise Busy("too many sign-ins were begun here; try again in a minute")
@@ -212,19 +212,22 @@ class OpenIdProvider:
     async def finish(
         self, browser: str, answer: dict[str, str], *, address: str, device: str
     ) -> str:
-        """Return a session of whom the provider names. See `gateway.ports.Provider`."""
+        """Return a session of the person whom the provider identified. See
+        `gateway.ports.Provider`."""
         settings = self._need()
         raw = await self._attempts.take(_SIGNING_IN, browser)
         if raw is None:
-            await self._refuse(address, "this was begun in another browser, or long ago")
+            await self._refuse(
+                address, "this sign-in was begun in another browser, or too long ago"
+            )
         began = json.loads(raw)
         if not hmac.compare_digest(answer.get("state", "").encode(), began["state"].encode()):
-            await self._refuse(address, "this answers to another sign-in")
+            await self._refuse(address, "this response belongs to another sign-in")
         found = await self._discover(settings)
         named = answer.get("iss")
         wants_name = found.get("authorization_response_iss_parameter_supported") is True
         if named != settings.issuer and (named is not None or wants_name):
-            await self._refuse(address, "this comes from another identity provider")
+            await self._refuse(address, "this response comes from another identity provider")
         word = answer.get("error", "")
         if word or not answer.get("code"):
             told = _WORD.fullmatch(word)
@@ -241,7 +244,7 @@ class OpenIdProvider:
     async def _redeem(
         self, settings: ProviderSettings, found: JsonObject, code: str, began: JsonObject
     ) -> JsonObject:
-        """Return what the provider says of whoever the code is for."""
+        """Exchange the code for the claims about the person."""
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -270,14 +273,16 @@ class OpenIdProvider:
     async def _find_identity(
         self, settings: ProviderSettings, claims: JsonObject, address: str
     ) -> Identity:
-        """Return whom the provider names. An address of mail counts only where it was verified."""
+        """Return the identity in the claims; an email address must be verified by the provider."""
         value = claims.get(settings.claim)
         if not isinstance(value, str) or not value:
-            await self._refuse(address, f"the identity provider says no {settings.claim} of you")
+            await self._refuse(
+                address, f"the identity provider sent no claim {settings.claim!r} about you"
+            )
         if settings.claim == "email":
             if claims.get("email_verified") is not True:
                 await self._refuse(address, "the identity provider has not verified your email")
-            # ASCII alone: other letters may turn into one of another person's address.
+            # Only ASCII: lower-casing other letters may produce another person's address.
             value = value.encode().lower().decode()
         return Identity(platform=PLATFORM, id=value)
 
@@ -286,8 +291,8 @@ class OpenIdProvider:
         if holder is None:
             await self._refuse(
                 address,
-                f"nobody here is known as {identity.written}: whoever runs the gateway adds that "
-                "to a person's identities",
+                f"nobody here has the identity {identity.written}: the person who runs the gateway "
+                "can add it to a person's identities",
             )
         return await self._logins.open(holder, way=PLATFORM, device=device)
 
@@ -296,13 +301,13 @@ class OpenIdProvider:
         raise Unauthorized(why)
 
     async def _discover(self, settings: ProviderSettings) -> JsonObject:
-        """Return what the provider publishes of itself, as it was at most ten minutes ago."""
+        """Return the provider's published configuration, cached for ten minutes."""
         read_at, found = self._found
         if monotonic() - read_at > _FRESH_SECONDS:
             url = f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration"
             found = await self._calls.read(url)
             if found.get("issuer") != settings.issuer:
-                raise Unreachable("the identity provider calls itself otherwise than it is set")
+                raise Unreachable("the identity provider's issuer differs from GATEWAY_OIDC_ISSUER")
             self._found = monotonic(), found
         return found
 
@@ -311,5 +316,5 @@ def _text(found: JsonObject, name: str) -> str:
     """Return a text that the provider must publish. Raises Unreachable."""
     value = found.get(name)
     if not isinstance(value, str) or not value:
-        raise Unreachable(f"the identity provider gives no {name}")
+        raise Unreachable(f"the identity provider does not publish {name}")
     return value

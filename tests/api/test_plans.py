@@ -48,7 +48,7 @@ async def test_lines_are_struck_by_an_edit(gate: Replica) -> None:
     more = {"arguments": {"calls": [{**LINE, "times": 3}, MAIL]}}
     refused = await gate.decided(asked.id, "edit", **more)
     assert refused.status == 422
-    assert "strike whole lines" in refused.json["detail"]
+    assert "only remove whole lines" in refused.json["detail"]
     assert (await gate.decided(asked.id, "edit", arguments={"calls": [MAIL]})).status == 200
     (left,) = (await gate.call("GET", "/v1/grants", token=ANN_TOKEN)).json["items"]
     assert left["match"]["tool"] == "send_email"

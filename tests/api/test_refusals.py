@@ -232,7 +232,7 @@ async def test_what_is_no_http_is_refused_without_a_traceback(
     writer.close()
     (line,) = (one for one in caplog.records if one.name == "aiohttp.server")
     assert (line.levelno, line.exc_info) == (logging.INFO, None)
-    assert line.getMessage().startswith("refused what is no HTTP: ")
+    assert line.getMessage().startswith("rejected malformed HTTP: ")
 
 
 async def test_every_answer_carries_the_headers(gate: Replica) -> None:

@@ -77,7 +77,9 @@ async def test_identical_requests_share_one_card_that_counts_them(office: Office
     first, *others = [await office.world.submit() for _ in range(3)]
     await office.settle()
     assert cards(office) == [first.id]
-    assert "2 more requests ask exactly this." in " ".join(office.adapter.shown("rec:a").notices)
+    assert "2 more identical requests are pending." in " ".join(
+        office.adapter.shown("rec:a").notices
+    )
     assert [one.behind for one in others] == [first.id, first.id]
     events = [one for one in await office.world.events(others[0].id) if one.type == "submitted"]
     assert events[0].data["behind"] == first.id

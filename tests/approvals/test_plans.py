@@ -480,7 +480,7 @@ async def test_a_policy_hook_adds_nothing_to_a_plan(server_url: str, namespace: 
         record = await plan(world, TEST)
         assert record.status is Status.DENIED
         assert record.decision is not None
-        assert "strike whole lines" in record.decision.message
+        assert "only remove whole lines" in record.decision.message
 
 
 # ---------------------------------------------------------------- what still asks
@@ -507,7 +507,7 @@ async def test_high_risk_is_struck_before_a_plan_is_approved(world: World) -> No
         Action.DENY,
         Action.ABORT,
     ]
-    assert any("strike the lines" in one for one in card.notices)
+    assert any("remove the lines" in one for one in card.notices)
     with pytest.raises(InvalidRequest, match="high risk"):
         await agree(world, record)
     with pytest.raises(Unconfirmed):
@@ -718,7 +718,7 @@ async def test_a_card_shows_every_line(world: World) -> None:
     )
     card = card_of(record, lines=50, chars=5000)
     assert card.blocks[0].text.text.split("\n") == [
-        "In this session, for 60 minutes, at most so often:",
+        "For 60 minutes in this session, at most:",
         '1. "shell", once: {"command": "make test"}',
         '2. "send_email", 2 times, any text in "body":'
         ' {"to": "ana@example.com", "subject": "Report"}',

@@ -51,7 +51,7 @@ async def test_the_request_waits_until_enough_vote_for_the_scope(
     words = "everything that deploy can do with version and what is declared"
     assert f"1 of 2 votes to remember “{words}” for this session" in card.progress
     widest = scopes_of(voted, Action.APPROVE)[-1]
-    assert "(2 must vote for it, 3 in all sessions)" in widest.words.text
+    assert "(needs 2 votes, 3 in all sessions)" in widest.words.text
     ended = await vote(world, voted, "bob", lifetime="1d", max_uses=5)
     assert ended.status is Status.APPROVED
     (grant,) = await world.core.grants.all()

@@ -118,7 +118,7 @@ async def test_a_question_that_takes_two_people_is_offered_to_nobody(world: Worl
     takes = (Action.ANSWER, Action.DENY)
     record = await of_ann(world, questions=asked, kind=Kind.QUESTION, allowed=takes)
     card = card_of(record, lines=9, chars=99)
-    assert "it takes 2 people, and a question is answered by one." in card.notices[0]
+    assert "it needs 2 people, but only one can answer a question." in card.notices[0]
     assert card.notices[0].startswith("Nobody may answer this: ")
     assert card.progress == ""
     assert [control.action for control in card.controls] == [Action.DENY]

@@ -250,7 +250,8 @@ async def test_a_folder_that_redis_does_not_know_takes_and_gives_nothing(
     with pytest.raises(ArchiveProblem):
         await lost.history(None, 9)
     assert any(
-        "segment 1 is not here" in one for one in verify([x async for x in export(lost)]).problems
+        "segment 1 cannot be read" in one
+        for one in verify([x async for x in export(lost)]).problems
     )
     with pytest.raises(ArchiveProblem, match="GATEWAY_ARCHIVE"):
         await world.store.history(None, 9)
@@ -308,7 +309,7 @@ async def test_a_damaged_segment_is_told_of(
     with pytest.raises(ArchiveProblem, match="0000000001"):
         await store.history(None, 9)
     problems = await problems_of(store)
-    assert any("segment 1 is not here" in one for one in problems)
+    assert any("segment 1 cannot be read" in one for one in problems)
 
 
 async def test_retention_reaches_the_archive(world: World, tmp_path: Path) -> None:
@@ -440,4 +441,4 @@ async def test_an_export_with_a_hole_says_so_and_fails(
     path = str(tmp_path / "audit.jsonl")
     assert await asyncio.to_thread(command, ["audit", "export", path]) == 1
     assert await asyncio.to_thread(command, ["audit", "verify", path]) == 1
-    assert "segment 1 is not here" in capsys.readouterr().out
+    assert "segment 1 cannot be read" in capsys.readouterr().out

@@ -120,13 +120,13 @@ def test_no_edit_of_a_sealed_export_goes_unnoticed(count: int, data: st.DataObje
     ("types", "problem"),
     [
         (["submitted", "approved", "denied"], "second time"),
-        (["submitted", "approved"], "cites nobody"),
-        (["submitted", "submitted"], "comes again"),
+        (["submitted", "approved"], "names no decider"),
+        (["submitted", "submitted"], "is repeated"),
     ],
 )
 def test_impossible_histories_are_named(types: list[str], problem: str) -> None:
     """Two endings, an approval by nobody, a revision that comes twice."""
-    same = problem == "comes again"
+    same = problem == "is repeated"
     events = [
         AuditEvent(
             id=f"{n}-0",
@@ -134,7 +134,7 @@ def test_impossible_histories_are_named(types: list[str], problem: str) -> None:
             at=n,
             request_id="r",
             revision=1 if same else n,
-            data={} if problem == "cites nobody" else {"decided_by": {"kind": "person"}},
+            data={} if problem == "names no decider" else {"decided_by": {"kind": "person"}},
         )
         for n, kind in enumerate(types, start=1)
     ]

@@ -93,7 +93,7 @@ async def test_what_is_lost_is_given_up_and_all_else_is_read(told: Told, lost: l
     await told.fill(2)
     assert Archive(told.folder).numbers() == [1, 2, 3, 4, 5, 6]
     found = await told.verified()
-    named = [one for one in found.problems if "is not here: root gave it up on" in one]
+    named = [one for one in found.problems if "cannot be read: root gave it up on" in one]
     assert [f"segment {number} " in one for number, one in zip(lost, named, strict=True)] == [
         True for _ in lost
     ]

@@ -80,7 +80,7 @@ async def test_who_looks_is_told_from_others(world: World, answering: Answering)
     record = await answering.claim(press(record), on=True)
     assert (await answering.build_own(record, identity("ann")))[1]
     assert not (await answering.build_own(record, identity("bob")))[1]
-    assert describe_state(record) == "It still waits for an answer."
+    assert describe_state(record) == "It is still pending."
 
 
 async def test_a_denial_says_all_that_was_typed(world: World, answering: Answering) -> None:
@@ -154,14 +154,14 @@ def test_a_wrong_number_is_refused_by_the_name_of_its_field(given: str) -> None:
 @pytest.mark.parametrize("given", [["2"], ["x"]])
 def test_only_what_is_offered_is_chosen(given: list[str]) -> None:
     """A forged choice is refused."""
-    with pytest.raises(WrongField, match="was not offered"):
+    with pytest.raises(WrongField, match="is not one of the choices"):
         read_answers([_field(FieldKind.CHOICES, "a", "b")], [given])
 
 
 def test_the_tries_that_are_left_are_said() -> None:
     """Before each of them."""
     assert "3 tries are left" in warn_of_tries(0)
-    assert "1 try is left: the third wrong number denies it" in warn_of_tries(2)
+    assert "1 try is left: the third wrong number denies the request" in warn_of_tries(2)
 
 
 async def test_a_number_is_asked_for_only_where_one_is_shown(
@@ -169,7 +169,7 @@ async def test_a_number_is_asked_for_only_where_one_is_shown(
 ) -> None:
     """A forged press on it opens no form."""
     card = await answering.build_whole(await world.submit())
-    with pytest.raises(InvalidRequest, match="takes no number"):
+    with pytest.raises(InvalidRequest, match="requires no number"):
         find_numbered(card)
 
 
@@ -181,8 +181,8 @@ async def test_a_number_is_asked_for_only_where_one_is_shown(
         (Conflict("it is done."), "ℹ️", "It is done."),  # noqa: RUF001 (the sign is for people)
         (InvalidRequest("no number"), "✏️", "No number. Nothing was decided."),
         (Unreachable("gone"), "⚠️", "Not recorded: the gateway cannot reach its store."),
-        (TimeoutError(), "⚠️", "Not recorded, as far as we know"),
-        (ValueError("secret"), "⚠️", "Not recorded, as far as we know"),
+        (TimeoutError(), "⚠️", "Something went wrong; probably nothing was recorded"),
+        (ValueError("secret"), "⚠️", "Something went wrong; probably nothing was recorded"),
     ],
 )
 def test_errors_are_told_without_claiming_more_than_is_known(

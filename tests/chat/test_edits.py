@@ -39,9 +39,9 @@ async def test_what_was_shown_is_what_runs(world: World, edits: Edits) -> None:
     [
         ({"arg0": "many"}, '"amount": this is not a number', "arg0"),
         ({"arg0": "500"}, "do not fit", "arg0"),
-        ({"arg0": "12"}, "Nothing is changed: approve it as it is.", ""),
+        ({"arg0": "12"}, "Nothing is changed; approve the request as it is.", ""),
         ("{", "", ""),
-        ("[]", "Arguments are one JSON object, in braces.", ""),
+        ("[]", "The arguments must be one JSON object, in braces.", ""),
         ('{"amount": 1, "amount": 2}', "", ""),
         ('{"amount": NaN}', "", ""),
     ],
@@ -94,7 +94,7 @@ async def test_what_was_refused_is_not_approved(world: World, edits: Edits) -> N
 
 async def test_an_edit_that_is_gone_says_so(edits: Edits) -> None:
     """It is kept for an hour."""
-    with pytest.raises(Conflict, match="left for too long"):
+    with pytest.raises(Conflict, match="has expired"):
         await edits.read_kept("gone")
 
 

@@ -62,7 +62,7 @@ async def test_one_is_revoked_by_the_beginning_of_its_id(world: World, api: Adap
         await remembering.revoke(ANN, grant.id[:3])
     said = await remembering.revoke(identity("bob"), grant.id[:8])
     assert said.startswith("Revoked: exactly this")
-    assert said.endswith("It no longer decides anything.")
+    assert said.endswith("Such requests require approval again.")
 
 
 async def test_a_sessions_and_all_are_revoked(world: World, api: AdapterApi) -> None:
@@ -70,7 +70,10 @@ async def test_a_sessions_and_all_are_revoked(world: World, api: AdapterApi) -> 
     remembering = Remembering(api)
     for what in (ALL, "session bot default"):
         await remembered(world, api)
-        assert await remembering.revoke(ANN, what) == "Revoked: 1. They no longer decide anything."
+        assert (
+            await remembering.revoke(ANN, what)
+            == "Revoked: 1. Such requests require approval again."
+        )
         with pytest.raises(Conflict, match="nothing that you may revoke"):
             await remembering.revoke(ANN, what)
     with pytest.raises(InvalidRequest, match="AGENT NAME"):
@@ -126,7 +129,7 @@ async def test_the_usual_choice_comes_first_and_says_so(
     before = dict(reach)
     usual = await remembering.find_usual(record, reach)
     assert usual == options[1].id
-    said = "Chosen first: it covers the last 10 similar requests."
+    said = "Preselected: it covers the last 10 similar requests."
     assert await remembering.find_usual(record, {options[0].id: ""}) == ""
     assert reach == {**before, usual: f"{said} {before[usual]}"}
 

@@ -470,4 +470,4 @@ async def test_a_folder_without_hard_links_is_told_of(
 
     monkeypatch.setattr(os, "link", refuse)
     found = (await site.checks())["archive"]
-    assert (found.result, "cannot be written" in found.says) == (FAIL, True)
+    assert (found.result, "cannot write to" in found.says) == (FAIL, True)

@@ -63,10 +63,10 @@ def test_it_is_read_again_on_sighup(shell: Shell, tmp_path: Path) -> None:
     with running(shell, path) as gateway:
         shell.run("approver", "add", "owner")
         path.write_text(GOOD.format(62), encoding="utf-8")
-        hang_up(gateway, "is in force")
+        hang_up(gateway, "is active")
         assert '"timeout": 62' in shell.run("policy", "show")
         path.write_text("people = 3", encoding="utf-8")
-        assert "what was in force stays" in hang_up(gateway, "not applied")
+        assert "the earlier policy stays active" in hang_up(gateway, "not applied")
         assert "not applied" in readiness(gateway.said)["problems"][0]
         path.write_text('guardrails = "ask"', encoding="utf-8")
         assert "nobody could approve" in hang_up(gateway, "not applied")
@@ -174,7 +174,7 @@ def test_a_policy_without_an_admin_is_refused(up: Shell, tmp_path: Path) -> None
     assert "gateway approver add ben" in up.run("apply", str(path), code=2)
     assert '"ben"' not in up.run("policy", "show")
     assert "in force" in up.run("apply", str(path), "--yes")
-    assert "WARN approvers: nobody can act as an admin" in up.call("doctor")[1]
+    assert "WARN approvers: there is no admin" in up.call("doctor")[1]
     path.write_text(people.format("admin = true\n"), encoding="utf-8")
     assert "in force" in up.run("apply", str(path))
     assert "OK   approvers" in up.call("doctor")[1]

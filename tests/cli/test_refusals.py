@@ -103,7 +103,7 @@ def test_a_signing_key_that_is_none(
     (state / "signing.key").write_text(content)
     assert main(["up"]) == 2
     sentence = capsys.readouterr().err.splitlines()[-1]
-    assert f"{state / 'signing.key'} holds no signing key" in sentence
+    assert f"{state / 'signing.key'} is not a signing key" in sentence
     assert "backup" in sentence
 
 

@@ -133,13 +133,18 @@ def test_who_me_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("person", "adapter", "says", "remedy"),
     [
-        ("", "slack", "you could be slack:T1/UANN of ann, slack:T1/UBOB of bob", "--with-me NAME"),
+        (
+            "",
+            "slack",
+            "several accounts are possible: slack:T1/UANN of ann, slack:T1/UBOB of bob",
+            "--with-me NAME",
+        ),
         ("bob", "slack", "slack:T1/UBOB of bob, slack:T1/UBOB2 of bob", "or the account"),
         ("ann", "discord", "ann has no account in discord", "gateway approver link NAME"),
         ("eve", "slack", "eve has no account in slack", "gateway approver link NAME"),
         ("mallory", "slack", "mallory has no account", "gateway approver link NAME"),
         ("slack:T1/UEVE", "slack", "slack:T1/UEVE has no account", "gateway approver link NAME"),
-        ("", "folder", "nobody of the policy has an account", "gateway approver link NAME"),
+        ("", "folder", "nobody in the policy has an account", "gateway approver link NAME"),
     ],
 )
 def test_who_is_not_clear(

@@ -141,7 +141,7 @@ class Reader:
 
 def read_plan(text: str) -> Json:
     """Return the plan that a card's lines say."""
-    begun = re.match(r"In this session, for (\d+) minutes?, at most so often:\n", text)
+    begun = re.match(r"For (\d+) minutes? in this session, at most:\n", text)
     assert begun is not None
     calls: list[Json] = []
     rest = text[begun.end() :]

@@ -36,7 +36,7 @@ _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"…?')
 _NUMBER = re.compile(r"\b[0-9a-f]*\d[0-9a-f]*…?(?:[ :]\d+)*")
 _FENCE = re.compile(r"```.*?\n```", re.DOTALL)
 _CODE = re.compile(r"(?<!\\)`[^`\n]*`")
-_MADE_FROM_NAMES = "If remembered, it covers only the same"
+_MADE_FROM_NAMES = "A grant covers only the same"
 
 
 def named(name: str, *, agent: str = "bot", session: str = "default") -> StoredRequest:

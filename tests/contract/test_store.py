@@ -312,7 +312,7 @@ async def test_the_kind_of_a_change_says_what_protects_it(
 def test_a_decision_names_the_policy_that_it_was_made_under() -> None:
     """A change that says nothing of itself is a decision, and is never written unguarded."""
     record = pending()
-    with pytest.raises(ValueError, match="names the policy"):
+    with pytest.raises(ValueError, match="needs the generation"):
         Transition(record, record, "approved").guards()
 
 

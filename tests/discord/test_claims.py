@@ -205,7 +205,8 @@ async def test_a_wrong_a_used_and_a_cut_code_claim_nothing(stage: Stage) -> None
         await use(stage, stage.server.eve, "here", code="ABCDEFGH")
     )
     assert (
-        "this is no code" in text(await use(stage, stage.server.eve, "here", code=code[:5])).lower()
+        "this is not a code"
+        in text(await use(stage, stage.server.eve, "here", code=code[:5])).lower()
     )
     await use(stage, stage.server.ann, "here", code=code)
     assert "wrong, used or expired" in text(await use(stage, stage.server.eve, "here", code=code))

@@ -179,7 +179,7 @@ async def test_06_two_hundred_requests_to_two_channels(stage: Stage) -> None:
     posted = now() - began
     # The agent's process is taken to be gone, and every card is edited to say so.
     cards = [card for one in channels for card in one.messages.values()]
-    await stage.seen(lambda: all("Nobody waits" in shown_text(card) for card in cards), 150)
+    await stage.seen(lambda: all("stopped waiting" in shown_text(card) for card in cards), 150)
     counts = {
         "cards": len(cards),
         "posted_s": round(posted, 1),

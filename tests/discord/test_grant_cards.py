@@ -95,15 +95,15 @@ async def test_an_admin_stops_everything_behind_a_second_press_and_lifts_it(stag
     record, card = await stage.asked()
     shown = await server.ann.command(server.app, server.channel, "stop-all")
     assert not await store.is_stopped()
-    assert "This will deny the request that waits now, and whatever comes" in private_text(shown)
+    assert "This will deny the pending request and every new one" in private_text(shown)
     assert "Stop everything" in labels(shown.private[0])
     await stage.click(server.ann, shown.private[0], "Stop everything")
     assert await store.is_stopped()
     assert (await stage.ended(record)).status is Status.DENIED
     await stage.shows(card, "kill switch")
     shown = await server.ann.command(server.app, server.channel, "stop-all")
-    assert "Everything is denied\\: ann stopped it at" in private_text(shown)
-    assert "What was denied stays denied" in private_text(shown)
+    assert "Everything is denied\\: ann turned on the kill switch at" in private_text(shown)
+    assert "Denied requests stay denied" in private_text(shown)
     await store.apply(replace(await store.policy(), people=current.people), by="test")
     assert "⛔" in private_text(
         await stage.click(server.ann, shown.private[0], "Let agents ask again")

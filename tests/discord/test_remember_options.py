@@ -202,7 +202,7 @@ async def test_a_suggestion_is_told_in_private_and_takes_a_no(stage: Stage) -> N
     assert "choose Remember… on the next such card" in said
     stage.server.ann.private |= {one["id"]: one for one in tapped.private}
     done = await stage.click(stage.server.ann, tapped.private[0], "Not again")
-    assert "not suggested again for 90 days" in str(last(done))
+    assert "not see this suggestion for 90 days" in str(last(done))
     store = stage.gateway.backend.store
     notes = store.keys.note("suggestions", "no *")
     (no,) = [key async for key in store.redis.scan_iter(match=notes)]

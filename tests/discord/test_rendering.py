@@ -367,7 +367,7 @@ async def test_what_no_modal_can_carry_goes_to_the_inbox(stage: Stage) -> None:
     many = tuple(Question(id=f"q{number}", text="?") for number in range(6))
     asked = {"kind": Kind.QUESTION, "arguments": {}, "allowed": (Action.ANSWER,)}
     _, shown = await stage.asked(questions=secret, **asked)
-    await stage.shows(shown, "answer it in the inbox")
+    await stage.shows(shown, "Answer it in the inbox")
     assert "Answer" not in labels(shown)
     _, shown = await stage.asked(questions=many, **asked)
     assert "inbox" in private_text(await stage.click(stage.server.ann, shown, "Answer"))

@@ -26,10 +26,12 @@ async def test_the_number_is_typed_in_the_modal_behind_the_full_view(stage: Stag
     """A wrong one is told in private; the right one approves, and the card says so."""
     ann = stage.server.ann
     record, card, number = await asked(stage)
-    await stage.shows(card, "Approving takes the number")
+    await stage.shows(card, "Approving requires the number")
     view = await stage.click(ann, card, "Review…")
     opened = await stage.click(ann, view.private[0], "Approve…")
-    assert "3 tries are left: the third wrong number denies it." in json.dumps(opened.answer_data)
+    assert "3 tries are left: the third wrong number denies the request." in json.dumps(
+        opened.answer_data
+    )
     done = await ann.submit(opened, number=other_than(number))
     assert "2 tries are left" in private_text(done)
     assert not (await stage.core.requests.get(record.id)).final

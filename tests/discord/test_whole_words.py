@@ -70,8 +70,8 @@ def test_equal_findings_are_one_line_and_missing_ones_are_counted() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("full-pending-number", "Approving takes the number"),
-        ("full-pending-number", "1 of 3 wrong numbers typed; the third denies it"),
+        ("full-pending-number", "Approving requires the number"),
+        ("full-pending-number", "1 of 3 wrong numbers typed; the third denies the request"),
         ("full-pending-masked", "1 secret masked"),
         ("full-pending-hostile", "Hidden or reordering characters"),
         ("full-pending-escalated", "Escalated"),
@@ -114,7 +114,9 @@ def test_what_needs_no_inbox_says_nothing_of_a_link() -> None:
 def test_how_an_idle_card_stands_is_said_once(name: str) -> None:
     """By its notice, not at its foot again."""
     assert f"{card(name).icon} {card(name).word}" not in shown(name)
-    assert "⚠️ Nobody" in shown(name) and "Expires <t:" in shown(name)
+    notice = card(name).notices[0]
+    assert notice.startswith(("Nobody", "The agent stopped")) and f"⚠️ {notice}" in shown(name)
+    assert "Expires <t:" in shown(name)
 
 
 def test_two_people_of_another_platform_are_told_apart() -> None:
@@ -175,7 +177,7 @@ def test_what_only_the_inbox_can_take_leads_there() -> None:
     """A secret's answer and a passkey's approval: a link, and no button that is always refused."""
     secret, passkey = drawn("secret-inbox"), drawn("passkey-inbox")
     assert "Answer in the inbox" in secret and '"label": "Answer"' not in secret
-    assert "A secret is asked for" in shown("secret-inbox")
+    assert "This asks for a secret" in shown("secret-inbox")
     assert "Approve in the inbox" in passkey and "Review…" not in passkey
     full = drawn("full-passkey-inbox")
     assert "Approve in the inbox" in full and "I have read it" not in full
@@ -185,7 +187,7 @@ def test_without_an_address_nothing_is_offered_that_is_refused() -> None:
     """The words say where it is done; no button only refuses."""
     for name in ("pending-passkey", "full-pending-passkey"):
         made = drawn(name)
-        assert "takes a passkey in the inbox" in shown(name)
+        assert "requires a passkey in the inbox" in shown(name)
         assert "Review…" not in made and "I have read it" not in made and "Deny" in made
 
 
@@ -229,4 +231,4 @@ def test_the_fullest_page_keeps_to_discords_limits() -> None:
     texts = [str(one["content"]) for one in walk(view.to_components()) if one["type"] == TEXT]
     assert sum(map(count_units, texts)) <= MOST_TEXT
     said = "\n".join(texts).replace("\\", "")
-    assert "Escalated" in said and "Nobody waits" in said and "wrong numbers typed" in said
+    assert "Escalated" in said and "stopped waiting" in said and "wrong numbers typed" in said

@@ -368,8 +368,8 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway archive give-up [--yes]": [
         Line("nothing is lost", typed="gateway archive give-up --yes"),
     ],
-    "gateway stop-all": Line("whatever comes is denied", then=("gateway resume",)),
-    "gateway resume": Line("Requests are asked about again", first=("gateway stop-all",)),
+    "gateway stop-all": Line("Every new request is denied", then=("gateway resume",)),
+    "gateway resume": Line("Agents can ask again", first=("gateway stop-all",)),
     "gateway bridge gptme-server --url http://127.0.0.1:5700": Line(
         "gateway: http://127.0.0.1:\\d+ does not answer", code=5
     ),

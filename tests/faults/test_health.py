@@ -72,7 +72,7 @@ async def test_a_full_redis_is_degraded_and_people_still_decide(
     status, said = await site.ready()
     assert (status, said["status"]) == (200, "degraded")
     assert said["problems"] == [
-        "Redis is full: nothing new is taken in; people can still decide, revoke and stop"
+        "Redis is full: new requests are rejected; people can still decide, revoke and stop"
     ]
     assert 'gateway_troubles{severity="degraded"} 1.0' in await site.metrics()
     with pytest.raises(Unreachable, match="Redis is full"):
@@ -85,7 +85,7 @@ async def test_a_full_redis_is_degraded_and_people_still_decide(
     await site.server.config_set("maxmemory", 0)
     assert await site.ready() == (200, {"status": "ready"})
     told = [one.getMessage() for one in caplog.records if one.name == "gateway.domain"]
-    assert [one.startswith("no more: ") for one in told] == [False, True]
+    assert [one.startswith("resolved: ") for one in told] == [False, True]
 
 
 @pytest.mark.parametrize("remember", [None, {"lifetime": "1d"}])
@@ -172,7 +172,10 @@ async def test_a_target_that_takes_no_cards_is_told_until_it_does(site: Site) ->
             await store.note("undelivered", agent=AGENT, data=refused)  # card by card
             await moment()
         status, said = await site.ready()
-        assert (status, said["problems"]) == (200, ["slack:C1 takes no cards: channel_not_found"])
+        assert (status, said["problems"]) == (
+            200,
+            ["cannot post cards to slack:C1: channel_not_found"],
+        )
         if delivered:
             await store.note("delivered", agent=AGENT, data={"target": "slack:C1"})
         else:

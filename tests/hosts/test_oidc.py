@@ -120,7 +120,7 @@ async def test_who_is_known_there_and_here_is_signed_in(site: Site) -> None:
     session = await site.finish(answer)
     assert await site.ways.who(session) == ANN
     stranger = await site.come_back("mallory")
-    with pytest.raises(Unauthorized, match="nobody here is known as oidc:mallory@example"):
+    with pytest.raises(Unauthorized, match="nobody here has the identity oidc:mallory@example"):
         await site.finish(stranger)
 
 

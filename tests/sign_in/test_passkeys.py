@@ -92,14 +92,14 @@ async def test_a_challenge_is_taken_once_and_soon(ways: Ways, world: World) -> N
     (kept,) = await world.store.redis.keys(key)
     assert ATTEMPT_SECONDS - 60 < await world.store.redis.ttl(kept) <= ATTEMPT_SECONDS
     await enter(ways, credential)
-    assert await refused(ways, world, credential) == "no challenge of this browser waits"
+    assert await refused(ways, world, credential) == "this browser has no open challenge"
 
 
 async def test_another_browsers_challenge_is_refused(ways: Ways, world: World) -> None:
     """What was begun in one browser is ended in no other, also while the other began too."""
     _, device = await with_passkey(ways)
     credential = device.sign(await begin(ways))
-    assert "no challenge" in await refused(ways, world, credential, "another browser")
+    assert "no open challenge" in await refused(ways, world, credential, "another browser")
     await begin(ways, "another browser")
     assert "does not verify" in await refused(ways, world, credential, "another browser")
 
@@ -191,7 +191,7 @@ async def test_a_passkey_is_nobody_elses(ways: Ways, world: World) -> None:
     _, anns = await with_passkey(ways)
     _, bobs = await with_passkey(ways, "bob")
     credential = anns.sign(await begin(ways), handle=bobs.handle)
-    assert await refused(ways, world, credential) == "no passkey of anybody's"
+    assert await refused(ways, world, credential) == "unknown passkey"
 
 
 async def test_a_copied_device_is_refused(ways: Ways, world: World) -> None:
@@ -238,7 +238,7 @@ async def test_a_removed_passkey_is_refused(ways: Ways, world: World) -> None:
     credential = device.sign(await begin(ways))
     assert await ways.passkeys.remove(session, written(device.id))
     assert not await ways.passkeys.remove(session, written(device.id))
-    assert "no passkey" in await refused(ways, world, credential)
+    assert "unknown passkey" in await refused(ways, world, credential)
     assert [one.data["person"] for one in await told(world, "passkey_removed")] == ["ann"]
 
 
@@ -249,10 +249,10 @@ async def test_a_removed_persons_passkeys_are_refused_at_once(ways: Ways, world:
     policy = await world.store.policy()
     others = tuple(one for one in policy.people if one.name != "ann")
     await world.store.apply(replace(policy, people=others), by="test")
-    assert "no passkey" in await refused(ways, world, credential)
+    assert "unknown passkey" in await refused(ways, world, credential)
     back = replace(await world.store.policy(), people=policy.people)
     await world.store.apply(back, by="test")
-    assert "no passkey" in await refused(ways, world, device.sign(await begin(ways)))
+    assert "unknown passkey" in await refused(ways, world, device.sign(await begin(ways)))
     session, device = await with_passkey(ways)
     assert len(await ways.passkeys.list_passkeys(session)) == 1
     await enter(ways, device.sign(await begin(ways)))
@@ -269,7 +269,7 @@ async def test_an_identity_that_becomes_another_persons_has_no_passkeys(
         for one in policy.people
     )
     await world.store.apply(replace(policy, people=moved), by="test")
-    assert "no passkey" in await refused(ways, world, device.sign(await begin(ways)))
+    assert "unknown passkey" in await refused(ways, world, device.sign(await begin(ways)))
 
 
 async def test_nobody_has_more_than_so_many(ways: Ways, world: World) -> None:
@@ -318,7 +318,7 @@ async def test_what_is_no_answer_is_refused(ways: Ways, world: World, credential
     """Whatever its shape is, at both ends."""
     session, device = await with_passkey(ways)
     await begin(ways)
-    assert await refused(ways, world, credential) == "no passkey of anybody's"
+    assert await refused(ways, world, credential) == "unknown passkey"
     await ways.passkeys.begin_adding(session)
     with pytest.raises(Unauthorized):
         await ways.passkeys.add(session, credential, device="")
@@ -404,8 +404,8 @@ def test_what_is_signed_names_what_it_is_about() -> None:
         ("https://approvals.example:8443/x", PasskeySite(HOST, f"{ORIGIN}:8443")),
         ("http://localhost:8787", PasskeySite("localhost", "http://localhost:8787")),
         ("http://approvals.example", "HTTPS"),
-        ("https://192.0.2.7", "a name"),
-        ("https://[2001:db8::1]", "a name"),
+        ("https://192.0.2.7", "a host name"),
+        ("https://[2001:db8::1]", "a host name"),
         (None, "GATEWAY_PUBLIC_URL"),
     ],
 )

@@ -83,7 +83,7 @@ async def test_who_is_not_known_is_told_so(ways: Ways, world: World, provider: P
     """With the words that the operator needs; an address that nobody verified names nobody."""
     provider.claims["email"] = "eve@example.org"
     why = await refused(ways, world, provider.agree(await begin(ways)))
-    assert "nobody here is known as oidc:eve@example.org" in why
+    assert "nobody here has the identity oidc:eve@example.org" in why
     provider.claims["email"] = "ann@example.org"
     for verified in (False, None, "true"):
         provider.claims["email_verified"] = verified
@@ -92,7 +92,7 @@ async def test_who_is_not_known_is_told_so(ways: Ways, world: World, provider: P
     for missing in (None, "", ["ann@example.org"]):
         provider.claims["email"] = missing
         why = await refused(ways, world, provider.agree(await begin(ways)))
-        assert "says no email" in why
+        assert "sent no claim 'email'" in why
 
 
 async def test_a_letter_that_looks_alike_is_another_person(
@@ -108,7 +108,9 @@ async def test_a_letter_that_looks_alike_is_another_person(
     )
     await world.store.apply(replace(policy, people=people), by="test")
     provider.claims["email"] = "\u212aim@example.org"
-    assert "nobody here is known" in await refused(ways, world, provider.agree(await begin(ways)))
+    assert "nobody here has the identity" in await refused(
+        ways, world, provider.agree(await begin(ways))
+    )
     provider.claims["email"] = "Kim@Example.org"
     assert await finish(ways, provider.agree(await begin(ways)))
 
@@ -225,7 +227,7 @@ async def test_a_word_that_does_not_verify_is_refused(
     why = await refused(ways, world, provider.agree(await begin(ways)))
     assert "identity provider" in why
     own_checks = ("others too", "a number")
-    assert ("a word of the provider:" in caplog.text) is (bent not in own_checks)
+    assert ("an ID token was rejected:" in caplog.text) is (bent not in own_checks)
     provider.bent = {}
     await finish(ways, provider.agree(await begin(ways)))
 

@@ -99,7 +99,7 @@ async def test_what_is_no_code_counts_as_no_try(office: Office, typed: str) -> N
     """Five slips end nobody's code; five codes that are wrong do."""
     _, code = await claims(office).invite()
     for _ in range(6):
-        assert "This is no code" in await says(office.ann, f"here {typed}")
+        assert "This is not a code" in await says(office.ann, f"here {typed}")
     for _ in range(4):
         assert WRONG in await says(office.ann, "here AAAA-AAAA")
     assert "Your number is" in await says(office.ann, f"here {code}")
@@ -243,7 +243,7 @@ async def test_a_code_links_an_account(office: Office) -> None:
     new = office.slack.person("UNEW", name="new")
     assert WRONG in await says(new, f"me {channel}")
     assert WRONG in await says(new, f"here {account}")
-    assert "This is no code" in await says(new, "me")
+    assert "This is not a code" in await says(new, "me")
     reply = await says(new, f"me {account}", "DUNEW")
     ((invitation, claim),) = await waiting(office)
     assert f"Your number is {claim.number}." in reply

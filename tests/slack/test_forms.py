@@ -233,7 +233,7 @@ async def test_secrets_are_not_asked_for_in_slack(office: Office) -> None:
         kind=Kind.QUESTION, arguments={}, questions=questions, allowed=allowed
     )
     assert labels(office.ann, message) == ["Deny…", "More…"]
-    assert "answer it in the inbox" in shown(message)
+    assert "Answer it in the inbox" in shown(message)
 
 
 async def test_remembering_says_what_it_covers_and_can_be_taken_back(office: Office) -> None:
@@ -270,7 +270,9 @@ async def test_a_denial_can_be_remembered(office: Office) -> None:
     record, message = await office.asked()
     await office.bob.click(message, "Deny…")
     await form(office.bob, "deny")
-    office.bob.fill("When the same is asked", "Deny exactly this for a day, in this session")
+    office.bob.fill(
+        "If the agent asks for the same again", "Deny exactly this for a day, in this session"
+    )
     await office.bob.submit()
     assert (await office.ended(record)).status is Status.DENIED
     again = await office.ask()
@@ -286,7 +288,7 @@ async def test_high_risk_is_never_remembered(office: Office) -> None:
     forged = {**button, "action_id": "remember_form"}
     payload = office.ann.payloads.on_message("C1", message, block, forged)
     await office.slack.deliveries.interaction(payload)
-    await office.slack.until(lambda: "asked about each time" in office.modal_says(office.ann))
+    await office.slack.until(lambda: "requires approval each time" in office.modal_says(office.ann))
     assert "submit" not in office.ann.modal.view
     assert (await office.api.requests.get(record.id)).status is Status.PENDING
 
@@ -338,7 +340,7 @@ async def test_the_usual_choice_comes_first(office: Office) -> None:
     ann = office.ann
     await ann.more(message, "Remember…")
     await form(ann, "remember")
-    assert "Chosen first: it covers the last 10 similar requests." in office.modal_says(ann)
+    assert "Preselected: it covers the last 10 similar requests." in office.modal_says(ann)
     scopes = next(one for one in ann.modal.view["blocks"] if one.get("block_id") == "scope")
     assert scopes["element"]["initial_option"] == scopes["element"]["options"][1]
     await ann.submit()
@@ -369,7 +371,7 @@ async def test_a_suggestion_is_told_in_private_and_takes_a_no(office: Office) ->
     assert no["text"]["text"] == "Not again"
     payload = ann.payloads.on_message(channel, message, block, no)
     await office.slack.deliveries.interaction(payload)
-    await told(ann, "not suggested again for 90 days")
+    await told(ann, "not see this suggestion for 90 days")
     store = office.world.store
     notes = store.keys.note("suggestions", "no *ann")
     assert len([key async for key in store.redis.scan_iter(match=notes)]) == 1

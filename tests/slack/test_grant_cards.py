@@ -128,10 +128,10 @@ async def test_an_admin_stops_everything_on_home_and_lifts_it(boss: Office) -> N
     assert "Stop everything" not in await home(boss, "bob", "Nothing waits")
     await home(boss, "ann", "Stop everything")
     record, message = await boss.asked()
-    await home(boss, "ann", "This will deny the request that waits now")
+    await home(boss, "ann", "This will deny the pending request")
     await boss.ann.click_home("Stop everything")
     said = str(boss.ann.confirmed[-1])
-    assert "This will deny the request that waits now, and whatever comes" in said
+    assert "This will deny the pending request and every new one" in said
     await boss.slack.until(lambda: "Everything is denied: ann stopped it, " in str(boss.ann.home))
     await boss.world.sweeper.sweep()
     assert (await boss.ended(record)).status is Status.DENIED

@@ -36,7 +36,7 @@ async def asked(office: Office) -> tuple[StoredRequest, Message, str]:
 async def test_the_number_is_typed_in_the_form_behind_the_full_view(office: Office) -> None:
     """A wrong one is told below its field; the right one approves, and the card says so."""
     record, message, number = await asked(office)
-    await office.card_says(message, "Approving takes the number")
+    await office.card_says(message, "Approving requires the number")
     await office.ann.click(message, "Review…")
     await office.modal_offers(office.ann, "Approve…")
     await office.ann.click_modal("Approve…")
@@ -59,7 +59,7 @@ async def test_the_form_says_how_many_tries_are_left(office: Office) -> None:
         await office.modal_offers(ann, "Approve…")
         await ann.click_modal("Approve…")
         await form(ann, "number")
-        assert f"{left}: the third wrong number denies it." in office.modal_says(ann)
+        assert f"{left}: the third wrong number denies the request." in office.modal_says(ann)
         ann.fill(LABEL, other_than(number))
         await ann.submit()
         while ann.has_modal:
@@ -80,7 +80,7 @@ async def test_what_takes_a_passkey_is_approved_in_the_inbox(
         ann = office.ann
         assert labels(ann, message) == [*leads, "Deny…", "More…"]
         assert (f"{address}/r/{record.id}" in str(message.blocks)) == bool(address)
-        assert "takes a passkey in the inbox" in shown(message)
+        assert "requires a passkey in the inbox" in shown(message)
         assert (NO_LINK in shown(message)) != bool(address)
         await ann.open_home()
         await slack.until(lambda: "UANN" in slack.workspace().homes)

@@ -336,14 +336,14 @@ def test_how_an_idle_card_stands_is_said_once(name: str) -> None:
     """By its notice, not in the line of its deadline again; also in a list."""
     for made in (states.messages()[name][1], build_request_entry(states.RECORDS[name])):
         assert whole(name).word not in says(made)
-        assert "⚠️ Nobody" in says(made) and " Ends at " in says(made)
+        assert f"⚠️ {whole(name).notices[0]}" in says(made) and " Ends at " in says(made)
 
 
 def test_a_batch_says_why_there_is_no_approve_all() -> None:
     """The line below the buttons says why each is answered alone."""
     alone, batch = (says(states.views()[name]["blocks"]) for name in ("batch-alone", "batch"))
-    assert "Not all may be approved at once: decide each by itself." in alone
-    assert "decide each by itself" not in batch
+    assert "These cannot all be approved at once. Decide them one at a time." in alone
+    assert "one at a time" not in batch
 
 
 def test_details_of_a_question_ask_it() -> None:

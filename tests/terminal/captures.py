@@ -111,7 +111,7 @@ async def partial(world: World) -> AsyncIterator[Seat]:
     await world.store.redis.delete(world.store.keys.processes)
     await world.store.expire_process("bot", "p" * 16)
     assert replace(edited).votes
-    async with opened(world, "1 of 2 approvals", "Nobody waits") as seat:
+    async with opened(world, "1 of 2 approvals", "stopped waiting") as seat:
         yield seat
 
 

@@ -22,7 +22,7 @@ async def test_a_wrong_number_is_told_and_the_right_one_approves(world: World) -
     record = await world.submit(risk=HIGH)
     number = await world.store.number_of(record.id) or ""
     async with seated(world) as seat:
-        await seat.sees("Approving takes the number that is shown where the agent waits.")
+        await seat.sees("Approving requires the number that is shown where the agent waits.")
         await seat.press("y")
         await seat.type("yes")
         await seat.sees("not approved")

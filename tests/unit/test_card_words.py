@@ -205,8 +205,8 @@ def test_the_ways_of_a_step_up_are_told_apart_and_the_third_guess_is_told() -> N
     """A comma before the last way, or it reads as a part of the one before it."""
     said = " ".join(card("pending-number").notices)
     assert "where the agent waits, or a second person." in said
-    assert "1 of 3 wrong numbers typed; the third denies it." in said
-    assert card("pending-passkey").notices == ("Approving takes a passkey in the inbox.",)
+    assert "1 of 3 wrong numbers typed; the third denies the request." in said
+    assert card("pending-passkey").notices == ("Approving requires a passkey in the inbox.",)
 
 
 def test_that_two_must_approve_is_said_once() -> None:
@@ -280,8 +280,8 @@ def test_what_is_not_declared_is_read_at_a_glance() -> None:
     said = full_view(states.PAYMENT).undeclared
     assert said is not None
     assert said.text == (
-        'If remembered, it covers only the same "order", "amount", "currency": nobody declared '
-        "what they are. An admin can, in the inbox."
+        'A grant covers only the same "order", "amount", "currency", because nobody declared '
+        "these values. An admin can, in the inbox."
     )
 
 
@@ -295,9 +295,9 @@ def test_an_edit_is_not_asked_below_its_old_head() -> None:
 @pytest.mark.parametrize(
     ("waiting", "before", "after"),
     [
-        (0, "whatever comes", "Nothing waited"),
-        (1, "the request that waits now, and whatever comes", "The request that waited is denied"),
-        (3, "all 3 requests that wait now, and whatever", "All 3 requests that waited are denied"),
+        (0, "every new one", "No request was pending"),
+        (1, "the pending request and every new one", "The pending request is denied"),
+        (3, "all 3 pending requests and every new", "All 3 pending requests are denied"),
     ],
 )
 def test_a_confirmation_says_what_will_happen(waiting: int, before: str, after: str) -> None:
@@ -305,4 +305,4 @@ def test_a_confirmation_says_what_will_happen(waiting: int, before: str, after: 
     told as done."""
     switch = KillSwitch(on=False, waiting=waiting)
     assert switch.stopping.startswith(f"This will deny {before}")
-    assert switch.stopped.startswith(f"{after}, and whatever comes is denied")
+    assert switch.stopped.startswith(f"{after}. Every new request is denied")

@@ -275,7 +275,7 @@ def test_an_edit_is_shown_as_a_diff() -> None:
         ("-", '"command": "ls"'),
         ("+", '"command": "ls -l"'),
     ]
-    assert "Approvals from before the change do not count." in made.notices
+    assert "Approvals from before the change no longer count." in made.notices
     assert changes({"a": 1}, {"a": 1}) == ()
 
 

@@ -127,6 +127,6 @@ def test_details_in_chats_say_what_nobody_declared() -> None:
         json.dumps(build_details(card, pages, form, refusal="")),
         discord(build_discord_page(card, pages, button)),
     ):
-        for part in ("zork", "query", "nobody declared what they are", "An admin can"):
+        for part in ("zork", "query", "nobody declared these values", "An admin can"):
             assert part in shown, part
     assert full_view(replace(one, status=Status.EXPIRED)).undeclared is None

@@ -119,7 +119,7 @@ def test_what_a_hook_says_passes_for_no_word_of_ours() -> None:
 def test_only_a_person_edits_away_approvals() -> None:
     """The notice that approvals do not count stands for no hook."""
     said = card_of(record().edited_as(BARE, ANN), lines=9, chars=99).notices
-    assert "Approvals from before the change do not count." in said
+    assert "Approvals from before the change no longer count." in said
     assert card_of(record().edited_as(BARE, HOOK), lines=9, chars=99).notices == ()
 
 

@@ -124,16 +124,16 @@ async def _switched(box: Inbox, page: Page, other: Page) -> None:
     waiting = await box.ask(**COMMAND)
     await page.evaluate("location.reload()")
     does = "document.getElementById('switch').textContent"
-    await page.until(f"{SWITCH} && {does}.includes('This will deny the request that waits now')")
+    await page.until(f"{SWITCH} && {does}.includes('This will deny the pending request')")
     await page.evaluate(f"document.querySelector('.menu').open = true; {SWITCH}.click()")
     assert not await box.gateway.backend.store.is_stopped()
     await page.press("Really stop everything")
     for tab in (page, other):
         await tab.until(
-            "document.getElementById('stop').textContent.includes('denied: ann stopped it at')"
+            "document.getElementById('stop').textContent.includes('denied: ann turned on the kill switch at')"
         )
     await page.until(
-        "document.getElementById('stop').textContent.includes('What was denied stays denied')"
+        "document.getElementById('stop').textContent.includes('Denied requests stay denied')"
     )
     assert await other.evaluate("document.querySelector('#stop button') === null")
     for tab in (page, other):

@@ -317,7 +317,9 @@ async def test_a_paused_agent_may_be_let_ask_again(box: Inbox, page: Page) -> No
 async def test_identical_requests_are_one_card_that_counts(box: Inbox, page: Page) -> None:
     """The others are not listed; a denial of the one is theirs too."""
     first, second, third = [await box.ask(**COMMAND) for _ in range(3)]
-    await page.until(f"{card(first)}?.textContent.includes('2 more requests ask exactly this')")
+    await page.until(
+        f"{card(first)}?.textContent.includes('2 more identical requests are pending')"
+    )
     assert not await page.evaluate(f"{card(second)} || {card(third)}")
     await page.press("Deny", card(first))
     await page.until("!document.querySelector('.card.pending')")

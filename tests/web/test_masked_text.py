@@ -18,7 +18,9 @@ async def test_approve_appears_with_what_was_masked(box: Inbox, page: Page) -> N
     """Until then there is none, nor Edit or Remember; who revealed it is written down."""
     record = await box.ask(**HIDING)
     buttons = f'{card(record)}.querySelectorAll("{APPROVING}").length'
-    await page.until(f"{card(record)}.textContent.includes('What is masked could do something')")
+    await page.until(
+        f"{card(record)}.textContent.includes('A masked value could change what runs')"
+    )
     assert await page.evaluate(buttons) == 0
     await page.press("Reveal secrets")
     await page.until(f"{card(record)}.textContent.includes('/srv/evil/install.sh')")

@@ -221,16 +221,15 @@ _EDITED_ON = replace(EDITED, approvers=Approvers(names=("eve",)))
             replace(RECORDS["pending-nobody"], waiting=False),
             [
                 "Its route names no approvers.",
-                "Nobody waits for the answer any more. If the agent comes back, it gets your "
-                "answer.",
+                "The agent stopped waiting. If the agent comes back, it gets your answer.",
             ],
         ),
-        (EDITED, ["Approvals from before the change do not count."]),
+        (EDITED, ["Approvals from before the change no longer count."]),
         (
             _EDITED_ON,
             [
-                "Approvals from before the change do not count. bob may not approve it as it is "
-                "now, at medium risk: it waits for eve."
+                "Approvals from before the change no longer count. bob may not approve this "
+                "version, which has medium risk. It needs eve."
             ],
         ),
     ],
@@ -255,7 +254,7 @@ def test_approvals_of_a_question_are_not_counted() -> None:
     """It is answered, and nobody is offered to where that takes two; its line says none either."""
     record = replace(states.QUESTION, quorum=2)
     seen = add_viewer(build_row(record), record, _ANN)
-    why = "It takes 2 people, and a question is answered by one."
+    why = "It needs 2 people, but only one can answer a question."
     assert (seen["idle"], seen["notices"], seen["progress"]) == (
         "Cannot be answered",
         [why],
@@ -311,8 +310,8 @@ def _stepped(**changes: Any) -> StoredRequest:
 def test_what_a_step_up_takes_is_said_once() -> None:
     """Apart from the notices, as the panel that asks for it says it again otherwise."""
     row = build_whole(_stepped(guesses=2))
-    assert row["steps"] == "Approving takes the number that is shown where the agent waits."
-    assert row["tries"] == "2 of 3 wrong numbers typed; the third denies it."
+    assert row["steps"] == "Approving requires the number that is shown where the agent waits."
+    assert row["tries"] == "2 of 3 wrong numbers typed; the third denies the request."
     assert not [one for one in row["notices"] if "number" in one]
 
 

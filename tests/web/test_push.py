@@ -406,7 +406,7 @@ async def test_a_refusal_does_not_tell_which_names_there_are(tmp_path: Path) -> 
             status, problem = await subscribe(ann, phone, endpoint=f"https://{name}/one")
             assert status == 422
             said.add(problem["detail"])
-        assert said == {"nothing is sent there: its name leads to no public address"}
+        assert said == {"this endpoint is not allowed: its name leads to no public address"}
 
 
 async def test_wrong_keys_are_refused(site: Site) -> None:

@@ -16,7 +16,7 @@ from tests.world import identity
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 CHOSEN = ".querySelector('.panel input[name^=scope]:checked')"
 BANNER = ".querySelector('.controls .claimed')"
-USUAL = "Chosen first: it covers the last 10 similar requests."
+USUAL = "Preselected: it covers the last 10 similar requests."
 
 
 async def asked(box: Inbox, command: str = "git log -n 99", **more: Any) -> StoredRequest:

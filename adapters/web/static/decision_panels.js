@@ -368,7 +368,7 @@ function number(item, view, asks) {
     view.draft.text.number = ""; // a wrong one does not stand there again
     return text ? { number: text } : {};
   };
-  return { element: labelled("The number that is shown where the agent waits", field.element, asks?.optional ? "Without it, somebody else must approve this, too." : null), typed };
+  return { element: labelled("The number that is shown where the agent waits", field.element, asks?.optional ? "Without it, a second person must approve this too." : null), typed };
 }
 
 // ------------------------------------------------------------------ what nobody declared
