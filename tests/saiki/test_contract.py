@@ -50,9 +50,9 @@ async def test_the_event_that_asks_has_every_field(box: Inbox, ann: Ui) -> None:
     assert event["sessionId"] == "session-123"
     assert event["executionId"].startswith(record.id)
     assert abs((datetime.fromisoformat(event["timestamp"]) - before).total_seconds()) < 60
-    assert "nobody verified it: “see what changed”" in event["description"]
+    assert "The agent says (unverified): “see what changed”" in event["description"]
     assert "medium risk" in event["description"]
-    assert "Waits until 20" in event["description"]
+    assert "Expires 20" in event["description"]
 
 
 @pytest.mark.parametrize("approved", [True, False])

@@ -304,7 +304,7 @@ def test_no_time_is_left_where_nobody_can_use_it(name: str) -> None:
 def test_a_secret_that_is_asked_for_says_who_gets_it() -> None:
     """Before it is typed."""
     text = " ".join(" ".join(inside(states.SECRET)).split())
-    assert 'not shown while you type. It goes through the gateway to agent "deployer" alone' in text
+    assert 'not shown while you type. The gateway passes it only to agent "deployer"' in text
     assert "no card, log or audit" in text
 
 

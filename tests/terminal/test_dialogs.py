@@ -247,10 +247,10 @@ async def test_what_is_remembered_uses_the_rows_that_are_free() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("waiting", "1 of 3 waiting · ← → the others"),
+        ("waiting", "1 of 3 pending · ← → the others"),
         ("empty", "Nothing waits"),
         ("disconnected", "nothing can be decided"),
-        ("one", "1 of 1 waiting · ann"),
+        ("one", "1 of 1 pending · ann"),
     ],
 )
 async def test_the_main_screen_says_how_it_stands(name: str, said: str, columns: int) -> None:
@@ -272,8 +272,8 @@ async def test_the_main_screen_says_how_it_stands(name: str, said: str, columns:
         ("cut", ("deny", "read", "scroll"), ("approve", "answer", "remember", "several")),
         ("nobody", ("deny", "read"), ("approve", "edit", "remember", "several")),
         ("looking", ("read", "copy"), ("approve", "deny", "edit", "several", "looking", "plan")),
-        ("empty", ("remembered",), ("approve", "deny", "read", "edit", "several", "copy")),
-        ("disconnected", (), ("approve", "deny", "read", "edit", "several", "remembered")),
+        ("empty", ("grants",), ("approve", "deny", "read", "edit", "several", "copy")),
+        ("disconnected", (), ("approve", "deny", "read", "edit", "several", "grants")),
     ],
 )
 async def test_the_foot_lists_the_keys_that_do_something(

@@ -444,7 +444,7 @@ async def test_high_risk_is_never_remembered(world: World) -> None:
     async with seated(world) as seat:
         await seat.sees("high risk")
         await seat.press("r")
-        await seat.sees("asked about each time")
+        await seat.sees("requires approval each time")
     assert (await world.core.requests.get(record.id)).status is Status.PENDING
 
 
@@ -484,12 +484,12 @@ async def test_a_gateway_that_is_gone_is_told_until_it_is_back(
     monkeypatch.setattr("adapters.terminal.screen._LOOK_SECONDS", 0.3)
     record = await world.submit()
     async with seated(world) as seat:
-        await seat.sees("Approval needed", "1 of 1 waiting")
+        await seat.sees("Approval needed", "1 of 1 pending")
         await world.store.redis.client_pause(3000, all=True)
         await seat.sees("The gateway does not answer")
         await seat.press("y")
         await seat.sees("no answer: nothing was done")
-        await seat.sees("1 of 1 waiting")
+        await seat.sees("1 of 1 pending")
         assert (await world.core.requests.get(record.id)).status is Status.PENDING
         await seat.press("y")
         assert (await seat.ended(record)).status is Status.APPROVED
