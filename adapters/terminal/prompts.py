@@ -626,8 +626,8 @@ def render_grants(grants: Sequence[Grant]) -> Group:
 
 def ask_which(grants: Sequence[Grant], mine: int) -> str:
     """Return the question below the list; this person can revoke `mine` of the grants."""
-    of = f"{mine} of the {len(grants)} listed"
-    return f"Revoke which grant? Type its number, or {ALL} for all that you can revoke: {of}"
+    listed = f"You can revoke {mine} of the {len(grants)} listed."
+    return f"Revoke which grant? Type its number, or {ALL}. {listed}"
 
 
 async def revoke_chosen(

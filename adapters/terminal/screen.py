@@ -66,7 +66,7 @@ _GONE = "The gateway does not answer. This view may be out of date, and you cann
 _OR_YES = f", or {YES} if a second person will approve it too"
 _AFTER_YES = "sends it"
 _HIGH_NOW = "With these changes the risk is high. Approve anyway?"
-DENY = "Deny it? Reason for the agent, optional"
+DENY = "Deny it? Message to the agent (optional)"
 _NOT_DONE = "no answer: nothing was done"
 _DECIDE = {"y": "approve", "n": "deny", "p": "replan"}  # in the full text
 _ALWAYS = ("help", "quit")
@@ -545,7 +545,7 @@ class TerminalApp(ReadableApp):
         asking = WordsScreen(question, shown=about, enter="denies")
         words = await self.push_screen_wait(asking)
         if words == "":
-            self._say("not denied: another plan needs words for the agent", bad=True)
+            self._say("not denied: another plan needs a message to the agent", bad=True)
         elif words is not None:
             await self._click(record, Action.DENY, message=words, feedback=True)
 

@@ -272,7 +272,7 @@ async def test_35_cards_are_drawn_whole_and_legible(tmp_path: Path) -> None:
     async with chromium() as page:
         for name, size, dark in SEEN:
             path = tmp_path / "picture.png"
-            word = words.get(name, "remembered")
+            word = words.get(name, "Grants")
             text = await photographed(page, scenes()[name], path, size, word=word, dark=dark)
             assert ("Approve\n" in text) == (name in ("pending", "hostile"))
             with Image.open(path) as picture:

@@ -262,7 +262,7 @@ async def test_high_risk_is_only_denied_here(box: Inbox, ann: Ui) -> None:
     async with ann.connect() as screen:
         record = await box.ask(**STATUS, risk=Risk(level=RiskLevel.HIGH))
         event = await screen.next()
-        assert "can be denied here" in event["description"]
+        assert "you can deny it here" in event["description"]
         status, answer = await ann.post(event["executionId"], {"approved": True})
         assert (status, "high risk" in answer["error"]) == (422, True)
         await ended(box, record, Status.PENDING)
@@ -278,7 +278,7 @@ async def test_a_step_up_is_refused_here_and_says_where_it_is_done(box: Inbox, a
         record = await box.ask(**STATUS)
         event = await screen.next()
         status, answer = await ann.post(event["executionId"], {"approved": True})
-    assert (status, "answer at " in answer["error"]) == (422, True)
+    assert (status, "approve at " in answer["error"]) == (422, True)
     await ended(box, record, Status.PENDING)
 
 
