@@ -70,7 +70,7 @@ class SlackClaims:
             await reply.tell("Slack took too long to open the form. Type the command again.")
 
     async def introduce(self, workspace: Workspace, actor: Actor, told: str) -> str:
-        """Add to a text how a person outside the policy can join, as `introduce_stranger` does."""
+        """Add to a text who the person and the admins are, as `introduce_stranger` does."""
         identity = await self._directory.find_member(workspace, actor)
         return await introduce_stranger(self._api, identity, told)
 

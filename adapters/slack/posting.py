@@ -562,7 +562,7 @@ class ClickedCards:
             await reply.replace(*build_grant_message(card, copy))
 
     async def rank(self, ref: MessageRef, card: Card) -> int:
-        """Return the rank of an edit of a posted card; clicked cards come first."""
+        """Return the rank of an edit: a clicked card is first, unless the click replaced it."""
         known = await self._notes.get(_name(ref)) if card.disarms else None
         if known is None:
             return rank_edit(card)

@@ -55,7 +55,7 @@ async def test_a_sessions_grants_and_all_of_them_are_taken_back_together(
     await page.until(f"{GRANTS} === 3")
     await page.press_twice("Revoke the session's 2: deployer, default")
     await page.until(f"{GRANTS} === 1")
-    await page.press_twice("Revoke all 1 that you may")
+    await page.press_twice("Revoke all 1 that you can")
     await page.until(f"{GRANTS} === 0")
     assert await box.gateway.core.grants.all() == []
 
@@ -74,7 +74,7 @@ async def test_what_rests_is_counted_above_the_cards_and_says_why(box: Inbox, pa
     await page.evaluate("document.querySelector('[data-view=grants]').click()")
     await page.until(f"{GRANTS} === 3 && document.querySelector('.grants > .notice') !== null")
     said = await page.evaluate("document.querySelector('.grants > .notice').textContent")
-    assert said.startswith("2 of the remembered answers are suspended: what is declared about")
+    assert said.startswith("2 grants are suspended, because the declarations of")
     assert "1 stays active." in said
     cards = await page.evaluate(
         "[...document.querySelectorAll('.grant')].map((card) => card.textContent)"

@@ -364,7 +364,7 @@ async def test_what_is_copied_is_what_is_shown(box: Inbox, browser: Browser, pag
     record = await box.ask(**{**COMMAND, "arguments": {"command": "ls\u200b -la"}})
     await see(page, record)
     # That a request came is announced in the same place, and would take the answer's.
-    await page.until("/waits/.test(document.getElementById('announce').textContent)")
+    await page.until("/arrived/.test(document.getElementById('announce').textContent)")
     await page.evaluate(f"window.focus(); {card(record)}.querySelector('.copy').click()")
     await page.until("/Copied|Marked/.test(document.getElementById('announce').textContent)")
     said = await page.evaluate("document.getElementById('announce').textContent")
