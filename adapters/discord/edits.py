@@ -49,7 +49,7 @@ from gateway.chat.remembering import AGAIN, ASK
 from gateway.models import Action, FieldKind
 from gateway.ports import JsonObject, StoredRequest
 
-# Modals: their fields, and reading what was submitted.
+# Modals: their fields, and their submitted values.
 
 LONGEST_INPUT = 4000
 _MOST_FORM_FIELDS = 5

@@ -261,7 +261,7 @@ class TerminalApp(ReadableApp):
 
     @work(exit_on_error=False)
     async def _watch(self) -> None:
-        """Show as long as the gateway does not answer; reload everything when it answers again."""
+        """Show a warning while the gateway does not answer; reload everything once it answers."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             gone = self.gone

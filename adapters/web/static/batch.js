@@ -24,7 +24,7 @@ function tell(text, failed) {
   say(text);
 }
 
-// ------------------------------------------------------------------ what people do
+// ------------------------------------------------------------------ actions
 
 function tick(item, on) {
   if (on) ticks.set(item.id, item.digest);
@@ -79,7 +79,7 @@ const acts = {
   open: async ({ id }) => { if (await reread(id, "?whole=1")) draw(); },
 };
 
-// ------------------------------------------------------------------ what the page shows
+// ------------------------------------------------------------------ drawing
 
 function article(item) {
   const why = problems.has(item.id) ? `Not decided: ${problems.get(item.id)}.` : null;
@@ -142,7 +142,7 @@ function drawBar() {
   if (again?.matches("textarea")) again.setSelectionRange(selectionStart, selectionStart);
 }
 
-// ------------------------------------------------------------------ what the gateway says
+// ------------------------------------------------------------------ data from the gateway
 
 async function load() {
   const answer = await api(`batch?agent=${encodeURIComponent(agent)}`);

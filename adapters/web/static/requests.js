@@ -25,7 +25,7 @@ function elementOf(id) {
   return list.querySelector(`[data-id="${id}"]`);
 }
 
-// ------------------------------------------------------------------ what people do
+// ------------------------------------------------------------------ actions
 
 const acts = { decide, open: unfold, less, more, tell, reveal, compare, panel, copy, reach, redraw, declare };
 
@@ -210,7 +210,7 @@ async function copy(text, element) {
   say(await copied(text, element));
 }
 
-// ------------------------------------------------------------------ what the page shows
+// ------------------------------------------------------------------ drawing
 
 // Whether an open panel is still valid: others, or another tab, may have decided.
 function offers({ controls, remember }, { panel, asked }) {
@@ -296,14 +296,14 @@ function focusAgain(element, mark) {
   target.scrollTop = mark.scrollTop;
 }
 
-// Ask for a request: whole where it was opened, also if that was meanwhile, as by who edits it.
+// Read a request: complete if it is opened, also if a person opens it meanwhile, as to edit it.
 async function fetched(id, whole = false) {
   const opened = whole || items.get(id)?.opened;
   const answer = await api(`requests/${id}${opened ? "?whole=1" : ""}`);
   return opened || !items.get(id)?.opened ? answer : fetched(id, true);
 }
 
-// Show one request alone; the last one that was asked for wins.
+// Show one request alone; the last call wins.
 let wanted = null;
 
 export async function showOne(id, whole) {
@@ -312,10 +312,10 @@ export async function showOne(id, whole) {
   if (wanted !== id) return null;
   if (answer.at) setClock(answer.at + 500);
   if (!answer.ok) {
-    list.replaceChildren(nothing("There is no such request", answer.value.detail));
+    list.replaceChildren(nothing("Request not found", answer.value.detail));
     return null;
   }
-  // Secrets stay in sight for the revision that they were revealed of, and no longer.
+  // Revealed secrets stay visible only for the same revision.
   const item = known?.revealed && known.revision === answer.value.revision ? known : answer.value;
   put(item);
   const old = elementOf(id);
@@ -338,7 +338,7 @@ export function nothing(title, text) {
   return make("div", { class: "empty" }, make("p", { class: "title" }, title), make("p", {}, text));
 }
 
-// Show many that ended, or more of them.
+// Show ended requests; with `added`, append them.
 export function showMany(found, added) {
   wanted = null;
   if (!added) items.clear();
@@ -348,7 +348,7 @@ export function showMany(found, added) {
   settle(list);
 }
 
-// Read one anew. Of those that ended, one that was not there yet comes first, as long as the view `comes`.
+// Read one again. While `comes` says so, put an ended request that is not listed yet on top.
 export async function read(id, comes = null) {
   const answer = await fetched(id), known = items.get(id);
   if (!answer.ok) return;
