@@ -1,1 +1,2 @@
-"""Places where people answer, one package each. They know `gateway.ports`, never each other."""
+"""One package per place where people decide requests. Adapters import `gateway.ports`, never each
+other."""

@@ -1,4 +1,5 @@
-"""Approvals in Discord: servers, threads and direct messages."""
+"""The Discord adapter: people decide requests in servers, threads and direct messages. See
+docs/discord.md."""
 
 from adapters.discord.adapter import DiscordAdapter
 

@@ -1,4 +1,4 @@
-"""The Discord adapter: connects to Discord, posts cards and passes clicks to the core."""
+"""Connect to Discord, post cards and pass clicks to the core; start with `DiscordAdapter.run`."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class DiscordAdapter(Adapter):
 
     @asynccontextmanager
     async def run(self, api: AdapterApi) -> AsyncIterator[WebPages]:
-        """Serve until left, and yield the Interactions Endpoint, when a public key is set.
+        """Stay connected inside the context; yield the Interactions Endpoint if a key is set.
 
-        Raises GatewayError when Discord does not accept the settings.
+        Raises GatewayError if Discord does not accept the settings.
         """
         settings = read_settings()
         key = settings.public_key
@@ -78,7 +78,7 @@ class DiscordAdapter(Adapter):
             yield WebPages([web.post(PATH, endpoint.serve)])
 
     async def _register(self, connection: Connection, api: AdapterApi) -> None:
-        """Register the commands. A failure is only logged: cards work without them."""
+        """Register the slash commands. Log a failure and go on: cards work without commands."""
         try:
             await register_missing(connection.client(), api.notes)
         except (RetryLater, discord.DiscordException, OSError) as error:
@@ -86,14 +86,13 @@ class DiscordAdapter(Adapter):
 
     @property
     def problems(self) -> Sequence[str]:
-        """Describe what keeps people from answering, empty when nothing does."""
+        """The problems that keep people from deciding; empty if there are none."""
         return self._connection.problems() if self._connection else ["Discord: not running"]
 
     async def checks(
         self, called: Called, notes: AdapterStorage, *, live: bool, trial: LiveTrial | None = None
     ) -> Sequence[tuple[str, Finding]]:
-        """Check settings, token, endpoint and each channel, and whether called roles are
-        notified."""
+        """Check settings, token, endpoint and channels, and if mentioned roles get notified."""
         found = await run_checks(list(called), live=live, trial=trial)
         return [*found, *await check_mentions(called)]
 
@@ -117,7 +116,7 @@ class DiscordAdapter(Adapter):
             await self._post().update(ref, shown, nonce)
 
     async def tell(self, notice: Notice, shown: Shown) -> None:
-        """Post a reminder or an outcome; what is new of a grant is a reply to its card."""
+        """Post a reminder or an outcome; news about a grant becomes a reply to its card."""
         if isinstance(shown, GrantCard):
             await DiscordGrantPosting(self._post()).announce(notice, shown)
         else:

@@ -1,7 +1,7 @@
-"""Cards and batches as Discord messages (Components V2), their text escaped. Pure: no I/O.
+"""Build cards as Discord messages (Components V2) with escaped text; start with `build_card_view`.
 
-Every view is new and stopped at once: clicks are read from the raw interaction, so discord.py
-needs no record of what was sent.
+Pure: no I/O. Every view is new and stopped at once. The click handler reads the raw interaction, so
+discord.py needs no record of sent views.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from gateway.ports import Visible
 
 # Escaping of text for Discord, and cutting to its limits.
 #
-# The core has replaced invisible characters already; this escapes markup, mentions, links and
-# fences. Lengths are counted in UTF-16 units: Discord never counts more.
+# The core has already replaced invisible characters; this escapes markup, mentions, links and
+# fences. Lengths are UTF-16 units: Discord never counts more.
 
 _LANGUAGES = {"shell": "bash", "diff": "diff", "json": "json"}
 # Discord hides a backslash before any punctuation, so escaping too much does no harm.
@@ -49,13 +49,13 @@ _ELLIPSIS = "…"
 
 
 def escape_line(text: str, budget: int) -> str:
-    """Return text escaped, on one line, within `budget` units."""
+    """Escape text and put it on one line, cut to `budget` units."""
     return _escape(text.replace("\n", " ⏎ "), budget)
 
 
 def escape_with_mentions(text: str, budget: int, people: Collection[str]) -> str:
-    """Return a sentence of ours, escaped. Those of `people` who are users become mentions: they are
-    whom the gateway names. Whoever else a text names stays text."""
+    """Escape a sentence of the gateway and turn the users in `people` into mentions. All other
+    names stay plain text."""
     users = {f"discord\\:{one.removeprefix('discord:')}" for one in people}
 
     def mention(found: re.Match[str]) -> str:
@@ -65,19 +65,19 @@ def escape_with_mentions(text: str, budget: int, people: Collection[str]) -> str
 
 
 def mention_others(users: Sequence[str], said: str) -> str:
-    """Return mentions of those users whom what is said does not mention already."""
+    """Return mentions of the users that the text `said` does not contain yet."""
     told = (f"<@{one}>" for one in users if one.isdecimal())
     return " ".join(one for one in told if one not in said)
 
 
 def inline_code(text: str) -> str:
-    """Return a name in code style, on one line; a backtick in it is spelled out."""
+    """Return a name in code style, on one line, with each backtick spelled out."""
     line = text.replace("\n", " ⏎ ").replace("`", "⟨U+0060⟩")
     return f"`{line or ' '}`"
 
 
 def quote(text: str, budget: int) -> str:
-    """Return text as a block quote."""
+    """Return escaped text as a block quote, cut to `budget` units."""
     lines = text.split("\n")
     kept: list[str] = []
     for line in lines:
@@ -92,7 +92,7 @@ def quote(text: str, budget: int) -> str:
 def fence(text: str, kind: str, budget: int) -> tuple[str, bool]:
     """Return text in a code block, within `budget` units, and whether all of it fits.
 
-    A fence in the text would end the block, so it is replaced: ⟨3 x U+0060⟩.
+    A fence in the text would end the block, so ⟨3 x U+0060⟩ replaces it.
     """
     opening = f"```{_LANGUAGES.get(kind, '')}\n"
     closing = "\n```"
@@ -101,14 +101,14 @@ def fence(text: str, kind: str, budget: int) -> tuple[str, bool]:
     if count_units(safe) <= room:
         return f"{opening}{safe}{closing}", True
     cut = cut_units(safe, max(0, room - 2))
-    # Never cut within an escape: half of one reads as plain text.
+    # Never cut within an escape: half of one looks like plain text.
     if cut.rfind("⟨") > cut.rfind("⟩"):
         cut = cut[: cut.rfind("⟨")]
     return f"{opening}{cut}\n{_ELLIPSIS}{closing}", False
 
 
 def keep_whole_lines(lines: Sequence[str], budget: int) -> list[str]:
-    """Return the first lines that fit as a whole."""
+    """Return the first lines, as many as fit `budget` in full."""
     kept: list[str] = []
     for line in lines:
         budget -= count_units(line) + 1
@@ -139,7 +139,7 @@ def _escape(text: str, budget: int) -> str:
 
 
 NOBODY = discord.AllowedMentions.none()
-"""Whom an edit may notify. discord.py leaves that out of edits, whatever the client's default."""
+"""Lets an edit notify nobody. discord.py ignores the client's default in edits."""
 MOST_TEXT = 4000
 CARD_LINES = 25
 CARD_CHARS = 1500
@@ -154,10 +154,10 @@ _FACT, _FACTS = 160, 600
 BECAUSE_UNITS = 300
 CHANGED_BY_UNITS = 300
 LEAST = 60  # characters; a part with less room is left out
-_ABOUT = 300  # of what was found, in a modal
+_ABOUT = 300  # units for the findings in a modal
 _LEAST_SHARE = 40  # of one of several findings or notices
-_MORE_FOUND = 40  # for how many more there are
-SIGN_UNITS = 5  # the sign of a line, with its blank and the line's end
+_MORE_FOUND = 40  # for the line that counts the findings left out
+SIGN_UNITS = 5  # a line's sign, blank and line end
 _SPACE = 120  # for separators, and differences in Discord's counting
 
 _COLOURS = {
@@ -181,7 +181,7 @@ STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class MessageContent:
-    """A message: its view and an optional file."""
+    """A message: its view and the bytes of an optional file."""
 
     view: ui.LayoutView
     attached: bytes | None = None
@@ -195,7 +195,7 @@ class MessageContent:
 
 
 class CardBudget:
-    """The room for text in a message. Parts take from it by importance, not by order on screen."""
+    """Counts the room for text in a message. Parts take room by importance, not by position."""
 
     def __init__(self) -> None:
         self.left = MOST_TEXT - _SPACE
@@ -206,13 +206,13 @@ class CardBudget:
         return text
 
     def room(self, most: int) -> int:
-        """Return how much of `most` is left."""
+        """Return the remaining room, at most `most`."""
         return max(0, min(most, self.left))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Drawn:
-    """The parts of a card as text, and whether they are all of what would run."""
+    """The parts of a card as text; `complete` says that they contain the complete call."""
 
     ended: str
     runs: tuple[str, ...]
@@ -224,10 +224,10 @@ class _Drawn:
 def build_card_view(
     card: Card, copy: str, *, called: str = "", silent: bool = False
 ) -> MessageContent:
-    """Return the message of a card, with the mentions `called` below it. With `silent`, it contains
+    """Build the message of a card, with the mentions `called` below it. With `silent`, it contains
     no text of the agent.
 
-    A card that is shown incompletely offers approval only in the full view.
+    If the call does not fit the card, only the full view offers approval.
     """
     if card.final and card.asks:
         return _build_ended(card, copy, called, silent=silent)
@@ -241,7 +241,7 @@ def build_card_view(
 
 
 def _build_ended(card: Card, copy: str, called: str, *, silent: bool = False) -> MessageContent:
-    """Return a card that ended: how, and the summary. The rest is behind Details."""
+    """Build an ended card: its outcome and the summary. Details shows the rest."""
     read = DiscordButton(verb=READ, request_id=card.request_id, revision=card.revision, copy=copy)
     details: ui.Button[Any] = ui.Button(label="Details", custom_id=read.custom_id)
     parts = (tuple(render_ended(card, silent=silent)),)
@@ -250,8 +250,7 @@ def _build_ended(card: Card, copy: str, called: str, *, silent: bool = False) ->
 
 
 def render_ended(card: Card, *, silent: bool = False, changes: bool = True) -> Iterator[str]:
-    """Yield how it ended, the summary, and what else must be told, each in a line: who made the
-    `changes`, and the note."""
+    """Yield lines with the outcome, the summary, the editor (if `changes`), and the note."""
     budget = CardBudget()
     yield budget.take(_render_outcome(card, budget))
     if silent:
@@ -265,7 +264,7 @@ def render_ended(card: Card, *, silent: bool = False, changes: bool = True) -> I
 
 
 def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
-    """Return the parts of a card, as far as each finds room."""
+    """Render the parts of a card, each cut to the room that is left."""
     budget = CardBudget()
     budget.take(called)
     summary = budget.take(render_summary(card, silent=silent))
@@ -304,7 +303,7 @@ def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
 
 
 def build_outcome_view(card: Card) -> MessageContent:
-    """Return a short message with a request's state or outcome, without what would run."""
+    """Build a short message with a request's state or outcome, without the call."""
     if card.final and card.asks:
         return MessageContent(_build_layout(card, (tuple(render_ended(card)),), []))
     above = (_render_outcome(card, CardBudget()), render_summary(card))
@@ -312,8 +311,8 @@ def build_outcome_view(card: Card) -> MessageContent:
 
 
 def build_text_view(text: str, inbox: str | None = None) -> MessageContent:
-    """Return a message with a text of our own. One that sends people to the `inbox` has a button,
-    or says how they get there where that has no address."""
+    """Build a message with one of the gateway's texts. An `inbox` address becomes a button; ""
+    adds how to get a link."""
     said = f"{text}\n{NO_LINK}" if inbox == "" else text
     view = build_view(ui.TextDisplay(said[:MOST_TEXT]))
     if inbox:
@@ -339,7 +338,7 @@ def _build_layout(
 
 
 def build_view(item: ui.Item[Any]) -> ui.LayoutView:
-    """Return a view of one item, which waits for no click."""
+    """Build a stopped view with one item."""
     view = ui.LayoutView(timeout=None)
     view.add_item(item)
     view.stop()
@@ -347,13 +346,13 @@ def build_view(item: ui.Item[Any]) -> ui.LayoutView:
 
 
 def choose_batch_colour(cards: Sequence[Card]) -> int | None:
-    """Return the colour of the edge of several that wait: the loudest of theirs."""
+    """Return the edge colour of a batch: that of its most severe card, or None."""
     colours = [choose_colour(card) for card in cards]
     return next((one for one in (_FOUND_HIGH, _FOUND) if one in colours), None)
 
 
 def choose_colour(card: Card) -> int | None:
-    """Return the colour of the edge: how it ended, or that something was found; else none."""
+    """Return the edge colour for a card's outcome, high risk or findings, or None."""
     if card.final:
         return _COLOURS[card.state.tone]
     if card.risk is RiskLevel.HIGH:
@@ -365,8 +364,7 @@ def choose_colour(card: Card) -> int | None:
 
 
 def render_summary(card: Card, *, silent: bool = False) -> str:
-    """Return what happens, in one sentence, with its names in code style; where it is `silent`,
-    only the state."""
+    """Return the summary as a heading with names in code style; if `silent`, only the state."""
     if silent or not card.summary:
         return f"### {card.icon} {card.word}"
     said = (
@@ -377,7 +375,7 @@ def render_summary(card: Card, *, silent: bool = False) -> str:
 
 
 def render_facts(card: Card, room: int) -> tuple[str, bool]:
-    """Return who asks and where it would run, and whether all of it fits."""
+    """Return the agent, the place and other facts, and whether all of them fit."""
     parts: list[str] = []
     for fact in card.facts:
         part = f"**{fact.label}** {escape_line(fact.text.text, _FACT)}"
@@ -389,20 +387,20 @@ def render_facts(card: Card, room: int) -> tuple[str, bool]:
 
 
 def render_because(card: Card, room: int) -> str:
-    """Return what kept a remembered approval from covering it."""
+    """Return why no grant covers the request, if the card says so."""
     if card.asks_because is None or room < LEAST:
         return ""
     return f"-# {escape_line(card.asks_because.text, room - 3)}"
 
 
 def render_above(card: Card, above: FoundAbove, room: int) -> str:
-    """Return what of it was chosen: that the risk is high, why, and findings, each in a line."""
+    """Return the chosen high-risk notice, reasons and findings, one line each."""
     told = (f"{sign} {escape_line(said, room)}" for sign, said in tell_above(card, above))
     return "\n".join(told)
 
 
 def render_risk(card: Card, above: FoundAbove, room: int) -> str:
-    """Return why the risk of what waits is not low, as far as that does not stand above."""
+    """Return the risk and its reasons, without those that `above` already shows."""
     reasons = "; ".join(reason.text for reason in above.reasons_below(card))
     return f"{_RISKS[card.risk]} risk: {escape_line(reasons, room)}" if reasons else ""
 
@@ -416,9 +414,11 @@ def render_findings(
     above: FoundAbove = _NOTHING_ABOVE,
     rest: str = "Details has them",
 ) -> str:
-    """Return the guardrail findings that do not stand above, one line each, equal ones once. What
-    is long yields to the others: an agent chooses how long the names in them are. Those without
-    room are counted, and `rest` says where they are."""
+    """Return the guardrail findings that `above` does not show, one line each; count equal ones.
+
+    The longest are cut first, because an agent chooses the length of the names in them. A last line
+    counts those without room; `rest` says where to read them.
+    """
     counted = Counter(one.text for one in above.findings_below(card))
     texts = [f"{count} times: {text}" if count > 1 else text for text, count in counted.items()]
     most = max(1, (room - _MORE_FOUND) // _LEAST_SHARE)
@@ -434,7 +434,7 @@ def render_findings(
 
 
 def _cut_finding(text: str, share: int) -> str:
-    """Return a finding within its share. Where the name in it is cut, what is said of it stays."""
+    """Cut a finding to its share: if possible only the quoted name, not the text after it."""
     said, end, after = text.rpartition('"')
     tail = escape_line(f"{end}{after}", share)
     if len(after) > LEAST or count_units(tail) > share // 2 or not after:
@@ -443,8 +443,10 @@ def _cut_finding(text: str, share: int) -> str:
 
 
 def share_room(texts: Sequence[str], room: int, around: int) -> list[int]:
-    """Return how much of the room each text gets when escaped, with so much `around` each: short
-    ones what they need, the others equal shares of the rest."""
+    """Divide the room, in units, among texts with `around` extra units each.
+
+    Short texts get what they need when escaped; the others get equal shares of the rest.
+    """
     left, shares = room - around * len(texts), [0] * len(texts)
     needs = [count_units(escape_line(text, MOST_TEXT)) for text in texts]
     order = sorted(range(len(texts)), key=needs.__getitem__)
@@ -455,7 +457,7 @@ def share_room(texts: Sequence[str], room: int, around: int) -> list[int]:
 
 
 def render_statement(card: Card, budget: CardBudget) -> str:
-    """Return the agent's own words, marked as such."""
+    """Return the agent's statement, marked as unverified."""
     room = budget.room(500) - 40
     if card.says is None or room < LEAST:
         return ""
@@ -463,7 +465,7 @@ def render_statement(card: Card, budget: CardBudget) -> str:
 
 
 def render_blocks(card: Card, room: int) -> tuple[str, bool]:
-    """Return what would run, as far as it fits, and whether all of it does."""
+    """Return the call in code blocks, cut to `room`, and whether all of it fits."""
     parts: list[str] = []
     whole = True
     for block in card.blocks:
@@ -479,14 +481,14 @@ def render_blocks(card: Card, room: int) -> tuple[str, bool]:
 
 
 def _render_label(label: str) -> str:
-    """Return our words bold, and an agent's name in them as it is. Escaped, it is never cut."""
+    """Return a label with the gateway's words in bold and the agent's name escaped, never cut."""
     said, space, name = label.partition(' "')
     return f"**{said}**{space}{escape_line(name, 2 * LABEL_CHARS)}"
 
 
 def _render_size_notice(card: Card, *, complete: bool, silent: bool) -> str:
     if silent:
-        return "⚠️ Discord's moderation refuses the text here. Read it all before you approve."
+        return "⚠️ Discord's moderation blocked the call. Read all of it before you approve."
     if complete:
         return ""
     shown = card.size if not card.complete else "Only a part fits here"
@@ -495,10 +497,10 @@ def _render_size_notice(card: Card, *, complete: bool, silent: bool) -> str:
 
 
 def render_changes(card: Card, budget: CardBudget) -> str:
-    """Return who changed what runs, and what, as far as that finds room."""
+    """Return who changed the call, and the changes if they have room."""
     if card.changed_by is None:
         return ""
-    # Who changed it stands there also where the changes themselves find no room.
+    # The person's name is shown even if the changes have no room.
     said = f"**{escape_with_mentions(card.changed_by.text, CHANGED_BY_UNITS, card.people)}**"
     room = budget.room(600) - count_units(said)
     if room < LEAST:
@@ -512,11 +514,11 @@ def _render_preview(card: Card, budget: CardBudget) -> str:
     if card.preview is None or room < LEAST:
         return ""
     text, _ = fence(card.preview.text.text, card.preview.format, room)
-    return f"**The agent's own picture of it** ({card.unverified})\n{text}"
+    return f"**The agent's preview** ({card.unverified})\n{text}"
 
 
 def _render_fields(card: Card, budget: CardBudget) -> str:
-    """Return what is asked, with its choices: of what the summary asks, these alone."""
+    """Return the questions of a form with their choices. Skip questions that the summary shows."""
     room = budget.room(900)
     lines: list[str] = []
     unsaid = card.unsaid
@@ -537,7 +539,7 @@ def _render_fields(card: Card, budget: CardBudget) -> str:
 
 
 def _render_outcome(card: Card, budget: CardBudget) -> str:
-    """Return how it ended, when, and what came of it; of what waits, who approved and who looks."""
+    """Return the outcome, its time and the result; for a pending request, approvals and claims."""
     lines: list[str] = []
     if card.final:
         ending = card.ending or card.outcome
@@ -566,8 +568,8 @@ def _say_ending(card: Card, ending: Visible, budget: CardBudget) -> str:
 
 
 def _render_footer(card: Card, *, stated: bool = False) -> str:
-    """Return how it stands, unless that is `stated` above or a notice says it, until when, and what
-    identifies it."""
+    """Return the state, the expiry, the id and the digest. Omit the state if it is `stated` above
+    or a notice says it."""
     at = card.deadline // 1000
     state = "Expires" if stated or card.idle else f"{card.icon} {card.word} · expires"
     ends = "" if card.final else f"{state} <t:{at}:R> (<t:{at}:f>) · "
@@ -580,7 +582,8 @@ def _render_footer(card: Card, *, stated: bool = False) -> str:
 
 
 def _build_rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[Any]]:
-    """Return the two answers and "More…"; where something else comes first, that."""
+    """Build the rows of a pending card: first Read it all if incomplete, then the decisions, the
+    inbox and More…"""
     base = DiscordButton(verb=READ, request_id=card.request_id, revision=card.revision, copy=copy)
     led = leads_of(card)
     offered = {one.action: one for one in card.controls if is_offered(one, complete)}
@@ -602,9 +605,11 @@ def _build_rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[A
 def build_more_view(
     card: Card, button: DiscordButton, *, mine: bool = False, batch: int = 1
 ) -> MessageContent:
-    """Return the private message behind "More…": everything else that may be done. `card` is the
-    one posted, as this person sees it; `mine` says that they said they are looking; `batch` counts
-    the requests of its batch."""
+    """Build the private message behind "More…" with all other actions.
+
+    `card` is the posted one, as this person sees it. `mine` is true if this person is looking;
+    `batch` is the number of requests in its batch.
+    """
     complete = _draw(card).complete
     rest = [one for one in card.controls if one.action not in _ON_CARD]
     looks = button.with_verb(UNCLAIM if mine else CLAIM)
@@ -642,7 +647,7 @@ def build_more_view(
 def _build_rest(
     card: Card, rest: list[Control], base: DiscordButton, *, complete: bool
 ) -> list[ui.Button[Any]]:
-    """Return the buttons of the rarer answers; an edit also as raw JSON."""
+    """Build the buttons of the other actions; an edit gets a second button for raw JSON."""
     buttons: list[ui.Button[Any]] = []
     for control in rest:
         if not is_offered(control, complete):
@@ -655,8 +660,7 @@ def _build_rest(
 
 
 def render_about(card: Card) -> str:
-    """Return what a modal is about: the summary, what was found, and exactly what runs, as far as
-    the card has it."""
+    """Return the text at the top of a modal: the summary, risk and findings, and the call."""
     above = choose_above(card)
     found = (render_above(card, above, _ABOUT), render_risk(card, above, _ABOUT),
              render_findings(card, _ABOUT, above))  # fmt: skip
@@ -667,22 +671,22 @@ def render_about(card: Card) -> str:
 
 
 def _build_final_rows(card: Card) -> list[ui.ActionRow[Any]]:
-    """Return the row of a card on which nothing can be decided any more."""
+    """Build the row of a card that is final: a link to the inbox, if it has an address."""
     return arrange_in_rows(
         [ui.Button(label="Open the inbox", url=card.inbox)] if card.inbox else []
     )
 
 
 def build_remember_buttons(card: Card, base: DiscordButton) -> list[ui.Button[Any]]:
-    """Return the button to remember it, where something may be remembered."""
+    """Build the Remember… button, if a grant is possible."""
     if not card.remembers:
         return []
     return [ui.Button(label="Remember…", custom_id=base.with_verb(REMEMBER).custom_id)]
 
 
 def leads_of(card: Card) -> frozenset[Action]:
-    """Return the answers that Discord cannot take, so that the inbox must: a secret would stand in
-    its logs, and a passkey has no place here."""
+    """Return the actions that are possible only in the inbox. A secret would get into Discord's
+    logs, and Discord cannot ask for a passkey."""
     return frozenset(
         one.action
         for one in card.controls
@@ -692,17 +696,17 @@ def leads_of(card: Card) -> frozenset[Action]:
 
 
 def label_inbox(led: Collection[Action]) -> str:
-    """Return the words of the link to the inbox: what must be done there, where that is so."""
+    """Return the label of the inbox link; it names the action that is possible only there."""
     return next((said for action, said in LEADS.items() if action in led), "Open in the inbox")
 
 
 def is_offered(control: Control, complete: bool) -> bool:
-    """Whether a control is offered where what runs is shown, or only a part of it."""
+    """Whether a message that shows the call `complete`, or only a part, may offer this control."""
     return complete or control.action in (Action.DENY, Action.ABORT, Action.ANSWER)
 
 
 def _build_button(control: Control, base: DiscordButton) -> ui.Button[Any]:
-    """Return the button of a control; one that needs confirmation opens the full view."""
+    """Build the button of a control. If it needs confirmation, it opens the full view instead."""
     if control.confirm:
         label = "Review…" if control.action is Action.APPROVE else f"{control.label}…"
         wanted = base.with_verb(READ, more=control.action.value)
@@ -712,5 +716,5 @@ def _build_button(control: Control, base: DiscordButton) -> ui.Button[Any]:
 
 
 def arrange_in_rows(buttons: list[ui.Button[Any]]) -> list[ui.ActionRow[Any]]:
-    """Return buttons in rows, as many in each as Discord takes."""
+    """Arrange buttons in rows of at most five."""
     return [ui.ActionRow(*buttons[at : at + ROW]) for at in range(0, len(buttons), ROW)]

@@ -1,4 +1,4 @@
-"""Channels and accounts that join the policy from Discord, by `/approvals`."""
+"""Run `/approvals`, which adds channels and accounts to the policy; start with DiscordClaims."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from gateway.ports import FAIL, AdapterApi, Claimant, ClaimedPlace
 ROUTES = "ag1:routes"  # the menu under /approvals here
 _MOST_ROUTES, _ROUTE_CHARS = 25, 100  # of a menu in Discord
 _LINE = 1000
-_IN_SERVERS = "this works in a channel of a server only"
-_UNSURE = "⚠️ Discord does not say who you are here. Nothing was changed: try again in a moment."
+_IN_SERVERS = "this works only in a channel of a server"
+_UNSURE = "⚠️ Discord did not confirm who you are. Nothing was changed. Try again in a moment."
 _STRANGER = "only a full member of this channel's server may do that"
 
 
@@ -37,8 +37,8 @@ class DiscordClaims:
     async def run(
         self, interaction: discord.Interaction, verb: str, *, code: str = "", route: str = ""
     ) -> InteractionReply:
-        """Run a subcommand, and return a private reply. `route` was chosen from its menu, and what
-        came of it takes the menu's place. Raises GatewayError."""
+        """Run a subcommand and return a private reply. If the person chose a `route` from the menu,
+        the reply replaces the menu. Raises GatewayError."""
         try:
             return await self._run(interaction, verb, code, route)
         except claiming.NotClaimed as error:
@@ -67,8 +67,8 @@ class DiscordClaims:
     async def _find_member(
         self, interaction: discord.Interaction
     ) -> tuple[discord.Guild, Claimant]:
-        """Return the server, and who this is there as Discord says now. Raises Unauthorized for
-        all but full members."""
+        """Ask Discord for the server and the member who ran the command. Raises Unauthorized unless
+        this is a full member."""
         if interaction.guild_id is None:
             raise await self._refuse(interaction, _IN_SERVERS)
         try:
@@ -85,8 +85,8 @@ class DiscordClaims:
     async def _find_place(
         self, interaction: discord.Interaction, guild: discord.Guild, target: str
     ) -> ClaimedPlace:
-        """Return the channel. Raises Unauthorized for one of another server, and NotClaimed where
-        no card could be posted."""
+        """Return the channel of the command. Raises Unauthorized if it belongs to another server,
+        and NotClaimed if the bot cannot post cards there."""
         found = check_channel(interaction.channel, interaction.app_permissions)
         if found.result == FAIL:
             raise claiming.NotClaimed(f"{found.says}; {found.remedy}, then try again")
@@ -105,14 +105,14 @@ class DiscordClaims:
 
 
 def build_route_menu(routes: Sequence[str]) -> MessageContent:
-    """Return a menu of routes, those of the first 25 that Discord can show."""
+    """Build a menu of routes: at most 25, without names that are too long for Discord."""
     shown = [one for one in routes if len(one) <= _ROUTE_CHARS][:_MOST_ROUTES]
     menu: ui.Select[Any] = ui.Select(
         custom_id=ROUTES,
         placeholder="Choose a route",
         options=[discord.SelectOption(label=one, value=one) for one in shown],
     )
-    said = "Which route's requests shall come here too?"
+    said = "Which route should also post its requests here?"
     if left := len(routes) - len(shown):
         said += f" {left} more do not fit here."
     view = build_view(ui.TextDisplay(said))
@@ -121,5 +121,5 @@ def build_route_menu(routes: Sequence[str]) -> MessageContent:
 
 
 def _reply(text: str) -> InteractionReply:
-    """Return a private message; what a policy file needs stays in lines."""
+    """Build a private message. Keep its line breaks, because lines for a policy file need them."""
     return build_private_reply("\n".join(escape_line(one, _LINE) for one in text.split("\n")))

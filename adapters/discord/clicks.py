@@ -1,7 +1,7 @@
-"""Handling of interactions: buttons, modals, menus and commands.
+"""Handle interactions with buttons, modals, menus and commands; start with InteractionHandler.
 
-They are read from the raw payload, so they work after a restart. The person, server and roles come
-from each interaction itself.
+The handler reads the raw payload, so old buttons work after a restart. The person, server and roles
+come from each interaction.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ log = logging.getLogger("adapters.discord")
 
 _MODAL_SECONDS = 1.5  # Discord accepts a modal as the first response only
 _OLD = (
-    "This card was made by another version of the gateway. Use `/pending` to see what still waits."
+    "Another version of the gateway made this card. Use `/pending` to list your pending requests."
 )
 _NOES = (Action.DENY, Action.ABORT)
 _ANSWERS = (*_NOES, Action.RESPOND, Action.ANSWER)
@@ -102,7 +102,7 @@ _Work = Callable[[DiscordTap], Awaitable[InteractionReply]]
 
 
 class InteractionHandler:
-    """Turns interactions into calls to the core, and their results into replies."""
+    """Turns interactions into calls to the core, and the results into replies."""
 
     def __init__(self, api: AdapterApi) -> None:
         self._api = api
@@ -132,7 +132,7 @@ class InteractionHandler:
         }
 
     async def handle(self, interaction: discord.Interaction) -> None:
-        """Handle one interaction. Never raises: the client must go on."""
+        """Handle one interaction. Never raises: an error must not stop the client."""
         try:
             await self._dispatch(interaction)
         except Exception:
@@ -152,7 +152,7 @@ class InteractionHandler:
                 await self._commands.complete(interaction)
 
     async def _handle(self, interaction: discord.Interaction, doing: dict[str, _Work]) -> None:
-        """Do what a button or a modal is for; reply privately to one of another version."""
+        """Run the work of a button or modal. A button of another version gets a private reply."""
         try:
             button = read_button(interaction.custom_id or "")
         except OldButton:
@@ -167,8 +167,8 @@ class InteractionHandler:
             await self._open_modal(tap)
 
     async def _answer(self, tap: DiscordTap, work: _Work, *, checked: bool = False) -> None:
-        """Reply with what the work made; who was too late gets the word and the card as it is. With
-        `checked`, whether the person is unfit was asked before."""
+        """Do the work and reply with its result. A late click gets the current card and the reason.
+        With `checked`, the caller has already refused bots and timed-out members."""
 
         async def answer() -> InteractionReply:
             try:
@@ -179,14 +179,14 @@ class InteractionHandler:
                 raise
             except StepUpNeeded as needed:
                 where = await self._api.lead_to(tap.button.request_id, tap.identity)
-                return build_private_reply(f"It takes a step-up: {needed}.", where)
+                return build_private_reply(f"Extra verification needed: {needed}.", where)
             except Conflict as late:
                 return await self._repair(tap, late)
 
         await respond(tap.interaction, answer())
 
     async def _repair(self, tap: DiscordTap, late: Conflict) -> InteractionReply:
-        """Return the clicked card as it stands, with why the tap was refused as a private word."""
+        """Return the current state of the clicked card, and privately why the click was refused."""
         refusal = build_refusal(late)
         if not tap.button.copy or tap.private or tap.interaction.message is None:
             return refusal
@@ -197,7 +197,7 @@ class InteractionHandler:
         return replace(await self._update(tap, record), word=refusal.shown)
 
     async def _update(self, tap: DiscordTap, record: StoredRequest) -> InteractionReply:
-        """Return the clicked message in its new state. The worker updates the other copies."""
+        """Return the new content of the clicked message. The worker updates the other messages."""
         card = await self._answering.build_posted(record)
         if tap.private and tap.button.more == IN_BATCH:
             return await self._build_batch(tap, card.ending.text if card.ending else card.progress)
@@ -210,8 +210,8 @@ class InteractionHandler:
     async def _open_modal(self, tap: DiscordTap) -> None:
         """Open the modal of an action, or reply why the person may not decide.
 
-        When the store is slow, the modal of a denial opens anyway: it needs no data, and rights are
-        checked on submission.
+        If the store is slow, the modal of a denial opens anyway. It needs no data, and the core
+        checks rights on submission.
         """
         interaction, button = tap.interaction, tap.button
         try:
@@ -224,7 +224,7 @@ class InteractionHandler:
             await respond(interaction, _reply_privately(str(error), where))
             return
         except Exception as error:
-            # Whatever it was, the person must learn that it failed.
+            # The person must learn of every failure.
             failure = error
             if not isinstance(error, TimeoutError) or button.verb not in _NOES:
 
@@ -263,7 +263,7 @@ class InteractionHandler:
         return await self._decide(tap, action, confirmed=tap.button.more == CONFIRMED, **content)
 
     async def _submit_number(self, tap: DiscordTap) -> InteractionReply:
-        """Approve what was read, with the number that was typed."""
+        """Approve the request with the verification code that was typed."""
         typed = str(read_values(tap.interaction.data).get(TYPED) or "").strip()
         return await self._decide(tap, Action.APPROVE, number=typed, confirmed=True)
 
@@ -280,7 +280,7 @@ class InteractionHandler:
         return replace(shown, later=self._remembering.suggest(tap, record))
 
     async def _deny_because(self, tap: DiscordTap) -> InteractionReply:
-        """Deny with the reason that was tapped."""
+        """Deny with the reason on the pressed button."""
         said = read_denial(tapped=find_reason(tap.button.more))
         return await self._decide(tap, Action.DENY, **said)
 
@@ -289,20 +289,20 @@ class InteractionHandler:
         return await self._update(tap, record)
 
     async def _decide_and_remember(self, tap: DiscordTap) -> InteractionReply:
-        """Decide and remember in one step; both happen or neither."""
+        """Decide the request and create a grant, as one atomic step."""
         action, content = self._remembering.read_answer(tap)
         record = await self._answering.decide(tap.press, action, **content)
         return InteractionReply(await self._remembering.build_outcome(record), replaces=True)
 
     async def _show_changes(self, tap: DiscordTap) -> InteractionReply:
-        """Return what an edit changes, if the person may decide. Nothing is decided yet."""
+        """Return the changes of an edit, if the person may decide. This decides nothing yet."""
         record = await self._answering.get_open(tap.press)
         typed = read_typed(record, tap.button, tap.interaction.data)
         state = await self._edits.show(record, typed, tap.key)
         return InteractionReply(build_edit_state(tap.named, state))
 
     async def _apply_changes(self, tap: DiscordTap) -> InteractionReply:
-        """Approve with the changes that were shown. What is refused is kept, to be edited again."""
+        """Approve with the shown changes. If they are refused, keep them, to be edited again."""
         record = await self._api.requests.get(tap.button.request_id)
         key, high = tap.button.more.removesuffix(SURE), tap.button.more.endswith(SURE)
         done = await self._edits.approve(tap.press, record, key, high=high)
@@ -313,7 +313,7 @@ class InteractionHandler:
     # --- reading ----------------------------------------------------------------------------------
 
     async def _show_more(self, tap: DiscordTap) -> InteractionReply:
-        """Return what else may be done, if the person may decide the request."""
+        """Return the other actions of a request, if the person may decide it."""
         record = await self._answering.get_open(tap.press)
         card, mine = await self._answering.build_own(record, tap.identity)
         count = await self._batches.count(tap.identity, record.id)
@@ -326,14 +326,14 @@ class InteractionHandler:
         return await show_page(self._answering, tap, record, replaces=turning)
 
     async def _show_batch(self, tap: DiscordTap) -> InteractionReply:
-        """Return all that waits with a request, below what came of the answer to all of it."""
+        """Return the batch of a request. If the button decides all of it, the result is on top."""
         told, press = "", tap.press
         if action := _OF_BATCH.get(tap.button.verb):
             told = await self._batches.decide(press.identity, tap.button.more, action, press.nonce)
         return await self._build_batch(tap, told)
 
     async def _build_batch(self, tap: DiscordTap, told: str) -> InteractionReply:
-        """Return the batch, in place of the private message that is open."""
+        """Return the batch; it replaces the open private message, if there is one."""
         request_id = tap.button.request_id
         batch = await self._batches.open(tap.identity, request_id, tap.key, keep_drawn)
         if batch is None:

@@ -1,4 +1,4 @@
-"""Slash commands. They make the same checks as buttons."""
+"""Register and run slash commands, with the same checks as buttons; start with DiscordCommands."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ log = logging.getLogger("adapters.discord")
 _OPEN = "ag1:open"  # the menu under /pending
 MENUS = {_OPEN, ROUTES}
 _LISTED = 20
-_OFFERED = 100  # candidates, of which Discord shows 25 that match
+_OFFERED = 100  # candidates; Discord shows at most 25 matches
 _COMPLETION_SECONDS = 2.0
 _BOOLEAN = 5  # as below
 _TEXT = 3  # Discord's type number of a string option
@@ -58,59 +58,59 @@ def _build_subcommand(name: str, says: str, *options: JsonObject) -> JsonObject:
     return {"type": 1, "name": name, "description": says, "options": list(options)}
 
 
-_REQUEST = _build_option("request", "which request", required=True, completes=True)
+_REQUEST = _build_option("request", "the request", required=True, completes=True)
 DEFINITIONS: list[JsonObject] = [
-    {"name": "pending", "description": "What waits for you", "options": []},
+    {"name": "pending", "description": "List the requests that you can decide", "options": []},
     {"name": "approve", "description": "Read a request and approve it", "options": [_REQUEST]},
     {
         "name": "deny",
         "description": "Deny a request",
         "options": [
             _REQUEST,
-            _build_option("reason", "what the agent is told", required=False),
+            _build_option("reason", "the agent sees this", required=False),
             _build_option("plan", ANOTHER_PLAN.lower(), required=False) | {"type": _BOOLEAN},
         ],
     },
-    {"name": "grants", "description": "What is remembered", "options": []},
-    {"name": "inbox", "description": "A link that signs you in to the inbox", "options": []},
+    {"name": "grants", "description": "List the grants that you can revoke", "options": []},
+    {"name": "inbox", "description": "Get a link that signs you in to the inbox", "options": []},
     {
         "name": "stop-all",
-        "description": "Deny everything, or let agents ask again: admins",
+        "description": "Open the kill switch (admins only)",
         "options": [],
     },
     {
         "name": "revoke",
-        "description": "Revoke a remembered decision",
-        "options": [_build_option("grant", "which one", required=True, completes=True)],
+        "description": "Revoke a grant",
+        "options": [_build_option("grant", "the grant", required=True, completes=True)],
     },
     {
         "name": "approvals",
-        "description": "Where requests come to, and who decides them",
+        "description": "Set where requests are posted, and who decides them",
         "options": [
             _build_subcommand(
                 claiming.HERE,
                 "Send requests to this channel",
-                _build_option("code", "the code of the terminal; admins need none", required=False),
+                _build_option("code", "code from the terminal; admins need none", required=False),
             ),
             _build_subcommand(
                 claiming.ME,
                 "Link this account to your name in the policy",
-                _build_option("code", "the code that an admin gave you", required=True),
+                _build_option("code", "code that an admin gave you", required=True),
             ),
-            _build_subcommand(claiming.WHO, "Your id, this channel's id, and who the admins are"),
+            _build_subcommand(claiming.WHO, "Show your id, this channel's id, and the admins"),
         ],
     },
 ]
-_MANAGE_SERVER = str(1 << 5)  # only these see it, unless the server's settings name others
+_MANAGE_SERVER = str(1 << 5)  # who sees the command, unless the server's settings name others
 for _one in DEFINITIONS:
     _one |= {"type": 1, "contexts": [0, 1], "integration_types": [0]}
     _one["default_member_permissions"] = _MANAGE_SERVER if _one["name"] == "stop-all" else None
 
 
 async def register_missing(client: discord.Client, notes: AdapterStorage) -> None:
-    """Register the commands that Discord does not know, or all when they have changed.
+    """Register the commands that Discord does not know, or all of them if they changed.
 
-    Each is registered by itself: those of others who share the bot stay.
+    Each has its own API call, so the commands of other programs with the same bot remain.
     """
     application = client.application_id
     if application is None:
@@ -164,7 +164,7 @@ class DiscordCommands:
         return await work
 
     async def complete(self, interaction: discord.Interaction) -> None:
-        """Offer what the caller may decide, or nothing when that takes too long."""
+        """Suggest the requests or grants that match; suggest none if the search takes too long."""
         data: Any = interaction.data
         written = [str(one.get("value", "")) for one in data["options"] if one.get("focused")]
         choices: list[discord.app_commands.Choice[str]] = []
@@ -174,7 +174,7 @@ class DiscordCommands:
                     if not written or written[0].lower() in f"{value} {name}".lower():
                         choices.append(discord.app_commands.Choice(name=name, value=value))
         except Exception as error:
-            # Whatever it was, the person can type without suggestions.
+            # After any failure, the person can type without suggestions.
             log.info("not completed: %s", bug(error), extra={"event": "completion_failed"})
         try:
             await interaction.response.autocomplete(choices[:25])
@@ -182,7 +182,8 @@ class DiscordCommands:
             log.info("completion not taken: %s", error, extra={"event": "answer_late"})
 
     async def choose(self, interaction: discord.Interaction) -> InteractionReply:
-        """Show the request that was chosen under /pending, or take a route of /approvals here."""
+        """Show the request chosen in the menu of /pending, or add this channel to the route chosen
+        in the menu of /approvals."""
         await refuse_unfit(self._api, interaction, NO_REQUEST)
         data: Any = interaction.data
         chosen = str((data.get("values") or [""])[0])
@@ -208,7 +209,7 @@ class DiscordCommands:
         return InteractionReply(build_pending_view(records))
 
     async def _show(self, interaction: discord.Interaction, written: str) -> InteractionReply:
-        """Show the full view, which has the buttons to decide, to whoever may."""
+        """Show the full view with its decision buttons. Raises Unauthorized for non-approvers."""
         tap = await self._find(interaction, written)
         record = await self._answering.check_approver(tap.press)
         return await show_page(self._answering, tap, record)
@@ -223,7 +224,7 @@ class DiscordCommands:
         return InteractionReply(build_outcome_view(await self._answering.build_posted(record)))
 
     async def _find(self, interaction: discord.Interaction, written: str) -> DiscordTap:
-        """Return the request of an id or its beginning. Raises NotFound, InvalidRequest."""
+        """Find a request by its id or the beginning of it. Raises NotFound, InvalidRequest."""
         record = await self._worklist.find(read_identity(interaction), written)
         button = DiscordButton(verb=READ, request_id=record.id, revision=record.revision)
         return DiscordTap(interaction, button)
@@ -242,15 +243,15 @@ def _read_options(data: JsonObject) -> dict[str, str]:
 
 
 def build_pending_view(records: Sequence[StoredRequest]) -> MessageContent:
-    """Return a list of what waits, with a menu to read one of them."""
-    lines = ["### What waits for you"]
+    """Build a list of pending requests, with a menu to open one of them."""
+    lines = ["### Pending requests"]
     for record in records:
         ends = f"<t:{record.deadline // 1000}:R>"
         said, number = escape_line(_describe(record), 300), record.id[:_SHORT]
         lines.append(f"- {said} · expires {ends} · `{number}`")
     menu: ui.Select[Any] = ui.Select(
         custom_id=_OPEN,
-        placeholder="Read one",
+        placeholder="Open a request",
         options=[
             discord.SelectOption(label=_render_line(record), value=record.id) for record in records
         ],
@@ -262,13 +263,13 @@ def build_pending_view(records: Sequence[StoredRequest]) -> MessageContent:
 
 
 def _render_line(record: StoredRequest) -> str:
-    """Return a line for a menu, which always ends with the id."""
+    """Return the menu line of a request; it always ends with the short id."""
     number = f" · {record.id[:_SHORT]}"
     return f"{clip(_describe(record), _LINE - len(number))}{number}"
 
 
 def _describe(record: StoredRequest) -> str:
-    """Say whether it is high risk, who asks, and what happens."""
+    """Describe a request: high risk if so, the agent, and the summary."""
     card = card_of(record, lines=1, chars=1)
     high = "🔴 High risk · " if card.risk is RiskLevel.HIGH else ""
     return f"{high}{record.request.agent}: {plain_summary(card.summary)}"

@@ -1,7 +1,8 @@
-"""The connection to Discord: log-in, WebSocket or HTTP endpoint, supervision, and what was deleted.
+"""Log in to Discord, receive interactions over WebSocket or HTTP, and report deleted cards; start
+with `Connection.running`.
 
-Every replica logs in and posts. One at a time listens on the gateway, by a shared lease. When it
-dies, another takes over within the lease; when it stops, it first waits for another to connect.
+Every replica logs in and posts. One at a time holds the lease and listens on the WebSocket. If it
+dies, another takes over once the lease expires. If it stops, it first waits for another to connect.
 While two listen, both receive each click, and the store still makes one decision.
 """
 
@@ -39,7 +40,7 @@ from gateway.ports import (
     read_whole,
 )
 
-# Leader lock: which replica listens on the gateway, and how many sessions all have started.
+# The lease: it selects the replica that listens, and limits the sessions of all replicas together.
 
 LEASE_SECONDS = 10.0
 _RENEW_SECONDS = 3.0
@@ -47,11 +48,11 @@ _HAND_OVER_SECONDS, _LOOK_SECONDS = 6.0, 0.1
 _LEASE, _STANDBY, _ON_LINE = "gateway connection", "gateway standby", "gateway on the line"
 # After a thousand sessions in 24 hours Discord resets the bot's token.
 _SESSIONS_PER_MINUTE, _SESSIONS_AT_ONCE = 0.6, 100
-_SPENT = "Discord ends the sessions as soon as they begin; the next try must wait"
+_SPENT = "too many sessions ended at once; the next one must wait for Discord's limit"
 
 
 class Lease:
-    """The right to listen, held by one replica at a time. It expires, so a dead one is replaced."""
+    """The right to listen, held by one replica at a time; it expires if that replica dies."""
 
     def __init__(self, notes: AdapterStorage) -> None:
         self._notes = notes
@@ -59,13 +60,13 @@ class Lease:
         self._leaving = False
 
     async def obtain(self) -> None:
-        """Wait until the lease is ours; meanwhile announce that a replica is standing by."""
+        """Wait for the lease, and announce this replica as standby meanwhile."""
         while not await self._notes.put_new(_LEASE, self._me, seconds=LEASE_SECONDS):
             await self._notes.put(_STANDBY, self._me, seconds=_RENEW_SECONDS)
             await asyncio.sleep(_RENEW_SECONDS / 2)
 
     async def keep(self) -> None:
-        """Renew the lease until another replica has it. When the store is away, keep listening."""
+        """Renew the lease; return once another replica has it. Store failures do not end it."""
         while True:
             await asyncio.sleep(_RENEW_SECONDS)
             if self._leaving:
@@ -75,7 +76,7 @@ class Lease:
                     log.info("another replica listens now", extra={"event": "discord_standby"})
                     return
             except Exception as error:
-                # Whatever the store's error is, clicks must still be received.
+                # This replica must receive clicks even if the store fails.
                 log.warning("lease not renewed: %s", bug(error), extra={"event": "lease_unsure"})
 
     async def _extend(self) -> bool:
@@ -84,22 +85,22 @@ class Lease:
         return await self._notes.put_new(_LEASE, self._me, seconds=LEASE_SECONDS)
 
     async def announce(self) -> None:
-        """Announce that this replica is connected, for one that waits to leave."""
+        """Announce that this replica is connected, so that a stopping one can leave."""
         await self._notes.put(_ON_LINE, self._me)
 
     async def give_up(self) -> None:
-        """Release the lease, if it is ours."""
+        """Release the lease, if this replica holds it. Never raises."""
         try:
             if await self._notes.get(_LEASE) == self._me:
                 await self._notes.delete(_LEASE)
         except Exception as error:
-            # It expires by itself; leaving must not be delayed.
+            # The lease expires anyway, and this must not delay the shutdown.
             log.info("lease not given up: %s", bug(error), extra={"event": "lease_unsure"})
 
     async def hand_over(self) -> None:
-        """Release the lease and wait until another replica is connected, if one is standing by.
+        """Release the lease, and wait until another replica is connected, if one is standing by.
 
-        Until then this one listens too: a click that nobody receives fails visibly.
+        This replica listens until then, because a click that nobody receives fails for the person.
         """
         self._leaving = True
         try:
@@ -117,20 +118,20 @@ class Lease:
 
 
 class Sessions:
-    """Limits the sessions that all replicas start, within Discord's daily limit."""
+    """Keeps the sessions that all replicas start together within Discord's daily limit."""
 
     def __init__(self, notes: AdapterStorage) -> None:
         self._notes = notes
         self._next: float | None = None  # when the delayed session may start
 
     def wait(self) -> float:
-        """Return the seconds until the next session may start, 0 when unknown."""
+        """Return the seconds until the next session may start; 0 if unknown."""
         if self._next is None:
             return 0.0
         return max(0.0, self._next - asyncio.get_running_loop().time())
 
     async def begin(self) -> None:
-        """Count a session. Raises RetryLater when it may not start yet; see `wait`."""
+        """Count a new session. Raises RetryLater if it may not start yet; see `wait`."""
         if self._next is None:
             told = await self._notes.delay(
                 "sessions", per_minute=_SESSIONS_PER_MINUTE, burst=_SESSIONS_AT_ONCE
@@ -141,10 +142,9 @@ class Sessions:
         self._next = None
 
 
-# What Discord tells of deleted messages, channels and threads, and of a bot that was removed.
+# Discord reports deleted messages, channels and threads, and the removal of the bot.
 #
-# The cards that stood there are looked at again, at once: what is gone is posted again or
-# elsewhere.
+# The core then checks the affected cards at once, and posts lost cards again or elsewhere.
 
 _NOTE_SECONDS = 40 * 24 * 3600.0
 _REMOVED = "the bot was removed from the server"
@@ -153,28 +153,28 @@ Stood = Callable[[str, MessageRef], bool]
 
 
 async def remember_card(notes: AdapterStorage, ref: MessageRef) -> None:
-    """Keep in mind that a message is a card: of all that are deleted, only these matter."""
+    """Record that a message is a card: deletions of other messages do not matter."""
     await notes.put(_name(ref.message), "1", seconds=_NOTE_SECONDS)
 
 
 class Losses:
-    """Passes on what Discord tells. Never raises: the client must go on."""
+    """Makes the core check cards that may be lost. Never raises, so the client goes on."""
 
     def __init__(self, api: AdapterApi) -> None:
         self._api = api
 
     async def lose_messages(self, channel: int, messages: Collection[int]) -> None:
-        """Have deleted cards looked at."""
+        """Make the core check deleted cards."""
         cards = {str(one) for one in messages if await self._is_card(one)}
         if cards:
             await self._doubt(lambda _, ref: ref.message in cards and ref.channel == str(channel))
 
     async def lose_channel(self, channel: int) -> None:
-        """Have the cards of a deleted channel or thread looked at."""
+        """Make the core check the cards of a deleted channel or thread."""
         await self._doubt(lambda _, ref: ref.channel == str(channel))
 
     async def lose_server(self, server: int) -> None:
-        """Have the cards in a server looked at that removed the bot: nobody can answer there."""
+        """Report the cards in a server that removed the bot: nobody can decide them there."""
 
         def stood(target: str, ref: MessageRef) -> bool:
             place = read_target(target)
@@ -186,7 +186,7 @@ class Losses:
         try:
             return await self._api.notes.get(_name(str(message))) is not None
         except Exception as error:
-            # Unknown: then it is looked at, if the store is there again.
+            # Unknown, so have it checked, in case the store answers again.
             log.warning("a loss is unsure: %s", bug(error), extra={"event": "discord_loss"})
             return True
 
@@ -197,7 +197,7 @@ class Losses:
         try:
             await self._api.requests.doubt_copies(here, away=away)
         except Exception as error:
-            # The next edit of the card will tell it all the same.
+            # The next edit of the card detects the loss anyway.
             log.warning("a loss is not followed: %s", bug(error), extra={"event": "discord_loss"})
 
 
@@ -212,7 +212,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _FATAL_PAUSE = 300.0
 _DRAIN_SECONDS = 3.0
 _CUT_SECONDS = 20.0  # shorter interruptions are normal: Discord requests reconnects
-_GIVE_UP_SECONDS = 60.0  # discord.py's own pauses grow to 15 minutes
+_GIVE_UP_SECONDS = 60.0  # discord.py's pauses grow to 15 minutes
 _BAD_TOKEN, _NEEDS_SHARDS = 4004, 4011
 _FATAL_CODES = {_BAD_TOKEN, 4010, _NEEDS_SHARDS, 4012, 4013, 4014}
 
@@ -220,13 +220,13 @@ InteractionCallback = Callable[[discord.Interaction], Awaitable[None]]
 
 
 class Bot(discord.Client):
-    """A client with one intent, no caches that we do not need, and no mentions."""
+    """A client with two intents and without unneeded caches; it never notifies by default."""
 
     def __init__(
         self, arrived: InteractionCallback, losses: Losses, lease: Lease, sessions: Sessions
     ) -> None:
         super().__init__(
-            # Messages, for those that are deleted. Their content would be another intent.
+            # guild_messages reports deleted messages. Message content would need another intent.
             intents=discord.Intents(guilds=True, guild_messages=True),
             allowed_mentions=discord.AllowedMentions.none(),
             max_messages=None,
@@ -250,12 +250,12 @@ class Bot(discord.Client):
         await super().before_identify_hook(shard_id, initial=initial)
 
     async def on_disconnect(self) -> None:
-        """Record the time of the disconnect; discord.py reconnects by itself."""
+        """Record the time of the disconnect; discord.py reconnects automatically."""
         if self.cut_at is None:
             self.cut_at = self.loop.time()
 
     async def on_connect(self) -> None:
-        """Record a connection with a new session."""
+        """Record a connection with a new session, and announce it to other replicas."""
         self.cut_at = None
         await self._lease.announce()
 
@@ -291,8 +291,8 @@ class Bot(discord.Client):
 class Connection:
     """Keeps a client logged in, and listening while it holds the lease.
 
-    `problem` describes what is wrong, empty when nothing is. With `over_http`, clicks come to our
-    HTTP endpoint and nobody listens on the gateway.
+    `problem` describes the current problem, or is empty. With `over_http`, clicks come to the HTTP
+    endpoint, and no replica listens on the WebSocket.
     """
 
     def __init__(
@@ -317,13 +317,13 @@ class Connection:
         self.listening = False
 
     def client(self) -> discord.Client:
-        """Return the client that is logged in; raises RetryLater while there is none."""
+        """Return the logged-in client. Raises RetryLater if not logged in."""
         if self._client is None or self._client.is_closed():
             raise RetryLater(5.0, f"not logged in to Discord: {self.problem}")
         return self._client
 
     def problems(self) -> list[str]:
-        """Describe what keeps people from answering."""
+        """Return the problems that keep people from deciding."""
         if self.problem:
             return [f"Discord: {self.problem}"]
         cut = self._client.cut_at if self._client and self.listening else None
@@ -334,10 +334,10 @@ class Connection:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve until left. Raises GatewayError when Discord refuses the first log-in, or
-        when discord.py is of a version that we cannot use.
+        """Stay connected inside the context. Raises GatewayError if Discord refuses the first
+        log-in, or if the version of discord.py is unsuitable.
 
-        When Discord is merely away, entering succeeds after a while, and we go on trying.
+        If Discord does not answer, entering succeeds after 15 seconds; retries go on inside.
         """
         prepare(self._settings)
         first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -355,7 +355,7 @@ class Connection:
             await self._leave(task)
 
     async def handle(self, interaction: discord.Interaction) -> None:
-        """Handle an interaction, and track it until it is done."""
+        """Handle an interaction, and track its task so that `running` can wait for it."""
         task = asyncio.current_task()
         if task is None:
             return
@@ -389,7 +389,7 @@ class Connection:
                     first.set_result(None)
                 await self._serve(client)
             except Exception as error:
-                # Whatever ended the connection, try again.
+                # Try again after every error.
                 fatal = _is_fatal(error)
                 self.problem = _describe_error(error)
                 log.warning("Discord: %s", self.problem, extra={"event": "discord_down"})
@@ -419,12 +419,12 @@ class Connection:
         url = application.interactions_endpoint_url if application else None
         if url is not None and not self._over_http:
             raise Misconfigured(
-                "an Interactions Endpoint URL is set in the developer portal, so that clicks do "
-                "not come over the gateway: remove it, or set GATEWAY_DISCORD_PUBLIC_KEY"
+                "an Interactions Endpoint URL is set in the developer portal, so clicks do not "
+                "come over the gateway: remove it, or set GATEWAY_DISCORD_PUBLIC_KEY"
             )
         if url is None and self._over_http:
             log.warning(
-                "no Interactions Endpoint URL is set in the developer portal: no click will come",
+                "no Interactions Endpoint URL is set in the developer portal: no click can arrive",
                 extra={"event": "discord_no_endpoint"},
             )
 
@@ -459,7 +459,7 @@ class Connection:
 
 
 async def _watch_connection(client: Bot) -> None:
-    """Raise ConnectionError when the connection has been lost for too long."""
+    """Watch the connection. Raises ConnectionError once it has been lost for 60 seconds."""
     began = client.loop.time()
     while True:
         await asyncio.sleep(_GIVE_UP_SECONDS / 10)
@@ -470,13 +470,13 @@ async def _watch_connection(client: Bot) -> None:
 
 
 async def log_in(settings: DiscordSettings) -> discord.Client:
-    """Return a logged-in client, for a command. Raises Misconfigured for a token that Discord does
-    not accept, GatewayError where it does not answer."""
+    """Return a logged-in client, for a command. Raises Misconfigured if Discord does not accept the
+    token, GatewayError if it does not answer."""
     client = discord.Client(intents=discord.Intents.none(), proxy=find_proxy())
     try:
         await client.login(settings.token.get_secret_value())
     except Exception as error:
-        # Whatever it was, a command reports it in a sentence.
+        # A command reports every error in one sentence.
         await client.close()
         failure = Misconfigured if isinstance(error, discord.LoginFailure) else GatewayError
         raise failure(_describe_error(error)) from error
@@ -492,30 +492,28 @@ def _is_fatal(error: Exception) -> bool:
 
 
 def _describe_error(error: Exception) -> str:
-    """Return what is wrong, never with the token."""
+    """Describe a connection error in one sentence, without the token."""
     if isinstance(error, discord.LoginFailure) or (
         isinstance(error, discord.ConnectionClosed) and error.code == _BAD_TOKEN
     ):
         return "Discord does not accept the bot's token; reset it in the developer portal"
     if isinstance(error, discord.PrivilegedIntentsRequired):
-        return (
-            "Discord refuses the intents; the gateway asks for `guilds` and `guild_messages` only"
-        )
+        return "Discord refuses the intents; the gateway needs only `guilds` and `guild_messages`"
     if isinstance(error, discord.ConnectionClosed) and error.code == _NEEDS_SHARDS:
         return (
-            "the bot is in more than 2500 servers, more than one gateway connection may serve: "
-            "let clicks come over HTTP (GATEWAY_DISCORD_PUBLIC_KEY)"
+            "the bot is in more than 2500 servers, the limit of one gateway connection: set "
+            "GATEWAY_DISCORD_PUBLIC_KEY, so that clicks come over HTTP"
         )
     if isinstance(error, discord.ConnectionClosed):
         return f"Discord closed the connection ({error.code})"
     if isinstance(error, GatewayError):
         return str(error)
-    return f"Discord cannot be reached from here ({type(error).__name__}): see network and proxy"
+    return f"cannot reach Discord ({type(error).__name__}): check the network and the proxy"
 
 
-# HTTP mode: receives interactions at the Interactions Endpoint URL, each verified and once only.
+# HTTP mode: receives interactions at the Interactions Endpoint URL, and verifies each.
 #
-# Each request is acknowledged at once; the reply goes the same way as in gateway mode.
+# It acknowledges each at once and refuses repeats; the reply is sent as in gateway mode.
 
 PATH = "/discord/interactions"
 FRESH_SECONDS = 300
@@ -526,7 +524,7 @@ _PUSH_NOTE_SECONDS = 1.5
 
 
 class Endpoint:
-    """The Interactions Endpoint URL."""
+    """Serves the Interactions Endpoint URL."""
 
     def __init__(
         self,
@@ -542,7 +540,7 @@ class Endpoint:
         self._arrived = arrived
 
     async def serve(self, request: web.Request) -> web.Response:
-        """Receive one interaction. Responds 401 unless Discord signed it just now."""
+        """Receive one interaction. Responds 401 unless Discord signed it within five minutes."""
         try:
             if (request.content_length or 0) > _MOST_BYTES:
                 raise BodyTooLarge
@@ -567,7 +565,7 @@ class Endpoint:
             async with asyncio.timeout(_PUSH_NOTE_SECONDS):
                 fresh = await self._notes.put_new(f"seen {number}", "", seconds=_SEEN_SECONDS)
         except Exception as error:
-            # Without the store nothing can be decided, and replays cannot be detected.
+            # Without the store, decisions and the detection of replays are impossible.
             log.warning("push not taken: %s", bug(error), extra={"event": "push_refused"})
             return web.Response(status=503)
         if not fresh:
@@ -580,7 +578,7 @@ class Endpoint:
             # discord.py may raise anything for unexpected content.
             log.warning("push not understood: %s", bug(error), extra={"event": "push_refused"})
             return web.Response(status=400)
-        # The reply is posted to Discord; this only acknowledges.
+        # The handler posts the reply to Discord; this response only acknowledges.
         task = asyncio.ensure_future(self._arrived(interaction))
         # Its errors are already logged and reported to the person.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -1,4 +1,4 @@
-"""The data in our buttons (custom_ids), and the format of targets."""
+"""Encode and parse button custom_ids, and parse targets; start with DiscordButton."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class OldButton(Exception):
 class DiscordButton:
     """The content of a custom_id: an action, a request and the revision that the person saw.
 
-    `copy` is the nonce of the posted copy, empty where there is none. In a private message `card`
-    is the id of that copy's message. `more` is data specific to the verb.
+    `copy` is the nonce of the posted card, empty if the button is not on one. In a private message
+    `card` is the message id of that card. `more` is data specific to the verb.
     """
 
     verb: str
@@ -47,7 +47,7 @@ class DiscordButton:
 
 
 def read_button(custom_id: str) -> DiscordButton | None:
-    """Return the content of a custom_id, None when it is not ours. Raises OldButton."""
+    """Parse a custom_id; return None if the gateway did not make it. Raises OldButton."""
     if not _OURS.match(custom_id):
         return None
     parts = custom_id.split(":")
@@ -72,7 +72,7 @@ def read_button(custom_id: str) -> DiscordButton | None:
 
 @dataclass(frozen=True, slots=True)
 class DiscordPlace:
-    """Where a card goes: a channel or thread of a server, or a user's direct messages."""
+    """A place for cards: a channel or thread of a server, or a user's direct messages."""
 
     guild: str | None = None
     channel: str | None = None

@@ -1,6 +1,7 @@
-"""Modals in Discord: their fields, what was typed into them, and the messages of an edit.
+"""Build modals, read what people submit, and show an edit before it is approved; start with
+`build_modal`.
 
-Discord shows no modal twice: an edit that is refused is opened again from a message.
+Discord cannot reopen a modal, so a refused edit gets a message with a button that opens it again.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from gateway.chat.remembering import AGAIN, ASK
 from gateway.models import Action, FieldKind
 from gateway.ports import JsonObject, StoredRequest
 
-# Modals: their fields, and reading what was submitted.
+# Modals: their fields, and their submitted values.
 
 LONGEST_INPUT = 4000
 _MOST_FORM_FIELDS = 5
@@ -68,28 +69,28 @@ _TITLES = {
 
 
 class Unfit(Exception):
-    """A Discord modal cannot show this; the text says where it can be done instead."""
+    """A Discord modal cannot show this; the message says where the person can do it instead."""
 
 
 def build_modal(
     action: Action, card: Card | None, button: DiscordButton, *, about: str = ""
 ) -> ui.Modal:
-    """Return the modal that an action needs, below what it is `about`. Denying needs no card.
+    """Build the modal of an action, with the text `about` above its fields. A denial needs no card.
     Raises Unfit."""
     modal = ui.Modal(title=_TITLES[action], custom_id=button.custom_id)
     if about and action in _SHOWS:
         modal.add_item(ui.TextDisplay(about))
     for label in _build_fields(action, card):
         modal.add_item(label)
-    modal.stop()  # submissions are read raw; discord.py need not keep it
+    modal.stop()  # the handler reads the raw submission; discord.py need not keep the modal
     return modal
 
 
 def build_number_modal(
     control: Control, button: DiscordButton, guesses: int, *, about: str
 ) -> ui.Modal:
-    """Return the modal that asks for the number of a step-up, after so many wrong ones, below what
-    it is `about`."""
+    """Build the modal that asks for the verification code. `guesses` counts wrong codes so far;
+    `about` is the text above the field."""
     modal = ui.Modal(title="Approve", custom_id=button.custom_id)
     modal.add_item(ui.TextDisplay(f"{about}\n{warn_of_tries(guesses)}"))
     field = build_text_field(
@@ -107,29 +108,28 @@ def build_number_modal(
 def _build_fields(action: Action, card: Card | None) -> list[ui.Label[Any]]:
     if action in (Action.DENY, Action.ABORT):
         said = [
-            build_text_field("Reason", REASON, "The agent is told. May be empty."),
-            build_text_field("Note for the record", NOTE, "The agent is never told."),
+            build_text_field("Reason", REASON, "The agent sees this. Optional."),
+            build_text_field("Note for the record", NOTE, "The agent never sees this."),
         ]
         if action is Action.ABORT:
             return [*said, _build_stop_menu()]
         return [_build_reasons(), *said, _build_next_menu(card)]
     if card is None:
-        raise Unfit("This needs the request, and it could not be read. Try again.")
+        raise Unfit("The gateway could not read the request. Try again.")
     if action is Action.RESPOND:
         return [build_text_field("Result", RESULT, "The agent gets this instead.", required=True)]
     return [_build_answer_field(at, field) for at, field in enumerate(_check_fields(card.fields))]
 
 
 def _build_reasons() -> ui.Label[Any]:
-    """Return the reasons that take one tap."""
+    """Build a choice of common reasons for a denial."""
     options = [discord.RadioGroupOption(label=why, value=why) for why in DENIALS]
     chips: ui.RadioGroup[Any] = ui.RadioGroup(custom_id=BECAUSE, options=options, required=False)
     return ui.Label(text=DENY_BECAUSE, component=chips)
 
 
 def _build_next_menu(card: Card | None) -> ui.Label[Any]:
-    """Return what the agent does then, and what happens when the same is asked: a modal has room
-    for one menu more."""
+    """Build one menu for another plan and for a denial's grant: a modal has room for one more."""
     options = [
         discord.SelectOption(label="Deny", value="deny", default=True),
         discord.SelectOption(label=ANOTHER_PLAN, value=REPLAN),
@@ -138,7 +138,7 @@ def _build_next_menu(card: Card | None) -> ui.Label[Any]:
         again = {value: words for value, words in AGAIN.items() if value != ASK}
         options += [discord.SelectOption(label=said, value=value) for value, said in again.items()]
     menu: ui.Select[Any] = ui.Select(custom_id=NEXT, options=options, required=False)
-    return ui.Label(text="What then", component=menu)
+    return ui.Label(text="What happens next", component=menu)
 
 
 def _build_stop_menu() -> ui.Label[Any]:
@@ -146,7 +146,7 @@ def _build_stop_menu() -> ui.Label[Any]:
         discord.SelectOption(label="Stop the turn", value="turn", default=True),
         discord.SelectOption(label="Stop the agent", value="agent"),
     ]
-    return ui.Label(text="What stops", component=ui.Select(custom_id=STOPS, options=options))
+    return ui.Label(text="What to stop", component=ui.Select(custom_id=STOPS, options=options))
 
 
 def build_text_field(
@@ -158,7 +158,7 @@ def build_text_field(
     required: bool = False,
     style: discord.TextStyle = discord.TextStyle.paragraph,
 ) -> ui.Label[Any]:
-    """Return a text field."""
+    """Build a text field; the label and `says`, the text below it, are cut to Discord's limits."""
     typed: ui.TextInput[Any] = ui.TextInput(
         custom_id=name, style=style, default=value, required=required, max_length=LONGEST_INPUT
     )
@@ -170,7 +170,7 @@ def _check_fields(fields: tuple[Field, ...]) -> tuple[Field, ...]:
         raise Unfit(SECRET_ASKED)
     many = any(len(field.choices) > _MOST_CHOICES for field in fields)
     if many or len(fields) > _MOST_FORM_FIELDS:
-        raise Unfit("It asks for more than fits into Discord. Answer it in the inbox.")
+        raise Unfit("This form is too long for Discord. Answer it in the inbox.")
     return fields
 
 
@@ -202,7 +202,7 @@ def _build_answer_field(at: int, field: Field) -> ui.Label[Any]:
 
 
 def read_values(data: Any) -> dict[str, Any]:
-    """Return the values of a submitted modal by the ids of its fields."""
+    """Return the values of a submitted modal by field id."""
     found: dict[str, Any] = {}
     for part in data.get("components", []):
         component = part.get("component") or {}
@@ -213,7 +213,7 @@ def read_values(data: Any) -> dict[str, Any]:
 
 
 def read_content(action: Action, data: Any, fields: tuple[Field, ...]) -> JsonObject:
-    """Return the members of a click from a submitted modal. Raises InvalidRequest."""
+    """Convert a submitted modal to the content of a decision. Raises InvalidRequest."""
     given = read_values(data)
     if action is Action.RESPOND:
         return {"result": str(given.get(RESULT) or "")}
@@ -234,7 +234,7 @@ def read_content(action: Action, data: Any, fields: tuple[Field, ...]) -> JsonOb
 
 
 def read_typed(record: StoredRequest, button: DiscordButton, data: Any) -> Typed:
-    """Return what was typed into the modal of an edit."""
+    """Return the text typed into an edit's modal: raw JSON, or the text of each field by id."""
     given = read_values(data)
     if button.more == AS_JSON:
         return str(given.get(ARGUMENTS) or "")
@@ -246,9 +246,9 @@ def read_typed(record: StoredRequest, button: DiscordButton, data: Any) -> Typed
     return found
 
 
-APPLY = "ok"  # approve the changes that were shown
+APPLY = "ok"  # approve the shown changes
 KEPT, SURE = "k", "!"
-_MOST_FIELDS = 4  # a modal has room for five things; the first says what it is about
+_MOST_FIELDS = 4  # a modal has room for five parts; the first is the summary
 _FEW = 10
 _DIFF_UNITS = 2500
 _SENTENCE = 1000
@@ -257,7 +257,7 @@ _SENTENCE = 1000
 def build_edit_modal(
     record: StoredRequest, card: Card, button: DiscordButton, typed: Typed
 ) -> ui.Modal:
-    """Return the modal of an edit, with what was `typed` before. Raises Unfit."""
+    """Build the modal of an edit, filled with text that was `typed` before. Raises Unfit."""
     fields = edit_fields(record)
     more = AS_JSON
     if isinstance(typed, str):
@@ -272,19 +272,19 @@ def build_edit_modal(
     )
     for part in parts:
         modal.add_item(part)
-    modal.stop()  # submissions are read raw; discord.py need not keep it
+    modal.stop()  # the handler reads the raw submission; discord.py need not keep the modal
     return modal
 
 
 def build_edit_state(button: DiscordButton, state: EditState) -> MessageContent:
-    """Return a private message with what an edit changes, and the buttons to approve it; or with
-    what is wrong with it."""
+    """Build a private message with the changes of an edit and a button to approve them, or with the
+    reason why the edit was refused."""
     again = _build_again(button, state.key)
     if state.refusal:
         why = escape_line(state.refusal, _SENTENCE)
         return _build_private(f"✏️ {why} {KEPT_NOTE}", [again])
     text, whole = fence(state.diff, "diff", _DIFF_UNITS)
-    lead = "🔴 With these changes it is high risk. Have you read all of it?\n" if state.high else ""
+    lead = "🔴 With these changes the risk is high. Read all of them.\n" if state.high else ""
     apply = button.with_verb(APPLY, more=f"{state.key}{SURE if state.high else ''}")
     approve: ui.Button[Any] = ui.Button(
         label="Approve these changes",
@@ -292,8 +292,8 @@ def build_edit_state(button: DiscordButton, state: EditState) -> MessageContent:
         custom_id=apply.custom_id,
         disabled=not whole,
     )
-    cut = "" if whole else "\n⚠️ Discord cannot show all of the changes: edit it in the inbox."
-    said = f"{lead}This is what you changed. It runs exactly so.\n{text}{cut}"
+    cut = "" if whole else "\n⚠️ Discord cannot show all changes. Edit the call in the inbox."
+    said = f"{lead}Your changes. The call runs exactly like this.\n{text}{cut}"
     return _build_private(said, [approve, again])
 
 
@@ -315,11 +315,11 @@ def _build_private(text: str, buttons: list[ui.Button[Any]]) -> MessageContent:
 def _build_parts(card: Card, fields: Sequence[EditField], typed: dict[str, str]) -> list[Any]:
     shown = _list_shown(fields)
     if not shown:
-        raise Unfit("It is too long to be edited in Discord. Edit it in the inbox.")
+        raise Unfit("The call is too long to edit in Discord. Edit it in the inbox.")
     about = render_summary(card)
     if rest := name_left_out(fields, shown):
-        where = "“Edit as JSON” has all." if card.editable is not None else "The inbox has all."
-        about += f"\n-# {escape_line(rest, _SENTENCE)}. {where}"
+        where = "“Edit as JSON” has" if card.editable is not None else "The inbox has"
+        about += f"\n-# {escape_line(rest, _SENTENCE)}. {where} all fields."
     return [ui.TextDisplay(about), *(_build_field(one, typed.get(one.id)) for one in shown)]
 
 
@@ -355,8 +355,8 @@ _SAYS = {EditKind.NUMBER: "A number", EditKind.JSON: "As JSON"}
 
 def _build_json_field(text: str | None) -> ui.Label[Any]:
     if text is None:
-        raise Unfit("It holds secrets that are not shown here. Edit it in the inbox.")
+        raise Unfit("The call contains secrets that are masked here. Edit it in the inbox.")
     if count_units(text) > LONGEST_INPUT:
-        raise Unfit("It is too long to be edited in Discord. Edit it in the inbox.")
+        raise Unfit("The call is too long to edit in Discord. Edit it in the inbox.")
     says = "What will run."
     return build_text_field("Arguments (JSON)", ARGUMENTS, says, value=text, required=True)

@@ -1,4 +1,5 @@
-"""Private messages: the full view of all that would run, page by page, and batches."""
+"""Build the private messages with the full view of a request, page by page, and with a batch;
+start with `build_full_view` and `build_batch`."""
 
 from __future__ import annotations
 
@@ -59,38 +60,38 @@ from gateway.chat.lists_and_batches import NOT_TOGETHER
 from gateway.models import Action, RiskLevel
 from gateway.ports import StoredRequest
 
-# The layout of the full view: one page of all that would run, everything that its card says, and
-# the controls. Pure: no I/O.
+# The layout of the full view: one page of the call, everything from the card, and the controls.
+# Pure: no I/O.
 #
-# A page is never cut to make room for what stands around it; that yields, by importance.
+# A page is never cut. The texts around it are cut instead, the least important ones first.
 
 PAGE_UNITS = 1600
-_ALL_FACTS = 1500  # the longest possible sum of all facts
+_ALL_FACTS = 1500  # the longest possible text of all facts
 _PROGRESS = 200
 _FOUND, _TOLD = (250, 900), (450, 900)  # at least, at most
-_PARTLY = "⚠️ Discord cannot show all of a page. Read and decide it in the inbox."
-_TURN = "Approve is on the last."
+_PARTLY = "⚠️ Discord cannot show a page in full. Read and decide this request in the inbox."
+_TURN = "Approve is on the last page."
 
 
 def shows_whole(view: FullView) -> bool:
-    """Whether every page of a full view is shown whole."""
+    """Whether Discord can show every page of a full view in full."""
     return all(page_fits(page.text) for page in view.pages)
 
 
 def page_fits(text: str) -> bool:
-    """Whether a page of the full view shows all of this."""
+    """Whether one page of the full view has room for this text."""
     return fence(text, "text", PAGE_UNITS)[1]
 
 
 def build_full_view(
     card: Card, view: FullView, button: DiscordButton, *, page: int = 0, limit: int = 10_485_760
 ) -> MessageContent:
-    """Return the private message with one page of the full text, the whole as a file, and the
+    """Build the private message with one page of the full text, a file with all of it, and the
     controls.
 
-    `card` is built without a size limit; `button` is the one pressed. `limit` is the largest file
-    that Discord accepts here. Before the last page, and if a page is not shown whole, the request
-    can only be denied.
+    `card` is built without a size limit; `button` is the pressed one. `limit` is the largest file
+    in bytes that Discord accepts here. Approval is offered only on the last page, and only if
+    Discord can show every page in full.
     """
     raw = view.text.encode("utf-8", "backslashreplace")
     fits = len(raw) <= limit
@@ -102,10 +103,10 @@ def build_full_view(
     ended = tuple(render_ended(card)) if card.final else ()
     said = f"-# Only you see this. Page {page + 1} of {len(view.pages)}."
     digest = hashlib.sha256(raw).hexdigest()
-    file = f"-# {FILE_NAME}: all of it, SHA-256 `{digest}`\n-# what runs: SHA-256 `{card.digest}`"
+    file = f"-# {FILE_NAME}: all pages, SHA-256 `{digest}`\n-# Action digest: `{card.digest}`"
     way = "" if card.inbox or say_no_link(card) else f" {NO_LINK}"
     if not fits:
-        file = f"⚠️ It is too large for Discord. Read and decide it in the inbox.{way}"
+        file = f"⚠️ Too large for Discord. Read and decide this request in the inbox.{way}"
     if card.hides:
         file = f"⚠️ {HIDDEN}\n{file}"
     first = ended if card.final else (render_summary(card), _render_brief_risk(card))
@@ -130,8 +131,8 @@ def build_full_view(
 def _tell_around(
     card: Card, view: FullView, first: Sequence[str], beside: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return what stands above a page of the full view: everything that the card says, with the
-    room that is left `beside` the rest. Warnings come before words about it."""
+    """Return the parts above a page of the full view, cut to the room that `beside` leaves.
+    Warnings get room before descriptions."""
     budget = CardBudget()
     facts = render_facts(card, _ALL_FACTS)[0]
     for part in (*first, facts, *beside):
@@ -158,13 +159,13 @@ def _tell_around(
 
 
 def _limit_room(budget: CardBudget, limits: tuple[int, int]) -> int:
-    """Return a third of what is left, within these limits: more comes after it."""
+    """Return a third of the remaining room, within these limits: later parts need room too."""
     least, most = limits
     return max(least, min(most, budget.left // 3))
 
 
 def _render_notices(card: Card, room: int) -> str:
-    """Return the notices that stand nowhere else in the full view, none of them left out."""
+    """Return the warnings that the full view shows nowhere else, each with a share of the room."""
     texts = [one for one in list_warnings(card) if one != HIDDEN]
     shares = share_room(texts, room, SIGN_UNITS)
     return "\n".join(
@@ -174,7 +175,7 @@ def _render_notices(card: Card, room: int) -> str:
 
 
 def _render_last_changes(card: Card, beside: Sequence[str]) -> list[str]:
-    """Return what was changed before a request ended, where there is room `beside` the rest."""
+    """Return the changes made before a request ended, if `beside` leaves room for them."""
     if not card.final or card.changed_by is None:
         return []
     budget = CardBudget()
@@ -184,14 +185,14 @@ def _render_last_changes(card: Card, beside: Sequence[str]) -> list[str]:
 
 
 def _render_undeclared(view: FullView, room: int) -> str:
-    """Return what is the same each time for want of a declaration."""
+    """Return which arguments a grant fixes because no role is declared for them."""
     if view.undeclared is None or room < LEAST:
         return ""
     return f"-# {escape_line(view.undeclared.text, room)}"
 
 
 def _render_brief_risk(card: Card) -> str:
-    """Return for a page with little room that the risk is high."""
+    """Return a short line if the risk is high, for a page with little room."""
     reasons = escape_line("; ".join(one.text for one in card.reasons), 100) if card.reasons else ""
     high = f"🔴 High risk{': ' if reasons else ''}{reasons}"
     return high if card.risk is RiskLevel.HIGH else ""
@@ -234,8 +235,8 @@ def _build_page_row(button: DiscordButton, page: int, pages: int) -> ui.ActionRo
     return row
 
 
-# A batch in a private message: each of its requests whole, answered one by one, or all at once
-# where all of them were read there.
+# A batch in a private message: each request in full, with its own buttons. Buttons for all appear
+# only if the message shows all of them.
 
 ALL, NONE = "all", "none"
 IN_BATCH = "b"
@@ -243,13 +244,13 @@ BATCH_CHARS = 2600
 _SPACE = 300  # for the title, and differences in Discord's counting
 _MOST_COMPONENTS = 40
 _PER_ITEM = 6  # a separator, the text, a row, three buttons
-_MOST_ITEMS = (_MOST_COMPONENTS - 8) // _PER_ITEM  # the rest is what stands around them
-_ITEM_UNITS = 300  # of what is said in one line
+_MOST_ITEMS = (_MOST_COMPONENTS - 8) // _PER_ITEM  # eight are for the title and the last rows
+_ITEM_UNITS = 300  # of one line
 _FACT_UNITS = 160
 
 
 def keep_drawn(batch: BatchCard) -> BatchCard:
-    """Return the batch with the items that find room, each whole or not at all."""
+    """Keep only the items of a batch that fit the message in full, and count the others."""
     left = MOST_TEXT - _SPACE
     drawn: list[Card] = []
     for card in batch.items[:_MOST_ITEMS]:
@@ -265,7 +266,7 @@ def keep_drawn(batch: BatchCard) -> BatchCard:
 def build_batch(
     batch: BatchCard, button: DiscordButton, key: str, *, told: str = ""
 ) -> MessageContent:
-    """Return the message of a batch, of which all finds room."""
+    """Build the message of a batch from `keep_drawn`; `told` is the line below the title."""
     container: ui.Container[Any] = ui.Container(accent_colour=choose_batch_colour(batch.items))
     title = f"### {escape_line(batch.title.text, _ITEM_UNITS)}"
     said = escape_line(f"{told[:1].upper()}{told[1:]}", _ITEM_UNITS) if told else ""
@@ -275,7 +276,7 @@ def build_batch(
         container.add_item(ui.TextDisplay(_draw_item(card)[0]))
         container.add_item(_build_item_row(card))
     if batch.more:
-        said = f"-# {batch.more} more do not fit here: open each alone."
+        said = f"-# {batch.more} more do not fit here. Open them one at a time."
         container.add_item(ui.TextDisplay(said))
     if batch.deniable:
         container.add_item(ui.Separator())
@@ -286,7 +287,7 @@ def build_batch(
 
 
 def _draw_item(card: Card) -> tuple[str, bool]:
-    """Return a request's summary, what was found and exactly what runs, and whether it is whole."""
+    """Return a request's summary, warnings and call as text, and whether the text is complete."""
     blocks, whole = render_blocks(card, MOST_TEXT)
     facts = " · ".join(
         f"**{fact.label}** {escape_line(fact.text.text, _FACT_UNITS)}" for fact in named_facts(card)
@@ -311,7 +312,7 @@ def _draw_item(card: Card) -> tuple[str, bool]:
 
 
 def _build_item_row(card: Card) -> ui.ActionRow[Any]:
-    """Return the answers to one request: its approval where it takes one tap."""
+    """Build the buttons of one request. Approve is one of them only if one tap is enough."""
     base = DiscordButton(
         verb=READ, request_id=card.request_id, revision=card.revision, more=IN_BATCH
     )
@@ -328,7 +329,7 @@ def _build_item_row(card: Card) -> ui.ActionRow[Any]:
 
 
 def _build_all_row(batch: BatchCard, base: DiscordButton, key: str) -> ui.ActionRow[Any]:
-    """Return the buttons that answer all of a batch at once; not all may be approved so."""
+    """Build the buttons that decide all of a batch. Approve all is left out if not permitted."""
     row: ui.ActionRow[Any] = ui.ActionRow()
     every, none = base.with_verb(ALL, more=key), base.with_verb(NONE, more=key)
     count = len(batch.items)
@@ -346,8 +347,8 @@ def _build_button(label: str, wanted: DiscordButton, style: discord.ButtonStyle)
 async def show_page(
     answering: Answering, tap: DiscordTap, record: StoredRequest, *, replaces: bool = False
 ) -> InteractionReply:
-    """Return the page of the full view that a button names, else the first. The caller has checked
-    the person's rights."""
+    """Return the page of the full view that the button names, or the first page. The caller must
+    check the person's rights before."""
     page = int(tap.button.more) - 1 if tap.button.more.isdecimal() else 0
     limit = tap.interaction.filesize_limit
     card = await answering.build_whole(record, tap.identity)

@@ -1,4 +1,5 @@
-"""Remembered decisions in Discord: their cards, the dialog to create one, lists to revoke them."""
+"""Show grants in Discord: their cards, the dialog that creates one, and lists to revoke them; start
+with RememberDialog."""
 
 from __future__ import annotations
 
@@ -68,13 +69,13 @@ _NONCE = 22
 
 
 class DiscordGrantPosting:
-    """Posts and edits grant cards. Raises only errors that `gateway.ports.outgoing` names."""
+    """Posts and edits grant cards. Raises only errors that `gateway.ports.outgoing` defines."""
 
     def __init__(self, posting: Posting) -> None:
         self._posting = posting
 
     async def deliver(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
-        """Post a card. Repeated with the same nonce within minutes, it posts nothing new."""
+        """Post a card. Idempotent: the same nonce within minutes posts nothing new."""
         return await self._posting.post(
             target, lambda silent: _build_view(card, nonce, silent), nonce
         )
@@ -98,7 +99,7 @@ class DiscordGrantPosting:
 
 
 def build_grant_view(card: GrantCard, copy: str) -> MessageContent:
-    """Return the message of a card."""
+    """Build the message of a grant card; `copy` is the nonce of the posted card."""
     return _build_view(card, copy, False)
 
 
@@ -132,14 +133,14 @@ def _build_view(card: GrantCard, copy: str, silent: bool) -> MessageContent:
 
 
 def build_switch_view(switch: KillSwitch) -> MessageContent:
-    """Return the state of the kill switch, with the button to change it."""
+    """Build a message with the state of the kill switch and a button to change it."""
     on = switch.on
     verb, label = (ALLOW, ALLOW_AGAIN) if on else (STOP, STOP_ALL)
     style = discord.ButtonStyle.secondary if on else discord.ButtonStyle.danger
     said = (
         f"🛑 {escape_line(switch.state, 300)}\n*{ALLOW_AGAIN}*: {LIFT}"
         if on
-        else f"**The kill switch is off.** *{STOP_ALL}*: {switch.stopping}"
+        else f"**The kill switch is off**. *{STOP_ALL}*: {switch.stopping}"
     )
     press = DiscordButton(verb=verb, request_id=NO_REQUEST, revision=0).custom_id
     view = ui.LayoutView(timeout=None)
@@ -149,12 +150,10 @@ def build_switch_view(switch: KillSwitch) -> MessageContent:
     return MessageContent(view)
 
 
-# Remembered decisions: the dialog to create one, and lists to revoke them.
-
 KEEP = "keep"
 _SCOPE, _WHERE, _LIFE = "scope", "where", "life"
 _CHOICE = 100  # Discord's limit for a command's choice, in characters
-_OFFERED = 8  # each is checked against the history, and must be readable on a phone
+_OFFERED = 8  # each is compared with the history, and must be readable on a phone
 _LISTED = 20
 _COVERS = 900  # characters of what a grant covers
 _REACH = 200
@@ -168,11 +167,11 @@ _VERBS = {
     _PASS: ("Approve and give a pass", discord.ButtonStyle.success),
     Action.DENY.value: ("Deny and remember", discord.ButtonStyle.danger),
 }
-_DENIALS = "-# What a denial can cover is listed where it is chosen."
+_DENIALS = "-# Press Deny and remember to see its scopes."
 
 
 class RememberDialog:
-    """The dialog behind "Remember…", and revoking."""
+    """Creates grants with the dialog behind "Remember…", lists them and revokes them."""
 
     def __init__(self, api: AdapterApi, answering: Answering) -> None:
         self._api = api
@@ -180,7 +179,7 @@ class RememberDialog:
         self._answering = answering
 
     async def show_options(self, tap: DiscordTap) -> InteractionReply:
-        """Show the scopes that could be remembered, with the recent reach of each."""
+        """Show the offered scopes, each with its matches in history."""
         record = await self._answering.check_approver(tap.press)
         offered = await self._list_scopes(tap, record, Action.APPROVE)
         ways = list_ways(offered, denies=bool(scopes_of(record, Action.DENY)))
@@ -191,7 +190,8 @@ class RememberDialog:
         return InteractionReply(build_options_view(offered, reach, ways, tap.named, usual))
 
     async def build_modal(self, tap: DiscordTap, record: StoredRequest) -> ui.Modal:
-        """Return the modal that asks for scope, place and lifetime. Raises Conflict."""
+        """Build the modal that asks for scope, place and lifetime. Raises Conflict if no scope is
+        offered."""
         button = tap.button
         scopes = await self._list_scopes(tap, record, read_way(button))
         modal = build_remember_modal(button.more, scopes, record.request.session, button)
@@ -206,13 +206,13 @@ class RememberDialog:
         return _take_readable(await options)
 
     def read_answer(self, tap: DiscordTap) -> tuple[Action, JsonObject]:
-        """Return the answer of a submitted modal, and what it says."""
+        """Return the action and the content of a submitted modal."""
         data = tap.interaction.data
         said = str(read_values(data).get(REASON) or "")
         return read_way(tap.button), {"message": said, "remember": read_remember(data)}
 
     async def build_outcome(self, record: StoredRequest) -> MessageContent:
-        """Return the outcome with a button that revokes the new grant."""
+        """Build the outcome, with a button that revokes the new grant."""
         shown = build_outcome_view(await self._answering.build_posted(record))
         made = await self._remembering.find_made(record)
         if made is None:
@@ -227,7 +227,7 @@ class RememberDialog:
         return shown
 
     async def suggest(self, tap: DiscordTap, record: StoredRequest) -> MessageContent | None:
-        """Return what tells somebody privately that they keep approving this, once it ended."""
+        """Return a private suggestion to remember, if this person keeps approving such requests."""
         found = await self._remembering.suggest(tap.identity, record) if record.final else None
         if found is None:
             return None
@@ -238,7 +238,7 @@ class RememberDialog:
         return shown
 
     async def decline(self, tap: DiscordTap) -> InteractionReply:
-        """Take a no to a suggestion."""
+        """Record that the person does not want this suggestion again."""
         button = tap.button
         told = await self._remembering.decline(tap.identity, button.request_id, button.more)
         return replace(build_private_reply(told), replaces=True)
@@ -246,7 +246,7 @@ class RememberDialog:
     async def revoke(
         self, identity: Identity, what: str, *, copy: str = "", ref: MessageRef | None = None
     ) -> InteractionReply:
-        """Revoke one grant by its id or the beginning of it, `all`, or a session's."""
+        """Revoke one grant by the beginning of its id, `all` grants, or those of a session."""
         told = await self._remembering.revoke(identity, what, copy=copy, ref=ref)
         return build_private_reply(f"↩️ {escape_line(told, _COVERS)}")
 
@@ -258,16 +258,16 @@ class RememberDialog:
         return InteractionReply(build_grants_view(grants))
 
     async def find_choices(self, identity: Identity) -> list[tuple[str, str]]:
-        """Return (value, label) of each choice of `/revoke`: a grant, all, or a session's."""
+        """Return value and label of each choice of `/revoke`: a grant, all, or a session's."""
         grants = await self._api.grants.newest(revocable_by=identity)
         found = [
             (one.id, f"{one.id[:8]} · {one.effect} · {one.agent} · {render_safe(one.words).text}")
             for one in grants
         ]
-        found += [(ALL, "all that you may revoke")] if grants else []
+        found += [(ALL, "all grants that you can revoke")] if grants else []
         sessions = dict.fromkeys((one.agent, one.session) for one in grants if one.session)
         found += [
-            (f"{OF_SESSION} {agent} {name}", f"all of the session {name} of {agent}")
+            (f"{OF_SESSION} {agent} {name}", f"all grants of session {name} of {agent}")
             for agent, name in sessions
             if len(f"{OF_SESSION} {agent} {name}") <= _CHOICE
         ]
@@ -275,16 +275,16 @@ class RememberDialog:
 
 
 def read_way(button: DiscordButton) -> Action:
-    """Return the answer that a button of the dialog gives. Raises InvalidRequest."""
+    """Return the action of a dialog's button. Raises InvalidRequest if it is unknown."""
     way, _, _ = button.more.partition(_CHOSEN)
     if way not in _VERBS:
-        raise InvalidRequest("this is nothing that can be remembered; open it again")
+        raise InvalidRequest("this button is out of date; press Remember… on the card again")
     return Action.APPROVE if way == _PASS else Action(way)
 
 
 def list_ways(offered: Sequence[RememberOption], *, denies: bool) -> list[str]:
-    """Return what may be done with what is offered, for a button each: approve and remember, give a
-    pass, whose lifetimes are its own, deny and remember."""
+    """Return the buttons of the dialog: approve and remember, give a pass, deny and remember. Each
+    is returned only if a scope is offered for it."""
     approves = any(not one.session_pass for one in offered)
     there = (approves, any(one.session_pass for one in offered), denies)
     return [way for way, may in zip(_VERBS, there, strict=True) if may]
@@ -297,10 +297,10 @@ def build_options_view(
     button: DiscordButton,
     usual: str = "",
 ) -> MessageContent:
-    """Return what could be remembered, each with its recent `reach`, and a button for each of these
-    answers. That of an approval names the `usual` one by its number: it is chosen first."""
+    """Build the list of offered scopes, each with its matches in history (`reach`), and a button
+    for each of `ways`. Approve and remember preselects the `usual` scope, an id."""
     numbers = {one.id: f"{_CHOSEN}{at}" for at, one in enumerate(offered, 1)}
-    lines = ["### 🧠 What should be remembered?"]
+    lines = ["### 🧠 What should the gateway remember?"]
     for number, scope in enumerate(offered, 1):
         lines.append(f"**{number}.** {escape_line(scope.words.text, _COVERS)}")
         if reach[scope.id]:
@@ -322,9 +322,11 @@ def build_options_view(
 def build_remember_modal(
     more: str, scopes: Sequence[RememberOption], session: str, button: DiscordButton
 ) -> ui.Modal | None:
-    """Return the modal that asks for scope, place and lifetime; a pass is for the session, and has
-    lifetimes of its own. The scopes have the numbers that they have in the message before; those of
-    a denial, which it does not list, are whole above the menu. None where none is offered."""
+    """Build the modal that asks for scope, place and lifetime, or return None without scopes.
+
+    A pass has no place, because it applies to its session, and other lifetimes. Scopes keep the
+    numbers of the message before. That message lists no scopes of a denial, so the modal does.
+    """
     way, _, chosen = more.partition(_CHOSEN)
     passes, denies = way == _PASS, way == Action.DENY.value
     numbered = [one for one in enumerate(scopes, 1) if one[1].session_pass is passes]
@@ -344,14 +346,14 @@ def build_remember_modal(
     lives = PASS_LIFETIME_WORDS if passes else LIFETIME_WORDS
     modal.add_item(_build_menu("How long", _LIFE, [(*one, "") for one in lives.items()]))
     if denies:
-        modal.add_item(build_text_field("Reason", REASON, "The agent is told. May be empty."))
+        modal.add_item(build_text_field("Reason", REASON, "The agent sees this. Optional."))
     modal.stop()
     return modal
 
 
 def build_grants_view(grants: Sequence[Grant]) -> MessageContent:
-    """Return a list of grants, newest first, as far as it fits."""
-    lines = ["### 🧠 What is remembered"]
+    """Build a list of grants, newest first, as many as fit."""
+    lines = ["### 🧠 Grants"]
     for grant in grants[:_LISTED]:
         ends = f"until <t:{grant.expires_at // 1000}:f>" if grant.expires_at else "until revoked"
         where = f"session {grant.session}" if grant.session else "all sessions"
@@ -368,7 +370,7 @@ def build_grants_view(grants: Sequence[Grant]) -> MessageContent:
 
 
 def read_remember(data: Any) -> Remember:
-    """Return what to remember from a submitted modal."""
+    """Return the scope, lifetime and place that a submitted modal chooses."""
     given = read_values(data)
     return remember_as(
         _read_choice(given, _SCOPE),
@@ -378,7 +380,7 @@ def read_remember(data: Any) -> Remember:
 
 
 def _take_readable(scopes: list[RememberOption]) -> list[RememberOption]:
-    """Return the first offers: as many as stand in the dialog with all their words."""
+    """Return the first scopes, as many as the dialog can show in full."""
     kept: list[RememberOption] = []
     room = _DIALOG - _REACH
     for scope in scopes:
@@ -390,7 +392,7 @@ def _take_readable(scopes: list[RememberOption]) -> list[RememberOption]:
 
 
 def _render_words(text: str, budget: int) -> str:
-    """Return what a grant covers, escaped: it contains names from the agent's arguments."""
+    """Return a grant's scope, escaped because it contains names from the agent's arguments."""
     return escape_line(render_safe(text).text, budget)
 
 
@@ -399,7 +401,7 @@ def _read_choice(given: dict[str, Any], name: str) -> str:
 
 
 def _label_scope(number: int, words: str) -> tuple[str, str]:
-    """Return a short label for a scope, which ends where its words pause, and the rest of them."""
+    """Split the text of a scope at its first colon or comma; return a short label and the rest."""
     pause = min((at for sign in (": ", ", ") if 0 < (at := words.find(sign)) <= _LABEL), default=0)
     if pause:
         return f"{number}. {words[:pause]}…", clip(words[pause + 2 :], _CHOICE)
@@ -409,8 +411,7 @@ def _label_scope(number: int, words: str) -> tuple[str, str]:
 def _build_menu(
     label: str, name: str, options: list[tuple[str, str, str]], first: int = 0
 ) -> ui.Label[Any]:
-    """Return a menu of values, labels and descriptions; the `first` one, else the narrowest, is the
-    default."""
+    """Build a menu from values, labels and descriptions; `first` is the index of the default."""
     menu: ui.Select[Any] = ui.Select(
         custom_id=name,
         options=[

@@ -1,4 +1,5 @@
-"""Interactions: who clicked and may they decide; and one reply, within three seconds."""
+"""Identify who clicked, refuse bots and timed-out members, and reply to each interaction within
+Discord's three seconds; start with `respond`."""
 
 from __future__ import annotations
 
@@ -24,16 +25,16 @@ log = logging.getLogger("adapters.discord")
 ACK_SECONDS = 1.5  # Discord gives up after 3; the rest is for the network
 WORK_SECONDS = 30.0
 _LONGEST_SENTENCE = 1500
-_NOT_SHOWN = "⚠️ Discord refuses to show the answer. The card tells how the request stands."
-# The response came too late or twice, or the message is gone: the card is updated later.
+_NOT_SHOWN = "⚠️ Discord refused to show the reply. See the card for the state of the request."
+# The response came too late or twice, or the message is gone. A later edit updates the card.
 _TOO_LATE = {10008, 10015, 10062, 40060, 50027}
 
 
 @dataclass(frozen=True, slots=True)
 class InteractionReply:
-    """A reply: the clicked message changed, or a private message.
+    """A reply: new content for the clicked message (`replaces`), or a private message.
 
-    `word` is said privately, beside the message that changed, and `later` once it is known.
+    `word` is an additional private message. `later` yields one more, or None, when it is ready.
     """
 
     shown: MessageContent
@@ -43,13 +44,12 @@ class InteractionReply:
 
 
 def build_private_reply(text: str, inbox: str | None = None) -> InteractionReply:
-    """Return a private message with this text. One that sends people to the `inbox` says how they
-    get there."""
+    """Build a private message. An `inbox` address becomes a button; "" adds how to get a link."""
     return InteractionReply(build_text_view(text, inbox))
 
 
 def build_refusal(error: Exception) -> InteractionReply:
-    """Return a private message that explains an error."""
+    """Build a private message that explains an error."""
     sign, said = describe_error(error)
     return build_private_reply(f"{sign} {escape_line(said, _LONGEST_SENTENCE)}")
 
@@ -57,7 +57,7 @@ def build_refusal(error: Exception) -> InteractionReply:
 async def respond(
     interaction: discord.Interaction, work: Coroutine[Any, Any, InteractionReply]
 ) -> None:
-    """Do the work and send its reply; if it is slow, acknowledge first."""
+    """Do the work and send its reply; if the work takes over ACK_SECONDS, acknowledge first."""
     task = asyncio.create_task(_run_bounded(work))
     try:
         await asyncio.wait({task}, timeout=ACK_SECONDS)
@@ -74,7 +74,7 @@ async def respond(
 
 
 async def _try_send(interaction: discord.Interaction, answer: InteractionReply) -> bool:
-    """Send a reply; return False when Discord refuses its content."""
+    """Send a reply; return False if Discord refuses its content."""
     try:
         await _send(interaction, answer)
     except discord.HTTPException as error:
@@ -94,12 +94,12 @@ async def _run_bounded(work: Coroutine[Any, Any, InteractionReply]) -> Interacti
         async with asyncio.timeout(WORK_SECONDS):
             return await work
     except Exception as error:
-        # Whatever it was, the person must learn that it failed.
+        # The person must learn of every failure.
         return build_refusal(error)
 
 
 async def _acknowledge(interaction: discord.Interaction) -> None:
-    """Acknowledge, which allows fifteen minutes. If it fails, the work goes on."""
+    """Acknowledge, which gives fifteen minutes to reply. A failure does not stop the work."""
     command = interaction.type is discord.InteractionType.application_command
     try:
         await interaction.response.defer(ephemeral=command, thinking=command)
@@ -129,39 +129,36 @@ async def _send(interaction: discord.Interaction, answer: InteractionReply) -> N
         await interaction.followup.send(view=shown.view, files=shown.files, ephemeral=True)
 
 
-# What people used, and who they are, from the interaction itself.
-
-
 @dataclass(frozen=True, slots=True)
 class DiscordTap:
-    """One use of a button, a modal or a command that is about a request or a grant."""
+    """One use of a button, a modal or a command, for a request or a grant."""
 
     interaction: discord.Interaction
     button: DiscordButton
 
     @property
     def identity(self) -> Identity:
-        """Who did it."""
+        """The person who used it."""
         return read_identity(self.interaction)
 
     @property
     def private(self) -> bool:
-        """Whether it was done in a private message."""
+        """Whether it happened in a private message."""
         message = self.interaction.message
         return message is not None and message.flags.ephemeral
 
     @property
     def key(self) -> str:
-        """A short name of it, under which something is kept."""
+        """A short key, unique per interaction, to store data under."""
         number = self.interaction.id.to_bytes(8, "big")
         return base64.urlsafe_b64encode(number).decode().rstrip("=")
 
     @property
     def ref(self) -> MessageRef | None:
-        """The posted copy that it belongs to, None where there is none.
+        """The posted card that it belongs to; None if the button names none.
 
-        In a private message the button names the card's message. Elsewhere the clicked message
-        itself counts, whatever the button says.
+        In a private message the button names the card's message. Otherwise it is the clicked
+        message, and the message id in the button is ignored.
         """
         if not self.button.copy:
             return None
@@ -172,7 +169,7 @@ class DiscordTap:
 
     @property
     def press(self) -> Press:
-        """The same for what all chats share."""
+        """The click in the form that all chat adapters share."""
         return Press(
             request_id=self.button.request_id,
             revision=self.button.revision,
@@ -192,9 +189,9 @@ class DiscordTap:
 
 
 def read_identity(interaction: discord.Interaction) -> Identity:
-    """Return the person with their current roles in this server.
+    """Return the person with their current roles as `discord:SERVER/ROLE`.
 
-    Roles are qualified by their server; in direct messages there are none.
+    A person has no roles in direct messages.
     """
     user, guild = interaction.user, interaction.guild_id
     roles: tuple[str, ...] = ()
@@ -204,10 +201,10 @@ def read_identity(interaction: discord.Interaction) -> Identity:
 
 
 def find_objection(interaction: discord.Interaction) -> str | None:
-    """Return why this person may decide nothing in Discord, None when they may."""
+    """Return why this person may not decide in Discord; None if they may."""
     user = interaction.user
     if user.bot:
-        return "bots decide nothing"
+        return "bots cannot decide requests"
     if isinstance(user, discord.Member) and user.is_timed_out():
         return "you are timed out in this server"
     return None

@@ -1,7 +1,7 @@
-"""Uses of discord.py beyond its documented interface, in one place.
+"""Wrap every undocumented part of discord.py that the gateway uses; start with `prepare`.
 
-Where a documented alternative exists, it is the fallback; otherwise `prepare` reports at start what
-this version lacks. pyproject.toml allows the versions that were tried."""
+If a documented alternative exists, it is the fallback. Otherwise `prepare` reports at startup what
+the installed version lacks. pyproject.toml allows only the tested versions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from gateway.ports import (
     JsonObject,
 )
 
-# Without a documented alternative: the API addresses, the keep-alive threads, and the calls that
-# list and register commands, and read messages, as JSON.
+# These have no documented alternative: the API addresses, the keep-alive threads, and the calls
+# that list and register commands, and read messages, as JSON.
 _NEEDED = (
     "gateway.DiscordWebSocket.DEFAULT_GATEWAY",
     "gateway.KeepAliveHandler",
@@ -36,16 +36,16 @@ _STATE = "_connection"  # of a client; each interaction and each connection refe
 
 
 def prepare(settings: DiscordSettings) -> None:
-    """Check the library, and set the API addresses from the settings.
+    """Check the installed discord.py, and set the API addresses from the settings.
 
-    Raises Misconfigured when this version of discord.py lacks something that we cannot replace.
+    Raises Misconfigured if the installed version lacks a needed part that has no fallback.
     """
     discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False  # nobody speaks here
     logging.getLogger("discord.client").addFilter(_QUIET)  # once, however often it is added
     if lacking := _find_missing():
         raise Misconfigured(
-            f"discord.py {discord.__version__} lacks {', '.join(lacking)}, which we need: install "
-            "a version that the gateway's requirements allow"
+            f"discord.py {discord.__version__} lacks {', '.join(lacking)}, needed by the gateway: "
+            "install a version that its requirements allow"
         )
     if settings.api_base is not None:
         discord.http.Route.BASE = settings.api_base
@@ -60,13 +60,13 @@ def find_proxy() -> str | None:
 
 
 class _Quiet(logging.Filter):
-    """Makes one line of a reconnect, which is nobody's mistake, and not an error with a traceback.
+    """Logs a reconnect as one INFO line instead of an error with a traceback.
 
-    A connection that stays away is a problem, which `Connection.problems` tells.
+    Reconnects are normal. `Connection.problems` reports a connection that stays lost.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Change the record, and let it pass."""
+        """Downgrade the record if it reports a reconnect. Always return True."""
         if record.levelno == logging.ERROR and "reconnect" in str(record.msg):
             record.levelno, record.levelname = logging.INFO, "INFO"
             record.exc_info = record.exc_text = None
@@ -77,15 +77,15 @@ _QUIET = _Quiet()
 
 
 def read_interaction(client: discord.Client, payload: JsonObject) -> discord.Interaction:
-    """Return the interaction that a payload describes. Raises whatever discord.py raises."""
+    """Build the interaction that a payload describes. Can raise any error of discord.py."""
     data: Any = payload
     return discord.Interaction(data=data, state=client._connection)
 
 
 def role_ids(member: discord.Member) -> Sequence[int]:
-    """Return the roles that a member's payload lists, without `@everyone`.
+    """Return the role ids from a member's payload, without `@everyone`.
 
-    The documented `roles` lists only roles of cached servers: fewer, never more.
+    The fallback is the documented `roles`. It omits roles of servers that are not cached.
     """
     listed: Sequence[int] | None = getattr(member, "_roles", None)
     if listed is None:
@@ -94,8 +94,8 @@ def role_ids(member: discord.Member) -> Sequence[int]:
 
 
 async def close_new_sockets(client: discord.Client) -> None:
-    """Close the client's sockets without a session. discord.py would leave them open, each with a
-    thread that sends heartbeats."""
+    """Close the client's sockets that have no session yet. discord.py would leave each open, with
+    a thread that sends heartbeats."""
     for thread in threading.enumerate():
         if isinstance(thread, discord.gateway.KeepAliveHandler):
             socket = thread.ws
@@ -104,13 +104,13 @@ async def close_new_sockets(client: discord.Client) -> None:
 
 
 async def read_message(client: discord.Client, message: discord.Message) -> JsonObject:
-    """Return a message as Discord gives it back: discord.py keeps only what it knows."""
+    """Read a message as Discord's own JSON: discord.py drops the members it does not know."""
     found: Any = await client.http.get_message(message.channel.id, message.id)
     return dict(found)
 
 
 async def list_commands(client: discord.Client, application: int) -> set[str]:
-    """Return the names of all registered slash commands, of whomever they are."""
+    """Return the names of all registered slash commands, also those of other programs."""
     found = await client.http.get_global_commands(application)
     return {one["name"] for one in found if one.get("type", _SLASH) == _SLASH}
 
@@ -118,7 +118,7 @@ async def list_commands(client: discord.Client, application: int) -> set[str]:
 async def register_command(
     client: discord.Client, application: int, definition: JsonObject
 ) -> None:
-    """Register one command, in place of one of the same name."""
+    """Register one command; it replaces a command of the same name."""
     content: Any = definition
     await client.http.upsert_global_command(application, content)
 

@@ -1,6 +1,7 @@
-"""`gateway doctor --live --with-me` in Discord: what Discord changes of cards, and two acts.
+"""Run `gateway doctor --live --with-me` in Discord; start with `DiscordTrial.run`.
 
-What others do, and what is done elsewhere, stays unanswered, as while no gateway runs.
+The trial posts sample cards, compares them with what Discord returns, and asks the person for two
+clicks. It ignores clicks of other people and clicks on other cards.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def make_sample_message(record: StoredRequest) -> MessageContent:
 
 @dataclass
 class DiscordTrial:
-    """The trial with one person, in their direct messages, or in the first channel of a route where
-    those are closed. With `over_http` clicks come to the gateway's own URL."""
+    """The trial with one person, in their direct messages. If those are closed, it uses the first
+    channel of a route. With `over_http`, Discord sends clicks to the gateway's own URL."""
 
     client: discord.Client
     trial: LiveTrial
@@ -63,7 +64,7 @@ class DiscordTrial:
     arrived: asyncio.Queue[discord.Interaction] = field(default_factory=asyncio.Queue)
 
     async def run(self) -> list[Finding]:
-        """Run it. What it posted is gone when it ends, however it ends."""
+        """Run the trial, and delete its messages at the end, also after an error."""
         return await rehearsal.run_steps(self._echo, self._try_acts)
 
     async def _echo(self) -> Finding:
@@ -98,7 +99,7 @@ class DiscordTrial:
             raise
 
     async def _compare(self, message: discord.Message, content: MessageContent) -> None:
-        """Keep what Discord changed of the components."""
+        """Record the differences between the sent components and the ones Discord returns."""
         view: Any = content.view
         sent, got = view.to_components(), await library.read_message(self.client, message)
         self.trial.record("sent", {"components": sent})
@@ -107,8 +108,8 @@ class DiscordTrial:
 
     async def _try_acts(self) -> Finding:
         if self.over_http:
-            said = "clicks come over HTTP to the gateway, so the acts were not tried"
-            return report_doubt(said, "start it, and answer a card")
+            said = "clicks were not tried, because Discord sends them to the gateway over HTTP"
+            return report_doubt(said, "start the gateway, and decide a card")
 
         async def on_interaction(interaction: discord.Interaction) -> None:
             self.arrived.put_nowait(interaction)
@@ -144,7 +145,7 @@ class DiscordTrial:
     async def _wait_for(
         self, message: discord.Message, verb: Action, kind: discord.InteractionType
     ) -> discord.Interaction:
-        """Return this person's next use of a button of the card, or of the form behind it."""
+        """Wait for this person's next click on this button, or for its submitted form."""
         while True:
             did = await self.arrived.get()
             ours = did.message is not None and did.message.id == message.id

@@ -1,4 +1,5 @@
-"""The bot's permissions, the invite link, and the checks of `gateway doctor` for Discord."""
+"""Define the bot's permissions and its invite link, and check both for `gateway doctor`; start with
+`run_checks`."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ async def _check(options: argparse.Namespace) -> int:
 def build_invite_link(client: discord.Client) -> str:
     """Return the link that adds the bot to a server, with only the needed permissions."""
     if client.application_id is None:
-        raise GatewayError("Discord did not say which application this is")
+        raise GatewayError("Discord did not return the application's id; try again later")
     return discord.utils.oauth_url(client.application_id, permissions=NEEDED, scopes=_SCOPES)
 
 
@@ -71,7 +72,7 @@ async def check_target(client: discord.Client, target: str) -> Finding:
     place = read_target(target)
     if place is None:
         return report_failure(
-            "this is not a target in Discord", "write discord:SERVER/CHANNEL or discord:@USER"
+            "this is not a Discord target", "write discord:SERVER/CHANNEL or discord:@USER"
         )
     try:
         return await _check_place(client, place)
@@ -82,7 +83,7 @@ async def check_target(client: discord.Client, target: str) -> Finding:
         return report_failure("the bot cannot see it", "let its role view the channel")
     except discord.HTTPException as error:
         return report_failure(
-            f"Discord refuses to tell ({error.status}, {error.code})", "try again later"
+            f"Discord refused the check ({error.status}, {error.code})", "try again later"
         )
     except (aiohttp.ClientError, OSError) as error:
         return report_failure(f"no answer from Discord ({type(error).__name__})", "try again later")
@@ -91,12 +92,12 @@ async def check_target(client: discord.Client, target: str) -> Finding:
 async def _check_place(client: discord.Client, place: DiscordPlace) -> Finding:
     if place.user:
         await client.create_dm(discord.Object(int(place.user)))
-        return report_ok("whether they take direct messages shows when one is sent")
+        return report_ok("not tried: only a sent message shows if the user accepts them")
     return check_channel(*await _read_channel(client, place))
 
 
 def check_channel(channel: Any, held: discord.Permissions) -> Finding:
-    """Check whether cards can be posted to a channel or a thread with these permissions in it."""
+    """Check whether the bot can post cards in a channel or thread, given its permissions there."""
     thread = isinstance(channel, discord.Thread)
     if isinstance(channel, discord.ForumChannel | discord.CategoryChannel):
         said = "cards cannot be posted in a channel of this kind"
@@ -115,12 +116,12 @@ def check_channel(channel: Any, held: discord.Permissions) -> Finding:
 async def _read_channel(
     client: discord.Client, place: DiscordPlace
 ) -> tuple[Any, discord.Permissions]:
-    """Return a channel or a thread, and what the bot may do there. Raises discord's errors."""
+    """Return a channel or thread and the bot's permissions there. Raises discord.py's errors."""
     guild = await client.fetch_guild(int(place.guild or 0), with_counts=False)
     channel: Any = await guild.fetch_channel(int(place.channel or 0))
     parent = channel
     if isinstance(channel, discord.Thread):
-        # A thread inherits its channel's permissions and has one of its own.
+        # A thread takes its permissions from its channel.
         parent = await guild.fetch_channel(channel.parent_id)
     member = await guild.fetch_member(client.user.id if client.user else 0)
     return channel, parent.permissions_for(member)
@@ -142,13 +143,13 @@ async def _log_in() -> AsyncIterator[discord.Client]:
 Found = tuple[str, Finding]
 _PAGE = "see docs/guides/discord.md"
 _MOST_CHANNELS = 20
-_WORDS = "This is `gateway doctor --live`; the message goes away again."
+_WORDS = "Test message of `gateway doctor --live`. It will be deleted at once."
 
 
 async def run_checks(
     targets: Sequence[str], *, live: bool, trial: LiveTrial | None = None
 ) -> list[Found]:
-    """Run all checks, except those that depend on a failed one."""
+    """Run all checks except those that depend on a failed one; `live` also posts a message."""
     try:
         settings = read_settings()
     except GatewayError as error:
@@ -172,7 +173,7 @@ async def run_checks(
             found.append(("discord channel", replace(place, says=f"{target}: {place.says}")))
         if not targets:
             remedy = "name discord:SERVER/CHANNEL in the targets of a route"
-            found.append(("discord channel", report_doubt("no route leads to Discord", remedy)))
+            found.append(("discord channel", report_doubt("no route posts to Discord", remedy)))
         if live:
             found += [("discord live", one) for one in await _try_channels(client, targets)]
         if trial is not None:
@@ -189,17 +190,17 @@ def check_endpoint(client: discord.Client, settings: DiscordSettings) -> Finding
     application = client.application
     url = application.interactions_endpoint_url if application else None
     if url is not None and settings.public_key is None:
-        says = f"Discord sends clicks to {url}, so that none comes over the gateway connection"
+        says = f"Discord sends clicks to {url}, not over the gateway connection"
         return report_failure(
             says, "remove the Interactions Endpoint URL, or set GATEWAY_DISCORD_PUBLIC_KEY"
         )
     if url is None and settings.public_key is not None:
-        says = "no Interactions Endpoint URL is set in the portal, so that no click comes"
+        says = "no Interactions Endpoint URL is set in the portal, so no click can arrive"
         return report_failure(
             says, "set it to https://YOUR-HOST/discord/interactions, or unset the key"
         )
     return report_ok(
-        f"clicks come to {url}" if url else "no Interactions Endpoint URL, as it must be"
+        f"clicks come to {url}" if url else "no Interactions Endpoint URL is set, as needed"
     )
 
 
@@ -208,13 +209,11 @@ async def _try_channels(client: discord.Client, targets: Sequence[str]) -> list[
     read = [place for one in targets if (place := read_target(one))]
     channels = list(dict.fromkeys(place.channel for place in read if place.channel))
     if not channels:
-        return [
-            report_doubt("no route names a channel to try it in", "name discord:SERVER/CHANNEL")
-        ]
+        return [report_doubt("no route names a channel for a trial", "name discord:SERVER/CHANNEL")]
     found = [await _try_channel(client, channel) for channel in channels[:_MOST_CHANNELS]]
     if rest := channels[_MOST_CHANNELS:]:
         says = f"after {_MOST_CHANNELS} channels, not tried: {', '.join(rest)}"
-        found.append(report_doubt(says, "`discord channel` looked at each"))
+        found.append(report_doubt(says, "see the check `discord channel` of each"))
     return found
 
 
@@ -228,7 +227,7 @@ async def _try_channel(client: discord.Client, name: str) -> Finding:
     return report_ok(f"{name}: a message was posted and deleted")
 
 
-# The check of `gateway doctor` whether roles that routes call are notified in Discord at all.
+# The check of `gateway doctor` that Discord notifies the roles that routes mention.
 
 _NAME = "discord mentions"
 _REMEDY = (
@@ -238,9 +237,9 @@ _REMEDY = (
 
 
 async def check_mentions(called: Mapping[str, Sequence[str]]) -> list[tuple[str, Finding]]:
-    """Check the roles that are called in each target.
+    """Check whether Discord notifies the roles that are mentioned in each target.
 
-    What the other checks fail at (settings, the token) is left to them.
+    Return nothing if the settings or the token fail; other checks report those.
     """
     roles = [
         (place, target, one.removeprefix(f"{place.guild}/"))
@@ -266,7 +265,7 @@ async def check_mentions(called: Mapping[str, Sequence[str]]) -> list[tuple[str,
 async def _check_role(
     client: discord.Client, place: DiscordPlace, target: str, role: str
 ) -> Finding:
-    named = f"the role {place.guild}/{role}, which {target} calls,"
+    named = f"the role {place.guild}/{role}, mentioned in {target},"
     try:
         guild = await client.fetch_guild(int(place.guild or 0), with_counts=False)
         found = next((one for one in await guild.fetch_roles() if str(one.id) == role), None)
@@ -275,6 +274,6 @@ async def _check_role(
         if found.mentionable or (await _read_channel(client, place))[1].mention_everyone:
             return report_ok(f"{named} is notified")
     except (discord.DiscordException, aiohttp.ClientError, OSError) as error:
-        said = f"whether {named} is notified cannot be seen: {type(error).__name__}"
-        return report_doubt(said, "see `discord channel`")
-    return report_doubt(f"{named} is shown by name, and nobody is notified", _REMEDY)
+        said = f"cannot check if {named} is notified: {type(error).__name__}"
+        return report_doubt(said, "see the check `discord channel`")
+    return report_doubt(f"{named} is only shown by name: nobody is notified", _REMEDY)

@@ -1,4 +1,5 @@
-"""Posting, editing and replying, and the meaning of Discord's errors."""
+"""Post, edit and reply within Discord's rate limits, and translate its errors into the core's;
+start with Posting."""
 
 from __future__ import annotations
 
@@ -40,11 +41,11 @@ from gateway.ports import (
 
 log = logging.getLogger("adapters.discord")
 
-# Discord allows five in five seconds per channel, posts and edits apart. All replicas share it; the
-# rest of a second is for calls that take longer than others to arrive.
+# Discord allows five posts and five edits in five seconds per channel. All replicas share these
+# limits; the extra 0.25 seconds allow for calls that arrive late.
 POSTS = EDITS = Rate(5, 5.25)
 _LEFT = 1
-ALL_PER_MINUTE, ALL_BURST = 1200, 10  # Discord allows 50 a second; the rest is for bursts
+ALL_PER_MINUTE, ALL_BURST = 1200, 10  # Discord allows 50 a second, bursts included
 RETRY_SECONDS = 5.0
 OLD_EDIT_SECONDS = 120.0
 _NONCE = 22  # Discord takes 25 characters
@@ -55,7 +56,7 @@ UNKNOWN_CHANNEL, UNKNOWN_MESSAGE = 10003, 10008
 OLD_EDITS, MISSING_ACCESS, NOT_TO_THIS_USER, NO_PERMISSION = 30046, 50001, 50007, 50013
 ARCHIVED, THREAD_LOCKED, MODERATED = 50083, 160005, 200000
 _WHY = {
-    UNKNOWN_CHANNEL: "the channel does not exist any more",
+    UNKNOWN_CHANNEL: "the channel no longer exists",
     UNKNOWN_MESSAGE: "the message was deleted",
     MISSING_ACCESS: "the bot cannot see the channel",
     NOT_TO_THIS_USER: "this user does not accept direct messages from the bot",
@@ -65,16 +66,16 @@ _WHY = {
     ARCHIVED: "the thread is archived",
     MODERATED: "Discord's moderation refuses the message",
 }
-# Discord says that it exists no more. Access, permissions and locks come back.
+# Only these are final: access, permissions and locks can change back.
 _GONE = {UNKNOWN_CHANNEL, UNKNOWN_MESSAGE}
 
 Clients = Callable[[], discord.Client]
 View = Callable[[bool], MessageContent]
-"""Builds a message; with True, without any text of the agent."""
+"""Builds a message; with True, it omits all text of the agent."""
 
 
 class Posting:
-    """Posts and edits messages. `client` returns the logged-in client or raises RetryLater."""
+    """Posts and edits messages. `client` returns the logged-in client, or raises RetryLater."""
 
     def __init__(self, client: Clients, notes: AdapterStorage) -> None:
         self._client = client
@@ -83,7 +84,7 @@ class Posting:
         self._homes: dict[int, str] = {}  # the server of each channel, which never changes
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
-        """Post a card. Repeated with the same nonce within minutes, it posts nothing new."""
+        """Post a card. Idempotent: the same nonce within minutes posts nothing new."""
         place = _find_place(target)
         called, allowed = _build_mentions(card.calls, place.guild)
 
@@ -95,7 +96,7 @@ class Posting:
         )
 
     async def post(self, target: str, view: View, nonce: str) -> MessageRef:
-        """Post a message without mentions; if moderation refuses it, without the agent's text."""
+        """Post a message without mentions. If moderation refuses it, omit the agent's text."""
         return await self._post(_find_place(target), view, nonce, rank=0, allowed=NOBODY)
 
     async def _post(
@@ -126,7 +127,7 @@ class Posting:
         return ref
 
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
-        """Edit a posted card; first those that take buttons away."""
+        """Edit a posted card. Edits that remove buttons come before others."""
         rank = rank_edit(card)
         await self.edit(
             ref, lambda silent: build_card_view(card, nonce, silent=silent), nonce, rank=rank
@@ -156,7 +157,7 @@ class Posting:
                     raise
 
     async def tell(self, notice: Notice, card: Card) -> None:
-        """Post a reminder as a reply to a card, or the outcome of a request."""
+        """Post a reminder as a reply to its card, or the outcome of a request."""
         place = _find_place(notice.target)
         # Each reminder has a new revision of the card, so its nonce differs.
         said = hashlib.sha256(f"{notice.nonce} {card.revision}".encode()).hexdigest()[:_NONCE]
@@ -196,7 +197,7 @@ class Posting:
         message = channel.get_partial_message(int(ref.message))
         called, allowed = _build_mentions(notice.mentions, place.guild)
         what = escape_line(card.notification if notice.discreet else card.tool.text, 250)
-        text = f"⏰ Still waiting: {what}, <t:{card.deadline // 1000}:R>."
+        text = f"⏰ Still pending: {what}, expires <t:{card.deadline // 1000}:R>."
         await message.reply(
             f"{called} {text}".strip(),
             allowed_mentions=allowed,
@@ -221,20 +222,20 @@ class Posting:
     async def _turn(
         self, budget: str, name: str, rank: int, about: str = ""
     ) -> AsyncIterator[None]:
-        """Hold a turn to post to a channel, within the bot's overall limit."""
+        """Hold a turn to post to a channel, within the channel's and the bot's rate limits."""
         async with self._pace.turn(budget, POSTS, name, rank=rank, about=about):
             await self._wait_for_all()
             yield
 
     async def _wait_for_all(self) -> None:
-        """Wait for the bot's overall limit."""
+        """Wait for the bot's overall rate limit. Raises RetryLater if that takes too long."""
         wait = await self._notes.delay("all calls", per_minute=ALL_PER_MINUTE, burst=ALL_BURST)
         if wait > _PATIENCE:
             raise RetryLater(wait, "the bot's overall rate limit is used up")
         await asyncio.sleep(wait)
 
     async def _wake(self, channel_id: int) -> None:
-        """Unarchive a thread; raises when it is locked."""
+        """Unarchive a thread. Raises discord.py's error if the thread is locked."""
         client = self._client()
         thread = await client.fetch_channel(channel_id)
         if isinstance(thread, discord.Thread):
@@ -244,16 +245,16 @@ class Posting:
 def _find_place(target: str) -> DiscordPlace:
     place = read_target(target)
     if place is None:
-        raise DeliveryFailed(f"{target!r} is not a target in Discord")
+        raise DeliveryFailed(f"{target!r} is not a Discord target; write discord:SERVER/CHANNEL")
     return place
 
 
 def _build_mentions(
     wanted: Sequence[str], guild: str | None
 ) -> tuple[str, discord.AllowedMentions]:
-    """Return the text that mentions approvers, and the permission to mention only these.
+    """Return the text that mentions approvers, and permission to notify only those.
 
-    A role is mentioned only in its own server.
+    Roles of other servers are left out.
     """
     roles = [one.removeprefix(f"{guild}/") for one in wanted if one.startswith(f"{guild}/")]
     users = [one for one in wanted if one.isdecimal()][:_MOST_CALLED]
@@ -271,13 +272,13 @@ def _build_mentions(
 async def _translate_errors(*, sending: bool) -> AsyncIterator[None]:
     """Translate discord.py's errors into the core's.
 
-    With `sending`, a missing response means that the message may or may not have been posted.
+    With `sending`, a missing response becomes DeliveryUncertain: the message may be posted.
     """
     try:
         async with asyncio.timeout(_LONGEST_CALL):
             yield
     except discord.RateLimited as error:
-        # Edits of old messages have a limit of their own, which is not to stop all others.
+        # Edits of old messages have a separate limit, which must not delay all other calls.
         limit = Limited if sending else RetryLater
         raise limit(error.retry_after, "Discord asks to wait") from error
     except discord.HTTPException as error:

@@ -30,7 +30,7 @@ class DiscordSettings(BaseSettings):
     public_key: str | None = Field(
         None,
         pattern=r"^[0-9a-f]{64}$",
-        description="the application's public key: set, clicks come over HTTP, not the gateway",
+        description="the application's public key; if set, Discord sends clicks over HTTP",
     )
     api_base: str | None = Field(
         None, description="another Discord's REST address, for tests; loopback only"
@@ -63,8 +63,8 @@ class DiscordSettings(BaseSettings):
 
 
 def read_settings(token: str = "") -> DiscordSettings:
-    """Return the settings, with this token instead of the one that is set. Raises Misconfigured,
-    never with a secret in its text."""
+    """Read the settings; a `token` replaces the configured one. Raises Misconfigured, whose text
+    never contains a secret."""
     try:
         return DiscordSettings(token=SecretStr(token)) if token else DiscordSettings()
     except ValidationError as error:

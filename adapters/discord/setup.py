@@ -1,4 +1,5 @@
-"""Connects Discord for `gateway discord setup`: a bot's token is checked, the bot gets a server."""
+"""Run `gateway discord setup`: check the bot's token and wait until the bot is in a server; start
+with `DiscordSetup.connect`."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ TOKEN = f"{PREFIX}TOKEN"
 PORTAL = "https://discord.com/developers/applications"
 _MAKE = 'Open your application or "Create" one; then "Bot", "Reset Token", and copy the token.'
 _AGAIN = "run `gateway discord setup` again"
-_ENTER = "Then press Enter: the same token is checked again."
+_ENTER = "Then press Enter to check the same token again."
 _MOST_TRIES, _MOST_NAMED = 5, 10
 _LOOK_SECONDS, _JOIN_SECONDS = 2.0, 300.0
 _PRIVILEGED = 0xCF000  # flags of an application that may see presences, members or messages
@@ -35,17 +36,17 @@ _WHERE = 'The bot token is on the page "Bot", under "Reset Token"; it has two do
 
 
 class DiscordSetup(ChatSetup):
-    """How Discord is connected."""
+    """Asks for the bot's token, checks it, and guides the operator until the bot has a server."""
 
     variables: tuple[str, ...] = (TOKEN,)
     command = "/approvals"
-    option = "code:"  # Discord drops what is typed for no option
+    option = "code:"  # Discord drops text that belongs to no option
 
     async def connect(self, terminal: SetupTerminal, known: Mapping[str, str]) -> dict[str, str]:
-        """Have a bot made and added to a server, and return its token.
+        """Guide the operator to create a bot and add it to a server; return its token.
 
-        Raises InvalidRequest after five wrong tokens, and where the bot is in no server after five
-        minutes; GatewayError where Discord does not answer.
+        Raises InvalidRequest after five wrong tokens, or if the bot has no server after five
+        minutes. Raises GatewayError if Discord does not answer.
         """
         token, client = await _obtain_bot(terminal, known.get(TOKEN, ""))
         try:
@@ -57,7 +58,7 @@ class DiscordSetup(ChatSetup):
 
 
 async def _obtain_bot(terminal: SetupTerminal, token: str) -> tuple[str, discord.Client]:
-    """Return a token that works, this one if it does, and a client that is logged in with it."""
+    """Return a working token, this one if it works, and a client that is logged in with it."""
     client = await _try_token(terminal, token) if token else None
     if client is None:
         terminal.say(_MAKE)
@@ -65,7 +66,7 @@ async def _obtain_bot(terminal: SetupTerminal, token: str) -> tuple[str, discord
     tries = 0
     while client is None:
         if tries == _MOST_TRIES:
-            raise InvalidRequest(f"none of {tries} tokens works; {_AGAIN}")
+            raise InvalidRequest(f"all {tries} tokens failed; {_AGAIN}")
         tries += 1
         typed = await terminal.ask_secret("The bot's token", TOKEN)
         token = typed.strip().removeprefix("Bot ").strip() or token
@@ -74,8 +75,8 @@ async def _obtain_bot(terminal: SetupTerminal, token: str) -> tuple[str, discord
 
 
 async def _try_token(terminal: SetupTerminal, token: str) -> discord.Client | None:
-    """Return a client that is logged in, or say what is wrong with the token or the bot's settings
-    in the portal. Raises GatewayError where Discord does not answer."""
+    """Return a client that is logged in. If the token or the bot's settings in the portal are
+    wrong, say why and return None. Raises GatewayError if Discord does not answer."""
     if not _FORM.fullmatch(token):
         other = (says for form, says in _OTHER_FORMS.items() if re.fullmatch(form, token))
         terminal.say(f"{next(other, 'This is not a bot token.')} {_WHERE}")
@@ -99,9 +100,9 @@ async def _try_token(terminal: SetupTerminal, token: str) -> discord.Client | No
 
 
 def _find_mistake(client: discord.Client, settings: DiscordSettings, page: str) -> str:
-    """Return which setting in the portal would make the bot useless, "" for none."""
+    """Describe a portal setting that would make the bot useless; return "" if all are fine."""
     endpoint = check_endpoint(client, settings)
-    # Over HTTP the URL is set later: Discord tries it, and nothing listens yet.
+    # Over HTTP the URL is set later: Discord calls it at once, and nothing listens yet.
     if endpoint.result == FAIL and settings.public_key is None:
         return f"{endpoint.says}: {endpoint.remedy} ({page}/information)"
     if client.application and client.application.bot_require_code_grant:
@@ -110,7 +111,7 @@ def _find_mistake(client: discord.Client, settings: DiscordSettings, page: str) 
 
 
 async def _wait_for_server(terminal: SetupTerminal, client: discord.Client) -> None:
-    """Return once the bot is in a server. Raises InvalidRequest when that takes too long."""
+    """Wait until the bot is in a server. Raises InvalidRequest after five minutes."""
     servers = await _list_servers(client)
     if not servers:
         terminal.say("Add the bot to your server: choose the server, then Authorize.")
@@ -122,17 +123,17 @@ async def _wait_for_server(terminal: SetupTerminal, client: discord.Client) -> N
                 await asyncio.sleep(_LOOK_SECONDS)
                 servers = await _list_servers(client)
     except TimeoutError:
-        raise InvalidRequest(f"the bot is in no server yet; add it, then {_AGAIN}") from None
+        raise InvalidRequest(f"the bot is not in a server yet; add it, then {_AGAIN}") from None
     named = ", ".join(render_safe(one).text for one in servers)
     terminal.say(f"The bot is in {named}. To add it elsewhere: gateway discord invite")
 
 
 async def _list_servers(client: discord.Client) -> list[str]:
-    """Return the names of the bot's first servers, none while Discord does not answer."""
+    """Return the names of the bot's first servers; empty while Discord does not answer."""
     try:
         found = client.fetch_guilds(limit=_MOST_NAMED, with_counts=False)
         return [guild.name async for guild in found]
     except (discord.DiscordServerError, aiohttp.ClientError, OSError):
         return []
     except discord.HTTPException as error:
-        raise GatewayError(f"Discord names no servers of the bot ({error.status})") from error
+        raise GatewayError(f"cannot list the bot's servers ({error.status})") from error

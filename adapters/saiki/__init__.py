@@ -1,5 +1,5 @@
-"""Saiki's tool confirmation, as its document writes it: a custom user interface that was made for
-it answers here. See docs/integrations/saiki-and-dexto.md."""
+"""The Saiki adapter: serves Saiki's tool confirmation protocol to existing custom user interfaces.
+See docs/integrations/saiki-and-dexto.md."""
 
 from adapters.saiki.adapter import SaikiAdapter
 

@@ -1,4 +1,5 @@
-"""The Saiki adapter: the addresses of Saiki's own API, and its `agent.yml` as policy."""
+"""Serve Saiki's tool confirmation API, and convert its `agent.yml` to a policy; start with
+SaikiAdapter."""
 
 from __future__ import annotations
 
@@ -63,15 +64,15 @@ STORAGES = ("storage", "memory")
 _LONGEST = 30 * 24 * 3600 * 1000
 _MEMBER = re.compile(r"""([A-Za-z]+): *(?:"([^"]*)"|'([^']*)'|([^\s#"'{}\[\]&*!|>%@`]+))""")
 _CAUTION = (
-    "auto-approve asks nobody: everything that no rule denies runs, even rm -rf /. Write deny "
-    'rules for what must never run, and guardrails = "deny"; by default guardrails only report'
+    "auto-approve runs every call that no rule denies, even rm -rf /. Write deny rules for calls "
+    'that must never run, and set guardrails = "deny": by default guardrails only report'
 )
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """The section, with the document's defaults. `timeout` is in milliseconds."""
+    """The section `toolConfirmation`, with Saiki's defaults. `timeout` is in milliseconds."""
 
     mode: str = "event-based"
     timeout: int = 30_000
@@ -79,8 +80,8 @@ class Confirmation:
 
 
 def read_section(text: str) -> Confirmation:
-    """Return the section of an `agent.yml`. Raises InvalidRequest for anything it does not know:
-    a member that was read wrongly could approve."""
+    """Parse the section of an `agent.yml`. Raises InvalidRequest for anything unknown, because a
+    misread member could approve."""
     members: dict[str, str] = {}
     inside = False
     indents: set[int] = set()
@@ -99,10 +100,10 @@ def read_section(text: str) -> Confirmation:
             indents.add(len(said) - len(said.lstrip(" ")))
             match = _MEMBER.fullmatch(said.strip())
             if match is None or match[1] in members or len(indents) > 1:
-                raise InvalidRequest(f"this line of {SECTION} is not understood: {said.strip()!r}")
+                raise InvalidRequest(f"cannot read this line of {SECTION}: {said.strip()!r}")
             members[match[1]] = next(part for part in match.groups()[1:] if part is not None)
     if found > 1:
-        raise InvalidRequest(f"{SECTION} is there twice")
+        raise InvalidRequest(f"{SECTION} occurs twice; remove one")
     return _check(members)
 
 
@@ -113,10 +114,12 @@ def _check(members: dict[str, str]) -> Confirmation:
     default = Confirmation()
     mode = members.get("mode", default.mode)
     if mode not in MODES:
-        raise InvalidRequest(f"mode {mode!r} is none of {', '.join(MODES)}")
+        raise InvalidRequest(f"unknown mode {mode!r}; use one of {', '.join(MODES)}")
     storage = members.get("allowedToolsStorage", default.storage)
     if storage not in STORAGES:
-        raise InvalidRequest(f"allowedToolsStorage {storage!r} is none of {', '.join(STORAGES)}")
+        raise InvalidRequest(
+            f"unknown allowedToolsStorage {storage!r}; use one of {', '.join(STORAGES)}"
+        )
     timeout = members.get("timeout", str(default.timeout))
     if not (timeout.isascii() and timeout.isdigit() and 0 < int(timeout) <= _LONGEST):
         raise InvalidRequest(f"timeout {timeout!r} is not a number of milliseconds up to 30 days")
@@ -124,7 +127,7 @@ def _check(members: dict[str, str]) -> Confirmation:
 
 
 def write_policy(section: Confirmation, agent: str, approvers: Sequence[str]) -> str:
-    """Return the route of the policy file that means the same, and the setting beside it."""
+    """Return the section as a route of the policy file, with the gateway's setting as a comment."""
     caution = (f"# Caution: {_CAUTION}",) if section.mode == "auto-approve" else ()
     return "\n".join(
         (
@@ -144,12 +147,12 @@ def write_policy(section: Confirmation, agent: str, approvers: Sequence[str]) ->
 
 def add_command(verbs: Any) -> None:
     """Add the parser of `gateway saiki convert`."""
-    words = "write the toolConfirmation of an agent.yml as a route of the policy file"
+    words = "convert the toolConfirmation section of an agent.yml to a route of the policy file"
     convert = verbs.add_parser("convert", help=words, description=words)
     convert.add_argument("file", type=Path, help="the agent.yml")
     convert.add_argument("--agent", required=True, help="the agent's name at the gateway")
     convert.add_argument(
-        "--approver", action="append", default=[], help="who may decide; without any nobody may"
+        "--approver", action="append", default=[], help="a person who may decide; can be repeated"
     )
     convert.set_defaults(run=_convert)
 
@@ -161,25 +164,25 @@ async def _convert(options: argparse.Namespace) -> int:
         raise InvalidRequest(f"cannot read {options.file}: {error}") from None
     section = read_section(text)
     print(write_policy(section, options.agent, options.approver))  # noqa: T201 (a command)
-    if section.mode == "auto-approve":  # seen where the policy goes into a file, too
+    if section.mode == "auto-approve":  # stderr: visible even if the policy goes to a file
         print(f"gateway convert: caution: {_CAUTION}", file=sys.stderr)  # noqa: T201 (a command)
     return 0
 
 
-# The adapter: the document's addresses on the gateway's web server.
+# The adapter: Saiki's addresses on the gateway's web server.
 
-# Who calls: a signed-in session, as a cookie or a bearer token, and from which origin.
+# Authentication: a signed-in session, as a cookie or a bearer token, and the caller's origin.
 #
-# A page of another site can make a browser send a cookie, so with one, and on every WebSocket of a
-# browser, the `Origin` must be ours or one that the operator listed. A bearer token proves that its
-# caller holds it; only browsers send an `Origin` beside it, and theirs must fit, too.
+# A page of another site can make a browser send a cookie. So a call with a cookie, and every
+# WebSocket of a browser, needs an `Origin` that is the gateway's or listed by the operator. A
+# bearer token cannot be sent this way. If a browser adds an `Origin` to it, it must fit, too.
 
 ORIGINS = "GATEWAY_SAIKI_ORIGINS"
 _LONGEST_TOKEN = 512
 
 
 class CallRefused(Exception):
-    """The call is refused, with an HTTP status and a sentence."""
+    """The adapter refuses the call, with an HTTP status and a sentence."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -216,7 +219,7 @@ def _is_origin(text: object) -> bool:
 
 
 class Access:
-    """Admits callers, and names the origins whose pages may read answers."""
+    """Authenticates callers, and knows the origins whose pages may read responses."""
 
     def __init__(self, logins: Logins, origins: frozenset[str], *, secure: bool) -> None:
         self.logins = logins
@@ -229,13 +232,13 @@ class Access:
         return "__Host-saiki" if self._secure else "saiki"
 
     async def find_visitor(self, request: web.Request) -> SaikiVisitor:
-        """Return who calls. Raises CallRefused: 403 for a foreign origin, 401 for nobody."""
+        """Return the caller. Raises CallRefused: 403 for a foreign origin, 401 if not signed in."""
         self.check_origin(request)
         session = _bearer(request)
         if not session:
             if "Origin" not in request.headers:
                 raise CallRefused(
-                    401, "send a bearer token, or an Origin beside the session cookie"
+                    401, "send a bearer token, or the session cookie with an Origin header"
                 )
             session = request.cookies.get(self.cookie, "")
         identity = await self.logins.who(session) if session else None
@@ -248,14 +251,14 @@ class Access:
         return await self.logins.who(visitor.session, prolong=False) is not None
 
     def check_origin(self, request: web.Request) -> None:
-        """Refuse a page of an origin that is neither ours nor listed."""
+        """Raise CallRefused for a page whose origin is neither the gateway's nor listed."""
         given = request.headers.getall("Origin", [])
         ours = f"{'https' if self._secure else 'http'}://{request.host}"
         if any(one != ours and one not in self._origins for one in given):
-            raise CallRefused(403, f"pages of this origin may not ask; list it in {ORIGINS}")
+            raise CallRefused(403, f"pages of this origin have no access; list it in {ORIGINS}")
 
     def headers(self, request: web.Request) -> dict[str, str]:
-        """Return the headers that let a page of a listed origin read the answer."""
+        """Return the headers that let a page of a listed origin read the response."""
         origin = request.headers.get("Origin", "")
         allowed = {
             "Access-Control-Allow-Origin": origin,
@@ -267,7 +270,7 @@ class Access:
 
     def sign_in(self, response: web.Response, session: str) -> None:
         """Set the session cookie. It expires with the browser or with the session."""
-        # Without TLS any program on this host name can plant cookies: `__Host-` is not to be had.
+        # Without TLS, browsers refuse `__Host-`, and programs on this host name can plant cookies.
         response.set_cookie(
             self.cookie, session, httponly=True, samesite="Strict", secure=self._secure
         )
@@ -287,39 +290,39 @@ def _bearer(request: web.Request) -> str:
     return token
 
 
-# The two events of the document: what is asked, and how it was answered.
+# Saiki's two events: the request for a confirmation, and the response.
 
 REQUEST, RESPONSE, ERROR = "toolConfirmationRequest", "toolConfirmationResponse", "error"
 
 _WHOLE = 10**9
 _MOST_DIGITS = 9
-# Blocks of a card that are no arguments: all that is covered by an approval and not in `args`.
+# The blocks of a card that an approval covers but `args` does not contain.
 _BESIDE = ("payload", "changed environment", "files and their SHA-256")
 _BESIDE_NAMES = "name of the "
-_HIGH = "High risk: it can be denied here; whoever approves it confirms that in the inbox."
+_HIGH = "High risk: you can deny it here. Approve it in the inbox, with a confirmation."
 
 
 def is_offered(record: StoredRequest) -> bool:
-    """Whether the document can express the request: it waits for a yes or a no of its own."""
+    """Whether Saiki's protocol can express the request: it must be pending, and not a form."""
     asks = record.request.kind is not Kind.QUESTION and Action.APPROVE in record.request.allowed
     return asks and not record.final and not record.behind
 
 
 def execution_id(record: StoredRequest) -> str:
-    """Return the `executionId`: the request, and the revision that is shown with it."""
+    """Return the `executionId`: the request's id and the shown revision."""
     return f"{record.id}.{record.shown_since}"
 
 
 def read_execution_id(text: str) -> tuple[str, int] | None:
-    """Return request and revision of an `executionId`, None for what is none."""
+    """Return request id and revision of an `executionId`; None if it is invalid."""
     request_id, _, revision = text.partition(".")
     number = revision.isascii() and revision.isdigit() and len(revision) <= _MOST_DIGITS
     return (request_id, int(revision)) if REQUEST_ID.fullmatch(request_id) and number else None
 
 
 def build_request(record: StoredRequest) -> JsonObject:
-    """Return the event that asks. Its arguments are for the eye: secrets are masked, and
-    characters that deceive are made visible."""
+    """Build the event that requests a confirmation. Its arguments are for display: secrets are
+    masked, and deceptive characters are made visible."""
     request = record.request
     return {
         "toolName": render_safe(request.tool).text,
@@ -332,15 +335,15 @@ def build_request(record: StoredRequest) -> JsonObject:
 
 
 def build_response(execution: str, record: StoredRequest) -> JsonObject:
-    """Return the event that tells how a confirmation ended. It is approved if this call, perhaps
-    with edited arguments, may run: what expired, was cancelled or changed is not."""
+    """Build the event with the outcome of a confirmation. `approved` is true if the call may run,
+    even with edited arguments; it is false if the call expired, was cancelled or changed."""
     action = record.decision.action if record.decision else None
     runs = record.status is Status.APPROVED and action is not Action.RESPOND
     return {"executionId": execution, "approved": runs, "sessionId": record.request.session}
 
 
 def _describe(card: Card) -> Iterator[str]:
-    """Say what the arguments do not: who asks, where, why it is asked, and what else would run."""
+    """Yield lines with all that `args` does not contain: facts, risk, findings, other blocks."""
     yield card.notification
     yield f"{card.word}, {card.risk.value} risk"
     yield from (f"{fact.label}: {fact.text.text}" for fact in card.facts)
@@ -349,28 +352,28 @@ def _describe(card: Card) -> Iterator[str]:
     yield from (f"Risk: {reason.text}" for reason in card.reasons)
     yield from (f"{card.sign} {finding.text}" for finding in card.findings)
     yield from card.notices
-    yield f"Waits until {_write_time(card.deadline)}"
+    yield f"Expires {_write_time(card.deadline)}"
     if card.progress:
         yield card.progress
     if card.says:
-        yield f"The agent says, and nobody verified it: “{_indent(card.says.text)}”"
+        yield f"The agent says (unverified): “{_indent(card.says.text)}”"
     for block in card.blocks:
         if block.label in _BESIDE or block.label.startswith(_BESIDE_NAMES):
             yield f"{block.label}: {_indent(block.text.text)}"
 
 
 def _indent(text: str) -> str:
-    """Return what an agent wrote so that no line of it passes for one of ours."""
+    """Mark an agent's lines, so that none looks like a line of the gateway."""
     return text.replace("\n", "\n  | ")
 
 
 def _write_time(milliseconds: int) -> str:
-    """Return a time as JavaScript writes a Date in JSON."""
+    """Return a time in JavaScript's JSON format of a Date."""
     at = datetime.fromtimestamp(milliseconds / 1000, UTC)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# What a person answered, checked and decided.
+# A person's response: parsed, checked and decided.
 
 GONE = "Confirmation not found or expired"
 _LIFETIME = "revoked"  # as the document says: until manually cleared
@@ -379,7 +382,7 @@ _MEMBERS = {"executionId": str, "approved": bool, "rememberChoice": bool, "sessi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaikiAnswer:
-    """A `saiki:toolConfirmationResponse`."""
+    """The content of a `saiki:toolConfirmationResponse` event."""
 
     execution: str
     approved: bool
@@ -388,9 +391,9 @@ class SaikiAnswer:
 
 
 def read_answer(data: Any) -> SaikiAnswer:
-    """Return the answer that an event's data hold. Raises CallRefused for anything doubtful."""
+    """Parse an event's data. Raises CallRefused for anything unknown or of another type."""
     if not isinstance(data, dict):
-        raise CallRefused(422, "data is no JSON object")
+        raise CallRefused(422, "data is not a JSON object")
     for name, value in data.items():
         if not isinstance(value, _MEMBERS.get(name, ())):
             raise CallRefused(422, f"{name[:40]} is unknown, or of another type")
@@ -406,7 +409,7 @@ def read_answer(data: Any) -> SaikiAnswer:
 
 
 async def decide(api: AdapterApi, visitor: SaikiVisitor, answer: SaikiAnswer) -> JsonObject:
-    """Decide, and return what the caller is told. Raises CallRefused."""
+    """Decide the request, and return the content of the response. Raises CallRefused."""
     named = read_execution_id(answer.execution)
     if named is None:
         raise CallRefused(404, GONE)
@@ -424,7 +427,7 @@ async def decide(api: AdapterApi, visitor: SaikiVisitor, answer: SaikiAnswer) ->
         )
         try:
             after, kept = await api.requests.decide(click), True
-        except NotRemembered as failed:  # the answer counts all the same
+        except NotRemembered as failed:  # the decision itself is made
             after, kept = failed.record, False
     except NotFound:
         raise CallRefused(404, GONE) from None
@@ -434,7 +437,7 @@ async def decide(api: AdapterApi, visitor: SaikiVisitor, answer: SaikiAnswer) ->
     except StepUpNeeded as needed:
         where = api.address_of(request_id) or "the inbox"
         raise CallRefused(
-            needed.status, f"it takes a step-up ({needed}): answer at {where}"
+            needed.status, f"extra verification needed ({needed}): approve at {where}"
         ) from None
     except GatewayError as refusal:
         raise CallRefused(refusal.status, str(refusal)) from None
@@ -447,8 +450,8 @@ async def decide(api: AdapterApi, visitor: SaikiVisitor, answer: SaikiAnswer) ->
 
 
 def _choose(record: StoredRequest, answer: SaikiAnswer) -> Remember | None:
-    """Return what is to be remembered, None for nothing: the whole tool where an operator declared
-    that it is harmless, otherwise the narrowest that is offered. Denials are not remembered."""
+    """Choose the grant to create, or None. It covers the whole tool if an operator declared that
+    harmless, otherwise the narrowest offered scope. Denials create no grant."""
     if not record.final and not is_offered(record):
         raise CallRefused(404, GONE)
     if answer.session is not None and answer.session != record.request.session:
@@ -463,10 +466,10 @@ def _choose(record: StoredRequest, answer: SaikiAnswer) -> Remember | None:
     return remember_as(chosen.id, _LIFETIME, everywhere=answer.session is None)
 
 
-# The WebSocket: events go out as frames, and answers come in as frames.
+# The WebSocket: sends events and receives responses as frames.
 #
-# A frame is `{"type": …, "data": …}`. Whoever connects gets what waits; a connection that missed
-# something is closed, and gets it when it comes back.
+# A frame is `{"type": …, "data": …}`. A new connection gets all pending requests. If a connection
+# missed an event, it is closed; the client gets the state when it reconnects.
 
 BEAT_SECONDS = 10.0
 MOST_OF_SESSION, MOST_OF_ALL = 4, 1000
@@ -477,14 +480,14 @@ T = TypeVar("T")
 
 
 async def finish(work: Coroutine[Any, Any, T]) -> T:
-    """Complete a decision even when its caller disconnects."""
+    """Complete a decision even if its caller disconnects."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task})
         if not task.cancelled():
-            task.exception()  # there is nobody to tell any more
+            task.exception()  # retrieve the error; the caller is gone
         raise
 
 
@@ -498,7 +501,7 @@ class Sockets:
         self._stopping = False
 
     def end_all(self) -> None:
-        """End every connection, and let none begin, when the gateway stops."""
+        """End all connections and refuse new ones. Call it when the gateway stops."""
         self._stopping = True
         for session in list(self._open):
             self.end(session)
@@ -509,10 +512,10 @@ class Sockets:
             ending.set()
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """Serve until the page leaves, its session ends, or the gateway stops."""
+        """Serve a WebSocket until the page leaves, its session ends, or the gateway stops."""
         visitor = await self._access.find_visitor(request)
         if self._stopping:
-            raise CallRefused(503, "the gateway stops; connect again")
+            raise CallRefused(503, "the gateway is stopping; connect again")
         total = sum(map(len, self._open.values()))
         if len(self._open.get(visitor.session, ())) >= MOST_OF_SESSION or total >= MOST_OF_ALL:
             raise CallRefused(429, "too many connections are open")
@@ -530,7 +533,7 @@ class Sockets:
     ) -> web.StreamResponse:
         socket = web.WebSocketResponse(heartbeat=BEAT_SECONDS, max_msg_size=_MOST_FRAME)
         if not socket.can_prepare(request):
-            raise CallRefused(426, "this is a WebSocket; answers alone go to POST")
+            raise CallRefused(426, "this address is a WebSocket; use POST to send one response")
         async with self._api.feed.changes() as events:
             await socket.prepare(request)
             screen = Screen(socket, self._api, self._access, visitor)
@@ -555,7 +558,7 @@ class Sockets:
 
 
 class Screen:
-    """What one connection shows: the `executionId` in front of the person, by request."""
+    """One connection: sends events, receives responses, and tracks the shown `executionId`s."""
 
     def __init__(
         self, socket: web.WebSocketResponse, api: AdapterApi, access: Access, visitor: SaikiVisitor
@@ -567,7 +570,7 @@ class Screen:
         self._shown: dict[str, str] = {}
 
     async def relay(self, events: AsyncIterator[AuditEvent]) -> None:
-        """Show what waits, then whatever happens, until the person is signed out."""
+        """Send the pending requests, then all changes, until the person is signed out."""
         coming = asyncio.ensure_future(anext(events))
         try:
             await self._show_pending()
@@ -583,7 +586,7 @@ class Screen:
             await cancel_and_wait(coming)
 
     async def listen(self) -> None:
-        """Take answers until the connection closes."""
+        """Receive responses until the connection closes."""
         async for frame in self._socket:
             try:
                 if frame.type is not WSMsgType.TEXT:
@@ -598,10 +601,10 @@ class Screen:
         except GatewayError as error:
             raise CallRefused(422, str(error)) from None
         if not isinstance(frame, dict) or frame.get("type") != RESPONSE:
-            raise CallRefused(422, f"a frame is {{type: '{RESPONSE}', data}}")
+            raise CallRefused(422, f"send a frame {{type: '{RESPONSE}', data}}")
         answer = read_answer(frame.get("data"))
         if not await self._access.is_signed_in(self._visitor):
-            raise CallRefused(401, "you are not signed in any more")
+            raise CallRefused(401, "you are no longer signed in")
         await finish(decide(self._api, self._visitor, answer))
 
     async def _show_pending(self) -> None:
@@ -615,7 +618,7 @@ class Screen:
             query = Query(followers=False, after=page.next)
 
     async def _look(self, request_id: str) -> None:
-        """Show a request as it is now, or take it away."""
+        """Send the current state of a request, if it exists."""
         with suppress(NotFound):
             await self._show(await self._api.requests.get(request_id))
 
@@ -638,7 +641,7 @@ class Screen:
 
 
 def _name(text: Any) -> JsonObject:
-    """Return the `executionId` that a refused frame names, if it can be read."""
+    """Return the `executionId` of a refused frame, if it is readable, for the error frame."""
     try:
         named = parse_json(text.encode())["data"]["executionId"]
     except (AttributeError, GatewayError, LookupError, TypeError):
@@ -660,17 +663,17 @@ class SaikiAdapter(Adapter):
 
     @asynccontextmanager
     async def run(self, api: AdapterApi) -> AsyncIterator[WebPages]:
-        """Check the settings, and yield the pages: the web server serves them."""
+        """Check the settings, and yield the routes for the gateway's web server."""
         calls = ConfirmationCalls(api, Access(api.logins, read_origins(), secure=api.secure))
         yield WebPages(calls.routes(), calls.sockets.end_all)
 
     def commands(self, verbs: Any) -> None:
-        """Add `gateway policy saiki`."""
+        """Add `gateway saiki convert`."""
         add_command(verbs)
 
 
 class ConfirmationCalls:
-    """The handlers of the routes."""
+    """Handles the HTTP routes."""
 
     def __init__(self, api: AdapterApi, access: Access) -> None:
         self._api = api
@@ -678,7 +681,7 @@ class ConfirmationCalls:
         self.sockets = Sockets(api, access)
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the routes, each with refusals as JSON."""
+        """Return the routes; each returns refusals as JSON."""
         one = f"{PATH}/{{executionId}}"
         table: list[tuple[str, str, Handler]] = [
             ("GET", PATH, self.sockets.serve),
@@ -709,7 +712,7 @@ class ConfirmationCalls:
         body = await _read_body(request)
         named = request.match_info["executionId"]
         if body.setdefault("executionId", named) != named:
-            raise CallRefused(422, "executionId is another one than that of the address")
+            raise CallRefused(422, "executionId differs from the one in the address")
         return web.json_response(await finish(decide(self._api, visitor, read_answer(body))))
 
     async def _login(self, request: web.Request) -> web.StreamResponse:
@@ -747,7 +750,7 @@ async def _read_body(request: web.Request) -> dict[str, Any]:
     try:
         body = parse_json(await read_whole(request.content.iter_any(), most=_MOST_BODY))
     except BodyTooLarge:
-        raise CallRefused(413, f"more than {_MOST_BODY} bytes") from None
+        raise CallRefused(413, f"the body has more than {_MOST_BODY} bytes") from None
     except BodyTooSlow:
         raise CallRefused(408, "the body did not arrive in time") from None
     if not isinstance(body, dict):

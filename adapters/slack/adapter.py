@@ -1,4 +1,5 @@
-"""The Slack adapter: builds its parts, runs them, and lets running work finish."""
+"""Build the parts of the Slack adapter, run them, and let running work finish; start with
+`SlackAdapter.run`."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ _HOOKS = "hooks.slack.com"
 
 
 class SlackAdapter(Adapter):
-    """People answer in Slack. See docs/guides/slack.md."""
+    """Posts cards to Slack and accepts decisions. See docs/guides/slack.md."""
 
     name = PLATFORM
     checks_copies = True
@@ -85,9 +86,10 @@ class SlackAdapter(Adapter):
 
     @asynccontextmanager
     async def run(self, api: AdapterApi) -> AsyncIterator[WebPages]:
-        """Serve until left, and yield what Slack calls. Leaving waits for running work.
+        """Stay connected inside the context, and yield the HTTP routes that Slack calls.
 
-        Entering means connected, or that Slack is away, which `problems` says until it is back.
+        Entering succeeds also while Slack is unavailable; then `problems` says so. Leaving waits
+        ten seconds for running work.
         """
         settings = SlackSettings()
         settings.refuse_incomplete()
@@ -193,16 +195,16 @@ class SlackAdapter(Adapter):
     async def checks(
         self, called: Called, notes: AdapterStorage, *, live: bool, trial: LiveTrial | None = None
     ) -> Sequence[tuple[str, Finding]]:
-        """Return the findings of `gateway doctor` about Slack."""
+        """Run the checks of `gateway doctor` for Slack."""
         return await run_checks(list(called), notes, SystemClock(), live=live, trial=trial)
 
     def commands(self, verbs: Any) -> None:
         """Add `gateway slack manifest` and `gateway slack check`."""
-        parser = verbs.add_parser("manifest", help="print the manifest to make the Slack app from")
-        parser.add_argument("--http", metavar="URL", help="for mode http, with the public address")
-        parser.add_argument("--org", action="store_true", help="a whole organisation installs it")
+        parser = verbs.add_parser("manifest", help="print the manifest that creates the Slack app")
+        parser.add_argument("--http", metavar="URL", help="use HTTP mode, at this public address")
+        parser.add_argument("--org", action="store_true", help="let a whole organisation install")
         parser.set_defaults(run=_print_manifest)
-        check = verbs.add_parser("check", help="check the tokens, and whether channels take cards")
+        check = verbs.add_parser("check", help="check the tokens, and posting to channels")
         check.add_argument(
             "targets", nargs="+", metavar="TARGET", help="slack:TEAM/CHANNEL, as routes write it"
         )
@@ -215,7 +217,7 @@ class SlackAdapter(Adapter):
 
     @property
     def problems(self) -> Sequence[str]:
-        """Describe what keeps people from answering, empty when nothing does."""
+        """The problems that keep people from deciding; empty if there are none."""
         parts = (self._socket, self._workspaces)
         return [f"Slack: {part.problem}" for part in parts if part is not None and part.problem]
 
@@ -235,7 +237,7 @@ class SlackAdapter(Adapter):
                 await posts.update(ref, shown, nonce)
 
     async def tell(self, notice: Notice, shown: Shown) -> None:
-        """Post a notice; what is new of a grant is a reply to its card."""
+        """Post a notice; news about a grant becomes a reply to its card."""
         with self._posting() as posts:
             if isinstance(shown, GrantCard):
                 await SlackGrantPosting(posts).announce(notice, shown)
@@ -243,13 +245,13 @@ class SlackAdapter(Adapter):
                 await posts.tell(notice, shown)
 
     async def check_copy(self, ref: MessageRef) -> None:
-        """Ask whether a copy is still there."""
+        """Check whether a posted card still exists. Raises CopyGone if not."""
         with self._posting() as posts:
             await posts.check_copy(ref)
 
     @contextmanager
     def _posting(self) -> Iterator[CardPosting]:
-        """Post, unless Slack is unavailable."""
+        """Yield the posting part. Raises RetryLater while Slack is unavailable."""
         if self._posts is None:
             raise RetryLater(1.0, "Slack is not connected yet")
         with self._patience.trying():
@@ -266,8 +268,8 @@ async def _print_manifest(options: argparse.Namespace) -> int:
 
 async def _print_checks(options: argparse.Namespace) -> int:
     if SlackSettings().oauth:
-        raise InvalidRequest("workspaces install the app by OAuth: gateway doctor has their tokens")
-    notes: Any = None  # nothing but those tokens is read there
+        raise InvalidRequest("workspaces install the app by OAuth: run `gateway doctor` instead")
+    notes: Any = None  # the checks read notes only for OAuth tokens
     found = await run_checks(options.targets, notes, SystemClock(), live=False)
     for name, finding in found:
         remedy = f"; {finding.remedy}" if finding.remedy else ""

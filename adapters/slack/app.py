@@ -1,7 +1,8 @@
-"""The Bolt app: acknowledges within three seconds, then does the work in own tasks; HTTP mode.
+"""Receive Slack's events with Bolt, acknowledge them within three seconds, and do the work in
+separate tasks; start with App. HttpReceiver adds HTTP mode.
 
-Bolt loses an answer when a listener fails right after giving it, keeps no track of what still runs,
-and delivers the same envelope as often as Slack sends it. So listeners only answer and hand over.
+Listeners only acknowledge and start tasks. Bolt would lose the response if a listener failed right
+after it, does not track running work, and does not drop repeated envelopes.
 """
 
 from __future__ import annotations
@@ -44,18 +45,18 @@ from gateway.ports import (
 
 log = logging.getLogger("adapters.slack")
 
-NO_REQUEST = f"This message is no request. {COMMAND} list shows what waits for you."
-PATIENCE_SECONDS = 1.0  # a submission that takes longer shows "Recording it…"
+NO_REQUEST = f"This message is not a request. Use {COMMAND} list for your pending requests."
+PATIENCE_SECONDS = 1.0  # a slower submission shows "Recording it…"
 _HEAD_START_SECONDS = 0.01
 _WORK_SECONDS = 20.0
 _ANY = re.compile(".*", re.DOTALL)
-_NAME = "app.py"  # Bolt's loggers are called so; it would read the sources of all callers to know
+_NAME = "app.py"  # without a name, Bolt reads the source files of all callers to find one
 
 NewReply = Callable[[Workspace, Interaction], PrivateReply]
 
 
 class App:
-    """Receives what Slack sends, acknowledges it, and starts the work."""
+    """Receives Slack's events, acknowledges them, and starts tasks for the work."""
 
     def __init__(
         self,
@@ -77,10 +78,10 @@ class App:
         self._home = home
         self._reply = reply
         self._running: set[asyncio.Task[Any]] = set()
-        self.heard = 0  # how many messages came from Slack
+        self.heard = 0  # the number of messages from Slack
 
     def build_bolt_app(self, signing_secret: str | None) -> AsyncApp:
-        """Return the app for Bolt's transports."""
+        """Build the Bolt app with its listeners; without a signing secret, for Socket Mode."""
         http = signing_secret is not None
         app = AsyncApp(
             name=_NAME,
@@ -92,12 +93,12 @@ class App:
             request_verification_enabled=http,
             ssl_check_enabled=http,
             url_verification_enabled=http,
-            # We use no functions or assistants, and handle no messages of apps.
+            # The gateway uses no functions or assistants, and handles no messages of apps.
             attaching_function_token_enabled=False,
             attaching_conversation_kwargs_enabled=False,
             ignoring_self_assistant_message_events_enabled=False,
         )
-        app.action(_ANY)(self._on_closed)  # our own are taken by the middleware before this
+        app.action(_ANY)(self._on_closed)  # the middleware handles real clicks before this
         app.view(_ANY)(self._on_submission)
         app.view_closed(_ANY)(self._on_closed)
         app.command(_ANY)(self._on_command)
@@ -121,7 +122,7 @@ class App:
         return bool(self._running)
 
     async def drain(self, seconds: float) -> None:
-        """Wait for running work, then cancel the rest."""
+        """Wait for running work for at most `seconds`, then cancel the rest."""
         if self._running:
             await asyncio.wait(self._running, timeout=seconds)
         for task in list(self._running):
@@ -189,7 +190,7 @@ class App:
         async def work(workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
             try:
                 await self._acts.run(workspace, did, reply)
-            except Conflict:  # somebody was faster, or the card is an old one
+            except Conflict:  # somebody else was faster, or the card is outdated
                 await self._acts.repair(did, reply)
                 raise
             if did.view.get("type") == "home" and did.act not in OPENS_MODAL:
@@ -215,7 +216,7 @@ class App:
         body: Json,
         work: Callable[[Workspace, Interaction, PrivateReply], Awaitable[None]],
     ) -> None:
-        """Do the work, and tell the person when it fails."""
+        """Parse the event and do the work; on failure, tell the person."""
         try:
             did = read(body)
             workspace = await self._find_workspace(did)
@@ -227,7 +228,7 @@ class App:
             async with asyncio.timeout(_WORK_SECONDS):
                 await work(workspace, did, reply)
         except Exception as error:
-            # Whatever it was, the person must learn that it failed.
+            # The person must learn of every failure.
             await reply.tell(describe_error(error))
 
     async def _submit(self, body: Json) -> Json:
@@ -243,14 +244,14 @@ class App:
                     self._hand_over(self._draw_home(workspace, did.actor.user))
                 return answer
         except Exception as error:
-            # As above; without a response, the modal would stay open with an unclear error.
+            # Without a response, the modal would stay open with an unclear error.
             return {
                 "response_action": "update",
                 "view": modals.build_notice("Approvals", describe_error(error)),
             }
 
     async def _show_late(self, task: asyncio.Task[Json], body: Json) -> None:
-        """Show the result of a submission that took too long."""
+        """Show the result of a submission whose modal already said "Recording it…"."""
         answer = await task
         did = payloads.read_submission(body)
         reply = self._reply(await self._find_workspace(did), did)
@@ -273,11 +274,11 @@ class App:
         await self._homes.watch(workspace.team, user)
 
     async def _draw_home(self, workspace: Workspace, user: str, seen: str | None = None) -> None:
-        """Publish somebody's Home tab. Failures are only logged."""
+        """Publish a user's Home tab. Log failures and go on."""
         try:
             await self._home.publish(workspace, user, seen)
         except Exception as error:
-            # Whatever it was, the action itself succeeded; the tab is published when opened again.
+            # The action itself succeeded, and the tab is published again when it is opened.
             log.warning("no Home: %s", bug(error), extra={"event": "slack_no_home"})
 
     async def _uninstall(self, body: Json) -> None:
@@ -288,15 +289,15 @@ class App:
             await self._workspaces.uninstall(team)
 
     async def _find_workspace(self, did: Interaction) -> Workspace:
-        """Return the workspace of an interaction, if it was meant for our app."""
+        """Return the workspace of an interaction. Raises Malformed if it is for another app."""
         workspace = await self._workspaces.find(did.actor.team)
         if did.app_id != workspace.app_id:
-            raise Malformed("this was meant for another app")
+            raise Malformed("the interaction is for another app")
         return workspace
 
 
 class _Clicks(AsyncMiddleware):
-    """Takes clicks before Bolt searches for a listener, which is slow."""
+    """Handles clicks before Bolt's slow search for a listener."""
 
     def __init__(self, take: Callable[[Json], Awaitable[None]]) -> None:
         self._take = take
@@ -308,7 +309,7 @@ class _Clicks(AsyncMiddleware):
         resp: BoltResponse,
         next: Callable[[], Awaitable[BoltResponse]],
     ) -> BoltResponse:
-        """Handle clicks, and leave everything else to the listeners."""
+        """Handle clicks; pass everything else on to the listeners."""
         if req.body.get("type") != "block_actions":
             return await next()
         await self._take(req.body)
@@ -316,10 +317,10 @@ class _Clicks(AsyncMiddleware):
 
 
 async def _authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
-    """Satisfy Bolt, which requires a token before it calls a listener.
+    """Return a dummy token, because Bolt requires one before it calls a listener.
 
-    Nothing may be looked up here: Slack waits for its answer. Our tasks check the workspace and use
-    their own clients.
+    Slack waits for the response here, so there is no lookup. The tasks check the workspace later,
+    with their own clients.
     """
     return AuthorizeResult(
         enterprise_id=enterprise_id, team_id=team_id, bot_token="none", bot_user_id="none"
@@ -327,11 +328,11 @@ async def _authorize(enterprise_id: str | None, team_id: str | None) -> Authoriz
 
 
 def describe_error(error: Exception) -> str:
-    """Describe an error to a person."""
+    """Describe an error in a sentence for a person."""
     return describe(NotFound() if isinstance(error, Malformed) else error)[1]
 
 
-# HTTP mode: receives Slack's deliveries. Only freshly signed ones reach Bolt.
+# HTTP mode: receives Slack's deliveries, and passes only freshly signed ones on to Bolt.
 
 PATH = "/slack/events"
 MAX_BYTES = 1_000_000
@@ -341,7 +342,7 @@ _REMEMBERED = 20_000  # signatures, each valid no longer than the window
 
 
 class BadDelivery(Exception):
-    """A delivery that is refused with this status."""
+    """The receiver refuses a delivery with this HTTP status."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -349,7 +350,7 @@ class BadDelivery(Exception):
 
 
 class HttpReceiver:
-    """Verifies deliveries before Bolt gets them."""
+    """Verifies Slack's HTTP deliveries before Bolt gets them."""
 
     def __init__(self, app: AsyncApp, signing_secret: str, clock: Clock) -> None:
         self._app = app
@@ -358,7 +359,7 @@ class HttpReceiver:
         self._seen: OrderedDict[str, int] = OrderedDict()
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the route that Slack posts to."""
+        """Return the HTTP route that Slack posts to."""
         return [web.post(PATH, self._receive)]
 
     async def _receive(self, request: web.Request) -> web.Response:
@@ -374,7 +375,8 @@ class HttpReceiver:
         return web.Response(status=answer.status, text=answer.body or "", content_type=kind)
 
     async def _read_verified(self, request: web.Request) -> str:
-        """Return the body of a delivery that Slack signed just now and that was not seen before."""
+        """Return the body, if Slack signed it within five minutes and it is not a replay. Raises
+        BadDelivery."""
         if request.content_type not in (_FORM, _JSON):
             raise BadDelivery(400, "content type")
         raw = await _read(request)
@@ -401,7 +403,7 @@ class HttpReceiver:
         self._check_first(signatures[0], now)
 
     def _check_first(self, signature: str, now: int) -> None:
-        """Refuse a second delivery with the same signature: Slack signs a retry anew."""
+        """Refuse a second delivery with the same signature: Slack signs each retry again."""
         key = hashlib.sha256(signature.encode()).hexdigest()
         while self._seen and next(iter(self._seen.values())) < now - 2 * _WINDOW_SECONDS:
             self._seen.popitem(last=False)

@@ -1,8 +1,8 @@
-"""Cards and batches as Slack messages, well within Slack's limits. Pure.
+"""Build cards as Slack messages within Slack's limits; start with `build_message`. Pure: no I/O.
 
-Agents' text goes only where Slack does not parse it. `mrkdwn` is used only for our own text and
-Slack's date tokens; everything else is plain text without emoji codes, or rich text, where no
-mention, link or markup is acted on.
+Agents' text goes only where Slack does not parse it. Only the gateway's text and date tokens use
+`mrkdwn`. Everything else is plain text without emoji codes, or rich text. In both, Slack ignores
+mentions, links and markup.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ _ELLIPSIS = "…"
 
 
 def one_line(text: str) -> str:
-    """Return the text on one line, so that it cannot start a line of its own."""
+    """Return the text on one line, so that it cannot fake another line of the card."""
     return " ⏎ ".join(text.splitlines()) if "\n" in text or "\r" in text else text
 
 
 def plain(text: str, most: int = CONTEXT_UNITS) -> Json:
-    """Return a plain_text object; Slack refuses empty ones, so those become a dash."""
+    """Return a plain_text object. Empty text becomes a dash, because Slack refuses it."""
     return {"type": "plain_text", "text": clip(text, most).strip() or "-", "emoji": False}
 
 
 def ours(text: str) -> Json:
-    """Return a mrkdwn object. Only for our own text."""
+    """Return a mrkdwn object. Use it only for the gateway's text, never for an agent's."""
     return {"type": "mrkdwn", "text": text}
 
 
 def escape(text: str) -> str:
-    """Return text for the top-level `text` of a message, which Slack parses for mentions."""
+    """Escape text for the top-level `text` of a message, which Slack parses for mentions."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def moment(at_ms: int) -> str:
-    """Return a time that clients show in the reader's time zone; for `ours` only."""
+    """Return a time that clients show in the reader's time zone. Use it only with `ours`."""
     seconds = at_ms // 1000
     written = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
     return f"<!date^{seconds}^{{date_short_pretty}} at {{time}}|{written}>"
 
 
 def words(text: str, *, bold: bool = False) -> Json:
-    """Return a rich text element: shown as it is."""
+    """Return a rich text element, which Slack shows as it is."""
     element: Json = {"type": "text", "text": text or "-"}
     if bold:
         element["style"] = {"bold": True}
@@ -71,7 +71,7 @@ def words(text: str, *, bold: bool = False) -> Json:
 
 
 def line(*elements: Json) -> Json:
-    """Return a rich text section."""
+    """Return a rich text section: one line of these elements."""
     return {"type": "rich_text_section", "elements": list(elements)}
 
 
@@ -81,7 +81,7 @@ def rich(block_id: str, parts: Iterable[Json]) -> Json:
 
 
 def label_pairs(pairs: Iterable[tuple[str, str]]) -> Json:
-    """Return a rich text section of short texts, each with a label."""
+    """Return one line of labels and short texts."""
     elements: list[Json] = []
     for label, text in pairs:
         gap = "  ·  " if elements else ""
@@ -90,7 +90,7 @@ def label_pairs(pairs: Iterable[tuple[str, str]]) -> Json:
 
 
 def label(text: str) -> Json:
-    """Return a rich text section with one line: our words bold, an agent's name in it as code."""
+    """Return one line with the gateway's words in bold and a quoted name in code style."""
     said, quote_mark, name = text.partition('"')
     if not name:
         return line(words(text, bold=True))
@@ -99,7 +99,7 @@ def label(text: str) -> Json:
 
 
 def exact(text: str) -> Json:
-    """Return text in a fixed-width box, every character as it is."""
+    """Return text in a fixed-width box that shows every character as it is."""
     return {"type": "rich_text_preformatted", "elements": [words(text)]}
 
 
@@ -119,8 +119,8 @@ def context(*elements: Json) -> Json:
 
 
 def lines(told: Iterable[str]) -> Json:
-    """Return a context block with a line for each sentence, which it makes plain text. Slack shows
-    the elements of a context block beside each other."""
+    """Return a context block with a line of plain text for each sentence. They share an element,
+    because Slack shows several elements side by side."""
     texts = [""]
     for one in map(one_line, told):
         longer = f"{texts[-1]}\n{one}" if texts[-1] else one
@@ -144,7 +144,7 @@ def button(
     style: str | None = None,
     confirm: tuple[str, str] | None = None,
 ) -> Json:
-    """Return a button. `confirm` is a sentence to confirm and the label that confirms it."""
+    """Return a button. `confirm` is the text of its confirmation dialog and its confirm label."""
     made: Json = {
         "type": "button",
         "text": plain(text, LABEL_UNITS),
@@ -179,8 +179,8 @@ def option(text: str, value: str, description: str = "") -> Json:
 
 
 def join_entries(entries: Sequence[list[Json]], most: int) -> tuple[list[Json], int]:
-    """Return these entries of a list with a line between them, as far as so many blocks go, and how
-    many they are."""
+    """Join list entries with dividers, up to `most` blocks; return the blocks and the number of
+    entries that fit."""
     blocks: list[Json] = []
     for number, entry in enumerate(entries):
         more = [{"type": "divider"}, *entry] if number else entry
@@ -196,20 +196,20 @@ def row(block_id: str, *elements: Json) -> Json:
 
 
 class TextBudget:
-    """The room for text that is left in a message."""
+    """Counts the room for text that is left in a message, in UTF-16 units."""
 
     def __init__(self, most: int) -> None:
         self.left = most
 
     def take(self, text: str, most: int) -> str:
-        """Return as much of the text as fits, and subtract it."""
+        """Cut the text to the remaining room and to `most`; subtract it from the room."""
         kept = clip(text, max(1, min(most, self.left)))
         self.left -= count_units(kept)
         return kept
 
 
-# Slack refused messages with 11,341 counted characters; it documents no number. What would run is
-# never cut here, so the rest shares the remaining room.
+# Slack refused messages with 11,341 counted characters; it documents no limit. The call is never
+# cut here, so the other parts share the remaining room.
 MOST_UNITS = 8000
 CARD_CHARS = 2800
 CARD_LINES = 30
@@ -240,21 +240,21 @@ READ_ALL = "Read it all…"
 
 
 class FullText(StrEnum):
-    """Where the full text of a card is, if the card does not show all of it."""
+    """The place of the full text, for a card that does not show all of it."""
 
     FITS = ""
     ATTACHED = "The full text is attached in the thread."
     MISSING = (
-        "The full text could not be attached, so this cannot be approved in Slack: "
-        "approve it in the inbox."
+        "The full text could not be attached, so you cannot approve this in Slack. "
+        "Approve it in the inbox."
     )
 
 
 def build_message(
     card: Card, copy: str, full: FullText = FullText.FITS, called: str = ""
 ) -> tuple[str, list[Json]]:
-    """Return the top-level text and the blocks of a card. `called` are mentions: of the approvers
-    while it waits, then of who decided."""
+    """Build the top-level text and the blocks of a card. `called` mentions the approvers of a
+    pending request, or the people who decided it."""
     if card.final and card.asks:
         return render_notification(card.notification), _build_ended(card, copy, called)
     shown = sum(
@@ -264,7 +264,7 @@ def build_message(
     budget = TextBudget(max(MOST_UNITS - shown, _LEAST_FOR_REST))
     blocks = [*_render_ending(card, budget, called)]
     above = choose_above(card)
-    if card.asks:  # else it says the same
+    if card.asks:  # otherwise the header says the same
         blocks += [render_summary(card, budget), *render_above(card, above, budget)]
     if card.asks or card.blocks:
         blocks += _render_calls(card, budget)
@@ -283,7 +283,7 @@ def build_message(
 
 
 def _build_ended(card: Card, copy: str, named: str) -> list[Json]:
-    """Return a card that ended: how, and the summary. The rest is behind Details."""
+    """Build an ended card: its outcome and the summary. Details shows the rest."""
     budget = TextBudget(MOST_UNITS)
     blocks = [
         rich("ended", [line(*_render_end(card, budget, named))]),
@@ -300,7 +300,7 @@ def _build_ended(card: Card, copy: str, named: str) -> list[Json]:
 
 
 def _render_end(card: Card, budget: TextBudget, named: str) -> Iterator[Json]:
-    """Return how a card ended, when, what the agent says of it, and who decided."""
+    """Yield the outcome, its time, the agent's result, and mentions of the people who decided."""
     said = card.ending.text if card.ending is not None else card.word
     shown = one_line(budget.take(said, _OUTCOME_UNITS))
     yield from _name_users(f"{card.icon} {shown}", card.people)
@@ -314,8 +314,8 @@ def _render_end(card: Card, budget: TextBudget, named: str) -> Iterator[Json]:
 
 
 def _name_users(text: str, people: Collection[str]) -> Iterator[Json]:
-    """Return a sentence of ours in bold, in which users whom the gateway names are mentions: those
-    that no list of people gives a name."""
+    """Yield a sentence of the gateway in bold, with the users in `people` as mentions. They are
+    users without a name in the policy."""
     at = 0
     for found in _USER.finditer(text):
         if found[0] in people:
@@ -327,12 +327,12 @@ def _name_users(text: str, people: Collection[str]) -> Iterator[Json]:
 
 
 def clock(at_ms: int) -> Json:
-    """Return a time as an element of rich text, which clients show in the reader's time zone."""
+    """Return a time as rich text; clients show it in the reader's time zone."""
     return _date(at_ms, "{time}", "%H:%M UTC")
 
 
 def day(at_ms: int) -> Json:
-    """Return a day and its time, as `clock` returns a time."""
+    """Return a date and time as rich text; clients show it in the reader's time zone."""
     return _date(at_ms, "{date_short_pretty} at {time}", "%Y-%m-%d %H:%M UTC")
 
 
@@ -342,12 +342,12 @@ def _date(at_ms: int, form: str, otherwise: str) -> Json:
 
 
 def render_notification(summary: str) -> str:
-    """Return the text for lock screens and screen readers: who asks, and the summary."""
+    """Return the escaped text for lock screens and screen readers: the agent and the summary."""
     return escape(clip(one_line(summary), 300))
 
 
 def render_summary(card: Card, budget: TextBudget) -> Json:
-    """Return what happens, in one sentence, with its names in code style."""
+    """Return the summary in bold, with names in code style."""
     return rich("summary", [line(*_render_summary_elements(card, budget))])
 
 
@@ -359,14 +359,14 @@ def _render_summary_elements(card: Card, budget: TextBudget) -> Iterator[Json]:
 
 
 def render_above(card: Card, above: FoundAbove, budget: TextBudget) -> Iterator[Json]:
-    """Return what of it was chosen: that the risk is high, why, and findings, each in a line."""
+    """Yield the chosen high-risk notice, reasons and findings, one line each."""
     told = [f"{sign} {one_line(said)}" for sign, said in tell_above(card, above)]
     if told:
         yield lines(budget.take(one, _FACT_UNITS * 2) for one in told)
 
 
 def render_risk(card: Card, above: FoundAbove, budget: TextBudget) -> Iterator[Json]:
-    """Return why the risk of what waits is not low, as far as that does not stand above."""
+    """Yield the risk and its reasons, without those that `above` already shows."""
     if left := above.reasons_below(card):
         reasons = "; ".join(one_line(reason.text) for reason in left)
         sign = "🔴 " if card.risk is RiskLevel.HIGH else ""
@@ -374,7 +374,7 @@ def render_risk(card: Card, above: FoundAbove, budget: TextBudget) -> Iterator[J
 
 
 def _render_ending(card: Card, budget: TextBudget, named: str) -> Iterator[Json]:
-    """Return the outcome with mentions of who decided; nothing while it waits."""
+    """Yield the outcome, with mentions of the people who decided; nothing for a pending request."""
     if not card.final:
         return
     yield header(f"{card.icon} {card.word}")
@@ -390,7 +390,7 @@ def _render_ending(card: Card, budget: TextBudget, named: str) -> Iterator[Json]
 
 
 def render_blocks(card: Card) -> list[Json]:
-    """Return the parts of what would run, as far as the card shows them."""
+    """Return the parts of the call that the card shows, and name the others."""
     parts: list[Json] = []
     for block in card.blocks[:MOST_PARTS]:
         if block.text.text:
@@ -403,14 +403,14 @@ def render_blocks(card: Card) -> list[Json]:
 
 
 def _mark_cut(block: Block) -> str:
-    """Return what stands at the end of a box that goes on elsewhere."""
+    """Return an ellipsis for the end of a box whose text is cut, or ""."""
     if len(block.text.text) >= block.chars:
         return ""
     return _ELLIPSIS if block.text.text.endswith("\n") else f"\n{_ELLIPSIS}"
 
 
 def _render_calls(card: Card, budget: TextBudget) -> Iterator[Json]:
-    """Yield what would run, unless the summary has all of it; the same before and after."""
+    """Yield the call, the questions that the summary lacks, and the changes of an edit."""
     parts = render_blocks(card)
     for field in card.unsaid:
         parts.append(quote(budget.take(field.text.text, _WORDS_UNITS)))
@@ -422,7 +422,7 @@ def _render_calls(card: Card, budget: TextBudget) -> Iterator[Json]:
 
 
 def _render_words(card: Card, budget: TextBudget) -> Json:
-    """Return who asks, and what the agent and the decider say."""
+    """Return the facts, the agent's unverified texts, and the note for the record."""
     facts = [
         (fact.label, budget.take(one_line(fact.text.text), _FACT_UNITS)) for fact in card.facts
     ]
@@ -431,11 +431,11 @@ def _render_words(card: Card, budget: TextBudget) -> Json:
     if card.note is not None:
         note = budget.take(card.note.text, _OUTCOME_UNITS)
         parts += [label("Note for the record"), quote(note)]
-    return rich("words", parts or [label("Nobody says more")])
+    return rich("words", parts or [label("No more facts")])
 
 
 def _render_unverified(card: Card, budget: TextBudget) -> Iterator[Json]:
-    """Return the agent's preview and statement, marked as unverified."""
+    """Yield the agent's preview and statement, marked as unverified."""
     if card.preview is not None and card.preview.text.text.strip():
         picture = budget.take(card.preview.text.text, _DIFF_UNITS)
         shown = exact(f"{picture}{_mark_cut(card.preview)}")
@@ -446,25 +446,25 @@ def _render_unverified(card: Card, budget: TextBudget) -> Iterator[Json]:
 
 
 def render_diff(card: Card) -> str:
-    """Return an edit as a diff."""
+    """Return the changes of an edit as a diff, one line each."""
     return "\n".join(f"{row.sign} {one_line(row.text.text)}" for row in card.changed)
 
 
 def render_because(card: Card, budget: TextBudget) -> Iterator[Json]:
-    """Return what kept a remembered approval from covering it."""
+    """Yield why no grant covers the request, if the card says so."""
     if card.asks_because is not None:
         yield context(plain(budget.take(one_line(card.asks_because.text), _WORDS_UNITS)))
 
 
 def render_findings(card: Card, above: FoundAbove, budget: TextBudget) -> Iterator[Json]:
-    """Return the guardrail findings that do not stand above, one line each."""
+    """Yield the guardrail findings that `above` does not show, one line each."""
     if left := above.findings_below(card):
         found = (f"{card.sign} {one_line(one.text)}" for one in left)
         yield lines(budget.take(one, _FACT_UNITS * 2) for one in found)
 
 
 def render_all_found(card: Card, budget: TextBudget) -> Iterator[Json]:
-    """Return all that was found, where there is room for it: the risk, then the findings."""
+    """Yield the risk with all its reasons, then all findings, cut to the budget."""
     nothing = FoundAbove("", (), ())
     high = card.risk is RiskLevel.HIGH and not card.final
     if high and not card.reasons:
@@ -486,13 +486,13 @@ def _render_warnings(card: Card, full: FullText) -> Iterator[Json]:
 
 
 def render_notices(told: Collection[str]) -> Iterator[Json]:
-    """Return warnings, each in a line."""
+    """Yield a block with one line for each warning."""
     if told:
         yield lines(f"⚠️ {one}" for one in told)
 
 
 def _render_deadline(card: Card) -> Iterator[Json]:
-    until = say_until(card, "waits until")
+    until = say_until(card)
     said = [clip(one_line(text), 200) for text in (card.progress, card.claimed) if text]
     if not said:
         yield context(ours(until))
@@ -500,15 +500,15 @@ def _render_deadline(card: Card) -> Iterator[Json]:
     yield context(ours(f"{until} ·"), plain(" · ".join(said)))
 
 
-def say_until(card: Card, waits: str) -> str:
-    """Return how a waiting card stands, and until when; how an idle one does, a notice says."""
-    stands = "Ends at" if card.idle else f"{card.word} · {waits}"
-    return f"{card.icon} {stands} {moment(card.deadline)}"
+def say_until(card: Card) -> str:
+    """Return the state of a pending card and its expiry. A notice states that a card is idle."""
+    state = "Expires" if card.idle else f"{card.word} · expires"
+    return f"{card.icon} {state} {moment(card.deadline)}"
 
 
 def _render_fingerprint(card: Card) -> str:
     if not card.digest:
-        return "Nothing is decided on this card"
+        return "For information only"
     size = f" · {card.size}" if card.blocks and card.complete else ""
     return f"{card.short_id} · sha256 {card.digest[:_DIGEST_CHARS]}{size}"
 
@@ -521,9 +521,11 @@ def build_actions(
     readable: bool = True,
     block_id: str = "actions",
 ) -> Json:
-    """Return the buttons of a waiting card: the two answers and "More…". Where the `whole` was
-    read, high risk can be confirmed; elsewhere it is reviewed first. What is not `readable` whole
-    in Slack may be looked at, and is approved elsewhere."""
+    """Build the buttons of a pending card: the decisions and "More…".
+
+    With `whole`, the person has read all of it and can confirm high risk here; otherwise Review…
+    comes first. Pass `readable=False` if Slack cannot show all of it.
+    """
     value = SlackButton(card.request_id, card.revision, copy).encode()
     offered = {one.action: one for one in card.controls if is_offered(card, one)}
     elements = [
@@ -544,7 +546,7 @@ def build_actions(
 
 
 def _say_lead(card: Card) -> tuple[bool, str]:
-    """Return whether the link to the inbox is the main button, and what it says."""
+    """Return whether the link to the inbox is the main button, and its label."""
     if _is_elsewhere(card, Action.APPROVE):
         return True, "Approve in the inbox"
     if _is_elsewhere(card, Action.ANSWER):
@@ -553,7 +555,7 @@ def _say_lead(card: Card) -> tuple[bool, str]:
 
 
 def _is_elsewhere(card: Card, action: Action) -> bool:
-    """Whether this may be done, but not in Slack."""
+    """Whether this action is possible, but not in Slack."""
     return any(one.action is action and not is_offered(card, one) for one in card.controls)
 
 
@@ -572,7 +574,7 @@ def _build_button(control: Control, value: str, *, whole: bool) -> Json:
 
 
 def is_offered(card: Card, control: Control) -> bool:
-    """Whether a control can be used in Slack at all: it takes secrets nowhere, and no passkey."""
+    """Whether Slack can offer a control: it must need neither a secret nor a passkey."""
     if control.action is Action.ANSWER:
         return not any(field.secret and field.required for field in card.fields)
     if control.action is Action.APPROVE:
@@ -581,5 +583,5 @@ def is_offered(card: Card, control: Control) -> bool:
 
 
 def build_thread_note(text: str) -> list[Json]:
-    """Return the blocks of a short reply in a card's thread."""
+    """Build the blocks of a short reply in a card's thread."""
     return [rich("note", [line(words(text))])]

@@ -1,4 +1,5 @@
-"""The checks of `gateway doctor` for Slack; with `--live` it posts to a real channel."""
+"""Run the checks of `gateway doctor` for Slack; start with `run_checks`. With `--live` they post to
+real channels."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ from gateway.ports import (
 
 # `gateway doctor --live`: post, edit and delete a sample card in a real channel.
 #
-# Block limits, edits of rich text and file uploads cannot be tested without Slack's own servers.
+# Only Slack's servers can test block limits, edits of rich text and file uploads.
 
 MOST_CHANNELS = 20
 
@@ -56,9 +57,9 @@ async def try_channels(
     places: Sequence[SlackPlace],
     session: aiohttp.ClientSession,
 ) -> list[Finding]:
-    """Post, edit, attach and delete a sample card in each channel, one after the other."""
+    """In each channel, post a sample card, edit it, attach a file, and delete the card."""
     if not places:
-        return [report_doubt("no route names a channel to try it in", "name slack:TEAM/CHANNEL")]
+        return [report_doubt("no route names a channel for a trial", "name slack:TEAM/CHANNEL")]
     found = []
     validated: set[str] = set()
     for place in places[:MOST_CHANNELS]:
@@ -67,7 +68,7 @@ async def try_channels(
         validated.add(place.team)
     if rest := places[MOST_CHANNELS:]:
         names = ", ".join(f"{place.team}/{place.channel}" for place in rest)
-        remedy = "what Slack takes in the others it takes here; `slack channels` looked at each"
+        remedy = "see the check `slack channels` of each"
         found.append(report_doubt(f"after {MOST_CHANNELS} channels, not tried: {names}", remedy))
     return found
 
@@ -94,13 +95,13 @@ async def _try_channel(
             await delete_sample(client, posted)
     except DeliveryFailed as failure:
         said = f"{place.team}/{channel}: {step}: {failure}"
-        return report_failure(said, "if all other checks are well, report it with this sentence")
+        return report_failure(said, "if all other checks pass, report a bug with this sentence")
     did = "a card was posted, edited, given a file and deleted"
     return report_ok(f"{place.team}/{channel}: {did}")
 
 
 async def _validate_samples(client: AsyncWebClient) -> None:
-    """Have Slack validate blocks and modals, where it has that method."""
+    """Ask Slack to validate sample blocks and modals, if it offers that method."""
     for record in build_samples():
         _, made = blocks.build_message(make_sample_card(record), COPY)
         await _validate(client, blocks_=made)
@@ -133,16 +134,16 @@ async def _attach(
 ) -> None:
     content = full_view(build_sample(long=True)).text.encode()
     file = await upload_file(client, session, place, content, name="sample.txt", title="Sample")
-    # Deleting the card alone would leave the file in its thread.
+    # Deleting only the card would leave the file in its thread.
     await call_repeatable(lambda: client.files_delete(file=file))
 
 
 _LARGEST_GAP_SECONDS = 60
-_MANIFEST = "make the app from `gateway slack manifest`, and install it again"
-_NETWORK = "see this machine's network, proxy and firewall, and Slack's status page"
+_MANIFEST = "update the app from `gateway slack manifest`, and install it again"
+_NETWORK = "check this machine's network, proxy and firewall, and Slack's status page"
 _BOT_TOKEN = "copy GATEWAY_SLACK_BOT_TOKEN from OAuth & Permissions of the app's page"
-_INSTALL = "its admin installs the app at /slack/install of GATEWAY_PUBLIC_URL"
-_APP_TOKEN = "make an app-level token with connections:write on the app's page"
+_INSTALL = "its admin must install the app at /slack/install of GATEWAY_PUBLIC_URL"
+_APP_TOKEN = "create an app-level token with connections:write on the app's page"
 Found = tuple[str, Finding]
 
 
@@ -154,7 +155,7 @@ async def run_checks(
     live: bool,
     trial: LiveTrial | None = None,
 ) -> list[Found]:
-    """Run the checks; those that depend on a failed one are left out."""
+    """Run all checks except those that depend on a failed one; `live` also posts sample cards."""
     settings = SlackSettings()
     try:
         settings.refuse_incomplete()
@@ -186,19 +187,19 @@ class _Checks:
         self._session = session
         self.found: list[Found] = []
         self.clients: dict[str, AsyncWebClient] = {}
-        self._shared: list[str] = []  # targets that others read, as their routes allow
-        self._foreign: set[SlackPlace] = set()  # those that others read, and must not
+        self._shared: list[str] = []  # targets that others read, with permission
+        self._foreign: set[SlackPlace] = set()  # places that others read, without permission
 
     def _build_client(self, token: str) -> AsyncWebClient:
         return build_client(token, self._settings.api_url, self._session)
 
     async def check_tokens(self, teams: Sequence[str]) -> None:
-        """Check the configured token, or that of each workspace that a route names."""
+        """Check the configured token, or the token of each workspace that a route names."""
         if self._settings.bot_token is not None:
             await self._check_token("", self._settings.bot_token.get_secret_value())
             return
         if not teams:
-            said = "workspaces install by OAuth, and no route in force names one"
+            said = "workspaces install by OAuth, and no active route names one"
             self.found.append(
                 ("slack tokens", report_doubt(said, "name slack:TEAM/CHANNEL in a route"))
             )
@@ -230,7 +231,7 @@ class _Checks:
             self.found.append(("slack clock", self._check_clock(who)))
 
     async def _check_app(self, client: AsyncWebClient, team: str, who: Any) -> Finding:
-        """Check that the app token works and is of the same app as this bot token."""
+        """Check that the app token works and belongs to the same app as this bot token."""
         said = f"{who['user']} in {who.get('team')} ({team})"
         if self._settings.app_token is None or self._settings.mode != "socket":
             return report_ok(said)
@@ -252,11 +253,12 @@ class _Checks:
         try:
             theirs = parsedate_to_datetime(str(who.headers.get("Date"))).timestamp()
         except ValueError:
-            return report_doubt("Slack did not say the time", "try again")
+            return report_doubt("Slack did not return its time", "try again")
         gap = abs(theirs - self._clock.now_ms() / 1000)
         if gap > _LARGEST_GAP_SECONDS:
             said = (
-                f"this host and Slack differ by {gap:.0f} s; signed requests are refused from 300 s"
+                f"the clock differs from Slack's by {gap:.0f} s; from 300 s on, the gateway "
+                "refuses signed requests"
             )
             return report_failure(said, "set the host's clock, for example with chrony")
         return report_ok("agrees with Slack's")
@@ -275,26 +277,26 @@ class _Checks:
                 self.found.append(("slack live", finding))
 
     async def try_with(self, trial: LiveTrial) -> None:
-        """Have a person try it, in the workspace of their account."""
+        """Run the trial with a person, in the workspace of their account."""
         team, settings = trial.user.partition("/")[0], self._settings
         token = settings.app_token if settings.mode == "socket" else None
         if client := self.clients.get(team):
             secret = token.get_secret_value() if token else ""
             found = await SlackTrial(client, self._session, trial, secret).run()
         else:
-            said = f"no token here is of {team}, the workspace of your account"
+            said = f"the gateway has no token for {team}, the workspace of your account"
             found = [report_failure(said, "name another account: --with-me slack:TEAM/USER")]
         self.found += [("slack live", one) for one in found]
 
     async def _explain_unreachable(self, target: str) -> str:
-        """Return why a target cannot be posted to, empty when it can."""
+        """Return why the app cannot post to a target; empty if it can."""
         try:
             place = read_place(target)
         except Malformed as error:
             return str(error)
         client = self.clients.get(place.team)
         if client is None:
-            return f"{target} is in a workspace of which there is no token here"
+            return f"{target} is in a workspace for which the gateway has no token"
         channel, person = place.channel, _is_person(place)
         try:
             if person:
@@ -318,7 +320,7 @@ class _Checks:
         return "" if person else self._explain_shared(target, about)
 
     def _explain_shared(self, target: str, about: Json) -> str:
-        """Return that other organisations read there, unless the target allows it."""
+        """Say that other organisations read there; return "" if none do or the target allows it."""
         place = read_place(target)
         said = explain_shared(place, about)
         if said and place.shared:
@@ -334,7 +336,7 @@ def _is_person(place: SlackPlace) -> bool:
 
 
 def _read_places(targets: Sequence[str]) -> list[SlackPlace]:
-    """Return the channels, each once, without targets that cannot be parsed."""
+    """Parse the targets and return each channel once; skip targets that fail to parse."""
     found = []
     for target in targets:
         with suppress(Malformed):  # `slack channels` reports these
@@ -345,7 +347,7 @@ def _read_places(targets: Sequence[str]) -> list[SlackPlace]:
 def _check_scopes(team: str, who: Any) -> Finding:
     missing = [scope for scope in BOT_SCOPES if scope not in read_scopes(who)]
     if not missing:
-        return report_ok("all that the manifest asks for")
+        return report_ok("all scopes of the manifest")
     said = f"missing in {team}: {', '.join(missing)}"
     needed = any(scope in NEEDED_SCOPES for scope in missing)
     return report_failure(said, _MANIFEST) if needed else report_doubt(said, _MANIFEST)
@@ -357,6 +359,6 @@ def _summarize_channels(
     if wrong:
         return report_failure("; ".join(wrong), "invite the app: /invite @approvals in the channel")
     if not targets:
-        return report_doubt("no route in force names Slack", "name slack:TEAM/CHANNEL in a route")
+        return report_doubt("no active route names Slack", "name slack:TEAM/CHANNEL in a route")
     others = f"; other organisations read {', '.join(shared)}" if shared else ""
     return report_ok(f"{len(targets)} reachable{others}")

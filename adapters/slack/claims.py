@@ -1,4 +1,5 @@
-"""`/approvals here`, `me` and `who`: channels and accounts that join the policy from Slack."""
+"""Run `/approvals here`, `me` and `who`, which add channels and accounts to the policy; start with
+`SlackClaims.run`."""
 
 from __future__ import annotations
 
@@ -23,21 +24,21 @@ from gateway.ports import AdapterApi, ClaimedPlace, DeliveryFailed
 
 INVITE = "/invite @approvals"
 _NO_REQUEST = "0" * 32
-_ABSENT = f"the app is not in this channel; type {INVITE} first, then this again"
-_DIRECT = "requests come to a channel; type this in one, not in a direct message"
-# What Slack says is so of a channel that takes no requests; said nothing, it takes none either.
+_ABSENT = f"the app is not in this channel; type {INVITE} first, then this command again"
+_DIRECT = "requests need a channel; type this in a channel, not in a direct message"
+# Members of Slack's answer that must all be false for a channel; a missing one also refuses it.
 _UNFIT = {
     "is_archived": "this channel is archived",
     "is_im": _DIRECT,
     "is_mpim": _DIRECT,
     "is_ext_shared": "people of other organisations read this channel",
-    "is_shared": "others than this workspace read this channel",
+    "is_shared": "people outside this workspace read this channel",
     "is_pending_ext_shared": "people of other organisations are invited to this channel",
 }
 
 
 class SlackClaims:
-    """Runs the commands. Replies are for the caller alone."""
+    """Runs these subcommands, and replies privately."""
 
     def __init__(self, api: AdapterApi, directory: UserDirectory) -> None:
         self._api = api
@@ -46,14 +47,14 @@ class SlackClaims:
     async def run(
         self, workspace: Workspace, did: Interaction, reply: PrivateReply, verb: str, code: str
     ) -> None:
-        """Run one of them. Raises IneligibleUser, Unknown, NotClaimed, Unauthorized."""
+        """Run one subcommand. Raises IneligibleUser, Unknown, NotClaimed, Unauthorized."""
         try:
             by = await self._directory.find_claimant(workspace, did.actor)
         except IneligibleUser as stranger:
             await self._api.requests.refuse(_NO_REQUEST, did.actor.identity, str(stranger))
             raise
         if verb == WHO:
-            direct = did.channel.startswith("D")  # no route names it so
+            direct = did.channel.startswith("D")  # routes do not name direct channels
             target = "" if direct else name_place(SlackPlace(workspace.team, did.channel))
             await reply.tell(await describe_who(self._api, by.identity, target))
             return
@@ -69,13 +70,13 @@ class SlackClaims:
             await reply.tell("Slack took too long to open the form. Type the command again.")
 
     async def introduce(self, workspace: Workspace, actor: Actor, told: str) -> str:
-        """Return what somebody is told, as `introduce_stranger` does."""
+        """Add to a text who the person and the admins are, as `introduce_stranger` does."""
         identity = await self._directory.find_member(workspace, actor)
         return await introduce_stranger(self._api, identity, told)
 
     async def submit(self, workspace: Workspace, did: Interaction) -> Json:
-        """Send the requests of the chosen route to the channel too; return the response for Slack.
-        The person and the channel are looked at again."""
+        """Add the channel to the chosen route; return the response for Slack. Check the person and
+        the channel again."""
         identity = await self._directory.find_member(workspace, did.actor)
         place = await read_channel(workspace, str(did.view.get("private_metadata")))
         route = modals.SubmittedValues(did.view).read_choice(modals.ROUTE) or ""
@@ -84,9 +85,9 @@ class SlackClaims:
 
 
 async def read_channel(workspace: Workspace, channel: str) -> ClaimedPlace:
-    """Return a channel that requests may come to. Raises NotClaimed, and Unknown where Slack does
-    not say what it is."""
-    if channel.startswith("D"):  # the app may not ask about one of others
+    """Look up a channel for requests. Raises NotClaimed if it is unsuitable, and Unknown if Slack
+    does not answer."""
+    if channel.startswith("D"):  # the app cannot look up direct channels of others
         raise NotClaimed(_DIRECT)
     client = workspace.client
     try:

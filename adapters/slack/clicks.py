@@ -1,4 +1,5 @@
-"""Buttons on cards and submitted modals, run after Slack has its acknowledgement."""
+"""Run clicks on buttons and submitted modals, after Slack has its acknowledgement; start with
+ButtonActions and Submissions."""
 
 from __future__ import annotations
 
@@ -60,12 +61,12 @@ _OF_BATCH: dict[str, Action] = {
 }
 _Work = Callable[[SlackUse, PrivateReply], Awaitable[None]]
 
-# These open a modal, and change nothing yet.
+# These only open a modal.
 OPENS_MODAL = {*FORM_BUILDERS, Act.EDIT, Act.REMEMBER, Act.DETAILS, Act.MORE, Act.BATCH}
 
 
 class ButtonActions:
-    """Approves, opens modals, turns pages, claims."""
+    """Runs the action of a clicked button: approves, denies, opens modals, claims, revokes."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class ButtonActions:
         }
 
     async def run(self, workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
-        """Run the action of a button."""
+        """Run the action of a button. Raises GatewayError, and Malformed for an unknown button."""
         if did.act == Act.OPEN:
             return
         if did.act in _ADMIN_BUTTONS:
@@ -101,7 +102,8 @@ class ButtonActions:
         if did.act in (Act.APPROVE, Act.APPROVE_SURE):
             await self._approve_here(use, reply)
             return
-        # Slack may deliver a click twice, and to two replicas; these actions have no other guard.
+        # Slack may deliver a click twice, also to two replicas. Only this makes these actions run
+        # once.
         if not await self._api.notes.put_new(f"did {did.nonce}", "1", seconds=_ONCE_SECONDS):
             return
         if work := self._doing.get(did.act):
@@ -114,7 +116,7 @@ class ButtonActions:
             raise Malformed("an unknown button")
 
     async def repair(self, did: Interaction, reply: PrivateReply) -> None:
-        """Have the clicked card show the end, if what it is about ended."""
+        """Show the outcome on the clicked card, if its request or grant ended."""
         if did.ref is None:
             return
         if did.act == Act.REVOKE:
@@ -126,7 +128,7 @@ class ButtonActions:
             await self._clicked.show_end(did, record, reply)
 
     async def _operate(self, workspace: Workspace, did: Interaction) -> None:
-        """Revoke or stop; the core checks the rights."""
+        """Revoke grants or use the kill switch. The core checks the rights."""
         identity = await self._rights.identify_caller(workspace, did.actor)
         if did.act in (Act.STOP_ALL, Act.ALLOW_AGAIN):
             await self._api.operator.stop_all(identity, on=did.act == Act.STOP_ALL)
@@ -137,7 +139,7 @@ class ButtonActions:
         else:
             grant_id, _, copy = did.value.partition(" ")
             if copy and (did.ref is None or copy == NO_COPY):
-                raise Malformed("a button of a copy, but not on it")
+                raise Malformed("the button names a card, but the click is not on that card")
             ref = did.ref if copy else None
             await self._remembering.revoke(identity, grant_id, copy=copy, ref=ref)
 
@@ -156,11 +158,11 @@ class ButtonActions:
             await reply.tell(describe_state(record))
         else:
             if not await self._clicked.show_end(did, record, reply):
-                await reply.tell(f"{describe_state(record)} The card follows.")
+                await reply.tell(f"{describe_state(record)} The card will update soon.")
             await self._suggest(use, record, reply)
 
     async def _suggest(self, use: SlackUse, record: StoredRequest, reply: PrivateReply) -> None:
-        """Tell somebody privately that they keep approving this, once it is decided."""
+        """Suggest privately to remember, if the request ended and the person often approves it."""
         who = (await self._rights.press(use)).identity
         if record.final and (found := await self._remembering.suggest(who, record)):
             text, value = f"{found.text} {NEXT_TIME}", use.form.button.encode()
@@ -173,12 +175,12 @@ class ButtonActions:
         await reply.tell(await self._remembering.decline(who, form.request_id, offer))
 
     async def approve(self, use: SlackUse, *, sure: bool) -> StoredRequest:
-        """Approve unchanged, if all of it can be read in Slack."""
+        """Approve unchanged. Raises InvalidRequest if Slack cannot show the complete call."""
         press = await self._rights.press(use, reads=True)
         return await self._answering.decide(press, Action.APPROVE, confirmed=sure)
 
     async def _deny_because(self, use: SlackUse, reply: PrivateReply) -> None:
-        """Deny with the reason that was tapped, and with what was typed and chosen beside it."""
+        """Deny with the tapped reason and the other values of the modal."""
         tapped = find_reason(use.did.act.removeprefix(Act.DENY_BECAUSE))
         said = SubmittedValues(use.did.view).read_denial(tapped)
         await self._clicked.expect(use.form.ref(use.did.actor.team))
@@ -187,7 +189,7 @@ class ButtonActions:
         await reply.tell(describe_state(record))
 
     async def _claim(self, use: SlackUse, reply: PrivateReply) -> None:
-        """Say on the card that this person is looking, or is not any more."""
+        """Show on the card that this person is looking, or remove that."""
         on = use.did.act == Act.CLAIM
         await self._answering.claim(await self._rights.press(use), on=on)
         state = "says" if on else "no longer says"
@@ -205,7 +207,7 @@ class ButtonActions:
     # ---------------------------------------------------------------- modals
 
     async def _open_modal(self, use: SlackUse, reply: PrivateReply) -> None:
-        """Open a modal within the three seconds that Slack gives, then fill it."""
+        """Open an empty modal within Slack's three seconds, then fill it."""
         opening = asyncio.ensure_future(reply.open(modals.build_loading()))
         try:
             view = await self._build_view(use)
@@ -217,7 +219,7 @@ class ButtonActions:
             await reply.tell("Slack took too long to open the form. Press the button again.")
 
     async def _show_form(self, use: SlackUse, reply: PrivateReply) -> None:
-        """Show a form in place of the open modal."""
+        """Replace the open modal by a form."""
         await reply.show(await self._build_view(use))
 
     async def _turn_page(self, use: SlackUse, reply: PrivateReply) -> None:
@@ -235,7 +237,7 @@ class ButtonActions:
         if build := shown.get(use.did.act):
             return await build(use)
         press = await self._rights.press(use)
-        # The modal belongs to the revision that the card showed.
+        # Raises if the card showed an older revision.
         record = await self._answering.get_open(press)
         card = await self._answering.build_for_form(record)
         if use.did.act == Act.REMEMBER:
@@ -244,7 +246,7 @@ class ButtonActions:
             return modals.build_number(card, use.form, find_numbered(card), record.guesses)
         act = Act.EDIT if use.did.act in _EDITING else use.did.act
         if not any(FORMS[control.action] == act for control in card.controls):
-            raise InvalidRequest("this request does not allow that")
+            raise InvalidRequest("this request does not allow this action")
         if use.did.act == Act.EDIT_JSON:
             return modals.convert_to_json_form(record, card, use.form, use.did.view)
         if act == Act.EDIT:
@@ -254,7 +256,7 @@ class ButtonActions:
         return FORM_BUILDERS[use.did.act](card, use.form)
 
     async def _build_more(self, use: SlackUse) -> Json:
-        """Return what else may be done with a request, as it stands now. Raises Unauthorized."""
+        """Build the modal with a request's other actions. Raises Unauthorized."""
         press = await self._rights.press(use)
         record, refusal = await self._answering.check_viewer(press)
         refuse_old(press, record)
@@ -265,7 +267,7 @@ class ButtonActions:
         return modals.build_more(card, use.form, refusal=refusal, mine=mine, batch=count)
 
     async def _build_batch(self, use: SlackUse, told: str = "") -> Json:
-        """Return the batch of a request, as it stands now, below what came of the last tap."""
+        """Build the current batch of a request; `told` is the result of the last click."""
         identity, key = await self._rights.identify(use), use.did.nonce
         batch = await self._batches.open(identity, use.form.request_id, key)
         if batch is None:
@@ -285,7 +287,7 @@ class ButtonActions:
         return modals.build_remember(card, use.form, scopes, reach, usual)
 
     async def build_details(self, use: SlackUse) -> Json:
-        """Return one page of the full view. Raises Unauthorized."""
+        """Build one page of the full view. Raises Unauthorized."""
         press = await self._rights.press(use)
         record, refusal = await self._answering.check_viewer(press)
         full = full_view(record, fits=modals.page_fits)
@@ -297,18 +299,18 @@ class ButtonActions:
 
 
 def describe_what(record: StoredRequest) -> str:
-    """Return a request's outcome or progress, and what it is about: the summary."""
+    """Return a request's outcome or progress, and its summary."""
     summary = plain_summary(card_of(record, lines=1, chars=1).summary)
     return f"{describe_state(record).rstrip('.')} · {summary}."
 
 
-# Handling of submitted modals. Rights are checked again: time has passed since opening.
+# Submitted modals. Rights are checked again, because they may have changed since opening.
 
 DONE: Json = {"response_action": "clear"}
 
 
 class Submissions:
-    """Makes the decisions of submitted modals."""
+    """Turns submitted modals into decisions."""
 
     def __init__(
         self, api: AdapterApi, rights: Rights, answering: Answering, clicked: ClickedCards
@@ -322,7 +324,7 @@ class Submissions:
     async def submit(self, workspace: Workspace, did: Interaction) -> Json:
         """Handle a submission; return the response for Slack: close, errors, or the next modal."""
         use = SlackUse(workspace, did, did.form())
-        # As on the card: what is approved unchanged was read in Slack.
+        # As on the card, an unchanged approval requires that Slack showed the complete call.
         press = await self._rights.press(use, reads=did.act == modals.NUMBER)
         record = await self._api.requests.get(press.request_id)
         try:
@@ -340,27 +342,27 @@ class Submissions:
                 return _refuse_field(modals.TEXT, str(refused))
             if not isinstance(refused, StepUpNeeded):
                 raise
-            said = f"It takes a step-up: {refused}. Do that in the inbox."
+            said = f"Extra verification needed: {refused}. Approve in the inbox."
             where = await self._api.lead_to(record.id, press.identity)
             return _show(modals.build_referral("Approvals", said, where))
         return DONE
 
     async def _approve_edit(self, use: SlackUse, press: Press, record: StoredRequest) -> Json:
-        """Approve the changes that were shown; else return its form, to be confirmed, or edited
-        again."""
+        """Approve the shown changes. If the risk has become high, or the edit is refused, return
+        the next modal: to confirm, or to edit again."""
         form = use.form
         await self._clicked.expect(press.ref)
         done = await self._edits.approve(press, record, form.kept, high=form.high)
         if isinstance(done, StoredRequest):
             return DONE
         if not done.refusal:
-            # High risk only since the edit: the submitted modal did not say so.
+            # The risk is high only since the edit, so the submitted modal did not say so.
             return _show(modals.build_edit_check(done.diff, replace(form, high=True)))
         card = await self._answering.build_whole(record)
         return _show(modals.choose_edit_form(record, card, form, done.typed, done.refusal))
 
     async def _show_edit(self, use: SlackUse, record: StoredRequest) -> Json:
-        """Show an edit as a diff, or what is wrong with it below its field."""
+        """Show an edit as a diff, or its error below the field."""
         raw, fields = use.did.act == modals.EDIT, edit_fields(record)
         values = SubmittedValues(use.did.view)
         typed = values.read_text() if raw else read_typed(values, fields)
@@ -375,8 +377,8 @@ class Submissions:
     async def _read_decision(
         self, use: SlackUse, record: StoredRequest
     ) -> tuple[Action, JsonObject]:
-        """Return the action of a modal and its data. Raises WrongField, which names the block, and
-        Malformed."""
+        """Return the action and the content of a submitted modal. Raises Malformed, and WrongField
+        with the block of the wrong field."""
         kind, typed = use.did.act, SubmittedValues(use.did.view)
         if kind == modals.ANSWER:
             fields = (await self._answering.build_whole(record)).fields

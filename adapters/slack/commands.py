@@ -1,4 +1,4 @@
-"""The `/approvals` command. It makes the same checks as buttons."""
+"""Run the `/approvals` command, with the same checks as buttons; start with SlackCommands."""
 
 from __future__ import annotations
 
@@ -53,25 +53,25 @@ from gateway.ports import REQUEST_ID, AdapterApi, Grant, Identity, StoredRequest
 
 COMMAND = "/approvals"
 BEING_DENIED = "Being denied"
-"""How a request stands that waited when everything was stopped, until it is denied."""
+"""The state of a pending request after a stop, until the gateway denies it."""
 _MOST_LISTED, _MOST_BLOCKS = 12, 50
 _MOST_ASKED = 5
 _COVERS_UNITS = 900
 _FACT_UNITS = 120
-_SESSION = "All that is remembered for this session is revoked; people are asked again."
+_SESSION = "This revokes all grants of this session. The agent will have to ask again."
 _ENTRY_LINES, _ENTRY_CHARS = 5, 300
 HELP = (
-    "/approvals list: what waits for you\n"
-    "/approvals show ID: everything about one request\n"
-    "/approvals approve ID: at once by a whole id that nobody edited; otherwise it is shown first\n"
-    "/approvals deny ID reason\n"
-    "/approvals grants: remembered decisions that you may revoke\n"
-    "/approvals login: a link that signs you in to the inbox\n"
+    "/approvals list: list your pending requests\n"
+    "/approvals show ID: show everything about one request\n"
+    "/approvals approve ID: approve; a short id, or an edited request, is shown first\n"
+    "/approvals deny ID REASON: deny; the agent gets the reason\n"
+    "/approvals grants: list the grants that you can revoke\n"
+    "/approvals login: get a link that signs you in to the inbox\n"
     "/approvals revoke ID, or revoke session AGENT NAME, or revoke all\n"
-    "/approvals here CODE: requests come to this channel; without the code for admins\n"
-    "/approvals me CODE: this account is yours\n"
-    "/approvals who: your id, this channel's, and who the admins are\n"
-    "IDs may be shortened to their first characters."
+    "/approvals here CODE: send requests to this channel; admins need no code\n"
+    "/approvals me CODE: link this account to your name in the policy\n"
+    "/approvals who: show your id, this channel's id, and the admins\n"
+    "You can shorten ids to their first characters."
 )
 
 
@@ -95,8 +95,8 @@ class SlackCommands:
         self._remembering = Remembering(api)
 
     async def run(self, workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
-        """Run one command, and reply to the caller only. Who is turned away, and whom the policy
-        does not name, is told who they are and who the admins are."""
+        """Run one command, and reply to the caller only. If the caller is not in the policy, a
+        refusal also says their id and who the admins are."""
         try:
             await self._run(workspace, did, reply)
         except (NotFound, Unauthorized) as refused:
@@ -125,22 +125,22 @@ class SlackCommands:
                 await reply.tell(HELP)
 
     async def _look_up(self, verb: str, identity: Identity, rest: str, reply: PrivateReply) -> None:
-        """Run a command that is about no single request."""
+        """Run a command that needs no single request."""
         if verb == "login":
             says, url = await make_login_link(self._api, identity)
-            # The text, which a notification may show, names no link.
+            # Keep the link out of the text, because a notification may show it.
             await reply.tell(says, blocks=build_login_reply(says, url))
         elif verb == "revoke":
             await reply.tell(await self._remembering.revoke(identity, rest))
         elif verb == "grants":
             grants = await self._api.grants.newest(revocable_by=identity)
             entries = [build_grant_entry(one) for one in grants[:_MOST_LISTED]]
-            said = f"{len(grants)} remembered" if grants else NOTHING_REMEMBERED
+            said = f"Grants: {len(grants)}" if grants else NOTHING_REMEMBERED
             await reply.tell(said, blocks=build_list(entries, len(grants)) if grants else None)
         else:
             found = [record async for record in self._worklist.list_waiting(identity)]
             entries = [self._build_entry(one) for one in found[:_MOST_LISTED]]
-            said = f"{len(found)} waiting"
+            said = f"{len(found)} pending"
             if not found:
                 said = await introduce_stranger(self._api, identity, NOTHING_WAITS)
             await reply.tell(said, blocks=build_list(entries, len(found)) if found else None)
@@ -159,16 +159,16 @@ class SlackCommands:
     async def _approve(
         self, workspace: Workspace, did: Interaction, name: str, reply: PrivateReply
     ) -> None:
-        # Agents choose ids: another request may begin with the same characters.
+        # Agents choose ids, so another request may start with the same characters.
         if not REQUEST_ID.fullmatch(name.lower()):
             await self._show(workspace, did, name, reply)
             return
         use, record = await self._find(workspace, did, name)
-        if record.digest != record.request.digest:  # edited since it was asked
+        if record.digest != record.request.digest:  # edited since its submission
             await self._show(workspace, did, name, reply)
             return
         if record.risk.level is RiskLevel.HIGH:
-            # Others learn nothing.
+            # Raises for anybody else, so that only approvers learn of the high risk.
             await self._answering.check_approver(await self._rights.press(use))
             raise InvalidRequest(f"this is high risk: open it with {COMMAND} show {name}")
         done = await self._acts.approve(use, sure=False)
@@ -186,7 +186,7 @@ class SlackCommands:
     async def _find(
         self, workspace: Workspace, did: Interaction, name: str
     ) -> tuple[SlackUse, StoredRequest]:
-        """Return the request of an id or its beginning, among those the caller may see."""
+        """Find a request by its id or the beginning of it, among those the caller may see."""
         identity = await self._rights.identify_caller(workspace, did.actor)
         record = await self._worklist.find(identity, name)
         form = ModalMetadata(record.id, record.revision, NO_COPY)
@@ -197,21 +197,21 @@ class SlackCommands:
 
 
 def build_list(entries: Sequence[list[Json]], count: int) -> list[Json]:
-    """Return the blocks of a list, as far as a message has room, and how many more there are."""
+    """Build a list with as many entries as fit in a message; its end counts the others."""
     blocks, shown = join_entries(entries, _MOST_BLOCKS - 1)
     return [*blocks, context(plain(f"And {count - shown} more."))] if shown < count else blocks
 
 
 def build_login_reply(says: str, url: str) -> list[Json]:
-    """Return the blocks of a link that signs in."""
+    """Build the blocks with the link that signs in to the inbox."""
     return [context(plain(says)), row("login", link("Sign in to the inbox", Act.OPEN, url))]
 
 
 def build_request_entry(
     record: StoredRequest, *, stopped: bool = False, inbox: str = ""
 ) -> list[Json]:
-    """Return a pending request as a short entry with its buttons. While everything is `stopped` it
-    is being denied, and has none. `inbox` is where it is answered if Slack cannot."""
+    """Build a short entry of a pending request with its buttons. While everything is `stopped`, it
+    has no buttons. `inbox` is its address there, for actions that Slack cannot offer."""
     card = card_of(record, lines=_ENTRY_LINES, chars=_ENTRY_CHARS)
     card = replace(card, inbox=inbox if leads_to_inbox(card) else "")
     facts = [(fact.label, clip(one_line(fact.text.text), _FACT_UNITS)) for fact in card.facts]
@@ -231,7 +231,7 @@ def build_request_entry(
     parts.append(label_pairs(facts))
     actions = build_actions(card, NO_COPY, block_id=f"actions {record.id}")
     said = " · ".join(one_line(one) for one in (card.short_id, card.progress, card.claimed) if one)
-    waits = ours(f"{say_until(card, 'until')} ·")
+    waits = ours(f"{say_until(card)} ·")
     stands = context(plain(f"{BEING_DENIED} · {said}")) if stopped else context(waits, plain(said))
     above, budget = choose_above(card), TextBudget(CONTEXT_UNITS)
     return [
@@ -247,14 +247,14 @@ def build_request_entry(
 
 
 def build_grant_entry(grant: Grant) -> list[Json]:
-    """Return a grant as a short entry with a button that revokes it."""
+    """Build a short entry of a grant, with a button that revokes it."""
     where = f"session {grant.session}" if grant.session else "in all its sessions"
     state = "Suspended: " if grant.suspended or grant.outdated else ""
     lead = f"{state}{grant.effect.value.title()} for {grant.agent}, {where}: "
     covers = clip(one_line(render_safe(grant.words).text), _COVERS_UNITS)
     said = [words(lead, bold=True), words(covers)]
     ends = f"Until {moment(grant.expires_at)}" if grant.expires_at else "Until revoked"
-    confirm = ("From then on it is asked about again.", "Revoke")
+    confirm = ("The agent will have to ask again.", "Revoke")
     take_back = button("Revoke", Act.REVOKE, grant.id, style="danger", confirm=confirm)
     told = (uses_of(grant), f"remembered {backing_of(grant)}", grant.id[:8])
     return [
@@ -265,7 +265,7 @@ def build_grant_entry(grant: Grant) -> list[Json]:
 
 
 def _build_revoke_session(grant: Grant) -> list[Json]:
-    """Return the button that revokes all grants of a grant's session."""
+    """Build the button that revokes all grants of this grant's session, if it has one."""
     if grant.session is None:
         return []
     value = f"{grant.agent} {grant.session}"

@@ -1,4 +1,5 @@
-"""The Home tab: a person's pending requests and grants, redrawn when they change."""
+"""Publish the Home tab, which lists a person's pending requests and grants, and keep it current;
+start with HomeTab."""
 
 from __future__ import annotations
 
@@ -44,11 +45,11 @@ _MOST_BLOCKS = 100
 _FRAME = 5  # two headings, count, the last line, and one to spare
 _CONFLICT = "hash_conflict"
 _MOST_PUBLISHED = 200
-_ALL = "All that you may revoke is revoked; people are asked again."
+_ALL = "This revokes all grants that you can revoke. Agents will have to ask again."
 
 
 class HomeTab:
-    """Publishes Home tabs."""
+    """Builds and publishes Home tabs; remembers the latest ones, to skip unchanged ones."""
 
     def __init__(self, api: AdapterApi, directory: UserDirectory) -> None:
         self._api = api
@@ -59,8 +60,8 @@ class HomeTab:
     async def publish(
         self, workspace: Workspace, user: str, seen: str | None = None, *, changed: bool = False
     ) -> None:
-        """Publish a user's Home tab; `seen` is the hash of the view they have. With `changed` only
-        one that says something else than what was published here before."""
+        """Publish a user's Home tab; `seen` is the hash of the view they have. With `changed`,
+        publish it only if it differs from the last one published here."""
         view = await self._build_view(workspace, user)
         if changed and self._published.get((workspace.team, user)) == view:
             return
@@ -100,16 +101,16 @@ def build_home(
     stopped: bool = False,
     address_of: Callable[[str], str] = lambda _: "",
 ) -> Json:
-    """Return the Home tab with these requests and grants, below the blocks of `frame`.
+    """Build the Home tab with these requests and grants, below the blocks of `frame`.
 
-    While everything is `stopped` nothing waits: what did is being denied, and has no button.
+    While everything is `stopped`, the requests are being denied and have no buttons.
     """
     entries = [
         build_request_entry(one, stopped=stopped, inbox=address_of(one.id)) for one in waiting
     ]
     remembered = [build_grant_entry(one) for one in grants]
-    if remembered:  # nothing of them looks like a part of what waits
-        remembered[0] = [header("Remembered answers"), *build_revoke_all(grants), *remembered[0]]
+    if remembered:  # a heading separates them from the pending requests
+        remembered[0] = [header("Grants"), *build_revoke_all(grants), *remembered[0]]
     entries += remembered
     blocks, shown = join_entries(entries, _MOST_BLOCKS - _FRAME - len(frame))
     title, count = _say_waiting(len(waiting), stopped=stopped)
@@ -121,7 +122,7 @@ def build_home(
 
 
 def build_switch(switch: KillSwitch, *, admin: bool) -> list[Json]:
-    """Return the state of the kill switch and, for an admin, its button."""
+    """Build the state of the kill switch and, for an admin, its button."""
     blocks = _render_stop(switch) if switch.on else []
     if admin and switch.on:
         lift = button(ALLOW_AGAIN, Act.ALLOW_AGAIN, "-", confirm=(LIFT, ALLOW_AGAIN))
@@ -134,7 +135,7 @@ def build_switch(switch: KillSwitch, *, admin: bool) -> list[Json]:
 
 
 def _render_stop(switch: KillSwitch) -> list[Json]:
-    """Return who stopped everything, and when, in the reader's time zone."""
+    """Name the person who stopped everything, and the time in the reader's time zone."""
     if not switch.by:
         return [section(plain(switch.state))]
     who = words(f"Everything is denied: {one_line(switch.by)} stopped it, ", bold=True)
@@ -142,11 +143,11 @@ def _render_stop(switch: KillSwitch) -> list[Json]:
 
 
 def build_revoke_all(grants: Sequence[Grant]) -> list[Json]:
-    """Return the button that revokes all grants on a Home tab."""
-    if len(grants) < 2:  # noqa: PLR2004 (one has a button of its own)
+    """Build the button that revokes all grants, if there are several."""
+    if len(grants) < 2:  # noqa: PLR2004 (a single grant already has its button)
         return []
     press = button("Revoke all", Act.REVOKE_ALL, "-", style="danger", confirm=(_ALL, "Revoke"))
-    return [section(plain(f"{len(grants)} remembered")), _build_row(press)]
+    return [section(plain(f"{len(grants)} grants")), _build_row(press)]
 
 
 def _build_row(press: Json) -> Json:
@@ -154,38 +155,38 @@ def _build_row(press: Json) -> Json:
 
 
 def _say_waiting(count: int, *, stopped: bool) -> tuple[str, str]:
-    """Return what stands above the requests: a title, and how many they are."""
+    """Return the title above the requests, and the line that counts them."""
     if not count:
         return "", NOTHING_WAITS
     if not stopped:
-        return "Waits for you", f"{count} waiting"
-    return BEING_DENIED, "1 request waited here" if count == 1 else f"{count} requests waited here"
+        return "Pending requests", f"{count} pending"
+    return BEING_DENIED, "1 request was pending" if count == 1 else f"{count} requests were pending"
 
 
 def build_home_view(blocks: list[Json]) -> Json:
-    """Return a Home tab with these blocks."""
+    """Build a Home tab view from these blocks."""
     return {"type": "home", "callback_id": "home", "blocks": [header("Approvals"), *blocks]}
 
 
-# Keeps the Home tabs that people have opened true: redrawn when requests come or go, and when
-# everything is stopped or allowed again.
+# Keeps opened Home tabs current: redraws them after changes to requests, grants, the policy and
+# the kill switch.
 
 log = logging.getLogger("adapters.slack")
 
-# Slack allows a hundred looks at people a minute, and each drawing takes one; clicks come first.
+# Slack allows a hundred user lookups a minute. Each redraw needs one; the rest is for clicks.
 DRAWINGS = Rate(40, 60.0)
-_REST_SECONDS = 2.0  # what happens meanwhile is shown together
+_REST_SECONDS = 2.0  # one redraw covers all changes within this time
 _WATCHED_SECONDS = 8 * 3600.0  # Slack does not say when somebody closes the tab
 _MOST = 100
 _NOTE = "homes"
 _CHANGES = ("stopped", "resumed", "policy_applied", "grant_")
 
 Draw = Callable[[str, str], Awaitable[None]]
-"""Draws the Home tab of a user in a workspace, if it shows something else by now."""
+"""Redraws the Home tab of a user, given workspace and user, if it has changed."""
 
 
 class HomeTabRefresher:
-    """Knows who has opened Home of late, and has it drawn again."""
+    """Redraws the Home tabs of the people who opened theirs recently."""
 
     def __init__(self, api: AdapterApi, pace: RateLimiter, draw: Draw) -> None:
         self._api = api
@@ -195,7 +196,7 @@ class HomeTabRefresher:
         self._bell = asyncio.Event()
 
     async def watch(self, team: str, user: str) -> None:
-        """Keep this tab true from now on; other replicas know when they start."""
+        """Keep this tab current from now on. Other replicas read the list when they start."""
         known = (team, user) in self._opened
         self._opened.pop((team, user), None)
         self._opened[team, user] = None
@@ -206,7 +207,7 @@ class HomeTabRefresher:
             await self._api.notes.put(_NOTE, text, seconds=_WATCHED_SECONDS)
 
     async def run(self) -> None:
-        """Draw until cancelled."""
+        """Redraw after each change, until cancelled."""
         known = await self._api.notes.get(_NOTE)
         for team, user in json.loads(known) if known else ():
             self._opened.setdefault((team, user))
@@ -228,7 +229,7 @@ class HomeTabRefresher:
         except RetryLater as later:
             asyncio.get_running_loop().call_later(later.seconds, self._bell.set)
         except Exception as error:
-            # Whatever it was, the others' tabs are drawn; this one at the next change.
+            # Go on with the other tabs after any error; this one gets its next chance at a change.
             log.warning("no Home: %s", bug(error), extra={"event": "slack_no_home"})
 
     async def _listen(self) -> None:

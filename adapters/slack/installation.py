@@ -1,4 +1,5 @@
-"""The app's manifest, and its installation by OAuth."""
+"""Build the Slack app's manifest, and serve its installation by OAuth; start with `build_manifest`
+and InstallPages."""
 
 from __future__ import annotations
 
@@ -45,29 +46,29 @@ SHORTCUT = {
     "name": "Answer this request",
     "type": "message",
     "callback_id": ANSWER_SHORTCUT,
-    "description": "Opens everything about the request on this card, with your answers",
+    "description": "Open the full view of the request on this card, with its buttons",
 }
 _SHORTCUT, _CALLBACK, _SHORT = 24, 255, 150
 _NAME, _COMMAND, _DESCRIPTION, _LONG, _EVENTS = 35, 32, 140, 4000, 100
 _COMMAND_WORDS, _LEAST_LONG, _HINT = 2000, 175, 1000
 _LONG_DESCRIPTION = (
     "Your agents ask before they act. Each request appears in the channel that its route names, "
-    "with exactly what would run; approve it, deny it with a reason, or change it first. The agent "
-    "goes on at once, and the card shows for ever who decided what."
+    "with exactly what would run. Approve it, deny it with a reason, or change it first. The agent "
+    "goes on at once, and the card keeps showing who decided what."
 )
 
 
 def build_manifest(public_url: str | None = None, *, org: bool = False) -> Json:
-    """Return the manifest for Socket Mode; with a public URL, the one for HTTP.
+    """Build the manifest for Socket Mode, or with a public URL for HTTP mode.
 
-    With `org`, an Enterprise organisation may install the app for all its workspaces.
+    With `org`, an Enterprise organisation can install the app for all its workspaces.
     """
     http = public_url is not None
     url = f"{public_url.rstrip('/')}/slack/events" if public_url else ""
     address = {"url": url} if http else {}
     command = {
         "command": COMMAND,
-        "description": "What waits for you, and your answers",
+        "description": "List and decide your pending requests",
         "usage_hint": "list | show ID | approve ID | deny ID reason | here | who",
         "should_escape": False,
         **address,
@@ -109,7 +110,7 @@ def build_manifest(public_url: str | None = None, *, org: bool = False) -> Json:
 
 
 def find_problems(found: Json) -> list[str]:
-    """Return what Slack would refuse in a manifest; empty when nothing."""
+    """Return the faults for which Slack would refuse a manifest; empty if it has none."""
     wrong: list[str] = []
 
     def limit(path: str, most: int, least: int = 1) -> None:
@@ -138,7 +139,7 @@ def find_problems(found: Json) -> list[str]:
 
 
 def _check_addresses(found: Json) -> list[str]:
-    """Return what is wrong with the URLs: missing, not https, or set in Socket Mode."""
+    """Return the faults of the URLs: missing, not https, or set in Socket Mode."""
     socket = _get_path(found, "settings.socket_mode_enabled") is True
     paths = ["settings.event_subscriptions.request_url", "settings.interactivity.request_url"]
     commands = _get_path(found, "features.slash_commands") or []
@@ -164,7 +165,7 @@ def _get_path(value: Any, path: str) -> Any:
 
 # OAuth installation: an admin adds the app to a workspace; its token is stored as a note.
 #
-# Why this is not Bolt's OAuth flow: docs/adr/0023-own-slack-install-pages.md.
+# docs/adr/0023-own-slack-install-pages.md says why this is not Bolt's OAuth flow.
 
 log = logging.getLogger("adapters.slack")
 
@@ -176,10 +177,10 @@ _STATE = re.compile(r"([0-9]{1,15})\.[A-Za-z0-9_-]{43}\.([0-9a-f]{64})")
 
 
 class InstallPages:
-    """The two pages of an installation.
+    """Serves the two pages of an installation.
 
-    A state is valid for ten minutes, in the browser that asked for it, for one installation. It is
-    signed rather than stored, so that a stranger who asks for states fills no store.
+    A state is valid for ten minutes, in one browser, for one installation. It is signed, not
+    stored, so that strangers who request states cannot fill the store.
     """
 
     def __init__(
@@ -196,7 +197,7 @@ class InstallPages:
         self._clock = SystemClock()
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the two pages."""
+        """Return the HTTP routes of the two pages."""
         return [web.get(INSTALL, self._begin), web.get(REDIRECT, self._end)]
 
     @property
@@ -231,17 +232,17 @@ class InstallPages:
         state, code = request.query.get("state", ""), request.query.get("code", "")
         cookie = request.cookies.get(_COOKIE, "")
         if not state or not hmac.compare_digest(state.encode(), cookie.encode()):
-            return _build_page(400, "This installation was not begun in this browser. Begin again.")
+            return _build_page(400, "This installation began in another browser. Begin again.")
         if not self._is_good(state) or await self._notes.get(_build_note_key(state)) is not None:
-            return _build_page(400, "This installation took too long, or was used. Begin again.")
+            return _build_page(400, "This link has expired or was already used. Begin again.")
         if not code:
-            return _build_page(400, "Slack says that the installation was cancelled.")
+            return _build_page(400, "The installation was cancelled in Slack.")
         try:
             await self._install(code)
         except (DeliveryFailed, GatewayError) as error:
             log.warning("not installed: %s", type(error).__name__, extra={"event": "slack_oauth"})
             return _build_page(502, "Slack did not complete the installation. Begin again.")
-        # Recorded only after Slack issued a token, so that strangers cannot fill the store.
+        # Stored only after Slack issued a token, so that strangers cannot fill the store.
         await self._notes.put(_build_note_key(state), "1", seconds=_STATE_SECONDS)
         return _build_page(
             200, "The app is installed. Invite it to a channel, and name it in a route."
@@ -251,12 +252,12 @@ class InstallPages:
         secret = self._settings.client_secret
         key = secret.get_secret_value() if secret else ""
         if not key:
-            raise Misconfigured("installing by OAuth needs GATEWAY_SLACK_CLIENT_SECRET")
+            raise Misconfigured("installation by OAuth needs GATEWAY_SLACK_CLIENT_SECRET")
         words = f"slack install {text}".encode()
         return f"{text}.{hmac.new(key.encode(), words, hashlib.sha256).hexdigest()}"
 
     def _is_good(self, state: str) -> bool:
-        """Whether we signed this state, and it has not expired."""
+        """Whether the gateway signed this state, and it has not expired."""
         found = _STATE.fullmatch(state)
         if found is None:
             return False

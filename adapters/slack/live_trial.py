@@ -1,6 +1,7 @@
-"""`gateway doctor --live --with-me` in Slack: what Slack changes of blocks, and five acts.
+"""Run `gateway doctor --live --with-me` in Slack; start with `SlackTrial.run`.
 
-What others do, and what is done elsewhere, stays unanswered, as while no gateway runs.
+The trial posts sample cards and modals, compares them with what Slack returns, and asks the person
+for five actions. It ignores actions of other people and on other cards.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _READERS: dict[str, Callable[[Json], Interaction]] = {
     "message_action": payloads.read_shortcut,
     "slash_commands": payloads.read_command,
 }
-_LISTED = {"text": "Nothing was looked up: this was `gateway doctor`."}
+_LISTED = {"text": "This was a trial of `gateway doctor`. Nothing was looked up."}
 
 
 def make_sample_card(record: StoredRequest) -> Card:
@@ -60,7 +61,7 @@ def make_sample_card(record: StoredRequest) -> Card:
 
 
 def make_sample_views() -> dict[str, Json]:
-    """Return every modal, of samples, by what opens it."""
+    """Build a sample of every modal, by the action that opens it."""
     first, *_, question = rehearsal.build_samples()
     card = make_sample_card(first)
     asks: dict[str, Card] = {Act.ANSWER: make_sample_card(question)}
@@ -83,7 +84,7 @@ def make_sample_views() -> dict[str, Json]:
 
 @dataclass
 class SlackTrial:
-    """The trial with one person. `app_token` is empty where clicks come over HTTP."""
+    """The trial with one person. `app_token` is empty if clicks come over HTTP."""
 
     client: AsyncWebClient
     session: aiohttp.ClientSession
@@ -93,16 +94,16 @@ class SlackTrial:
     changes: list[str] = field(default_factory=list)
 
     async def run(self) -> list[Finding]:
-        """Run it. What it posted is gone when it ends, however it ends."""
+        """Run the trial, and delete its messages at the end, also after an error."""
         return await rehearsal.run_steps(self._echo, self._try_acts)
 
     @property
     def user(self) -> str:
-        """Their id. What is posted to it comes to their direct messages."""
+        """The person's user id. Messages posted to it reach their direct messages."""
         return self.trial.user.partition("/")[2]
 
     async def _call(self, method: str, sent: Json, **where: str) -> Json:
-        """Make a call of the Web API once, and keep what Slack changed of what was sent."""
+        """Make one call of the Web API, and record the differences in Slack's answer."""
         self.trial.record("sent", {"method": method, **sent})
         got = await call_once(lambda: getattr(self.client, method)(**sent, **where))
         self.trial.record("got", got)
@@ -126,8 +127,8 @@ class SlackTrial:
         return {"text": text, "blocks": made}
 
     async def _echo(self) -> Finding:
-        """Post and edit each card, and publish each modal as their Home tab: that needs no trigger.
-        The tab then says that the gateway fills it."""
+        """Post and edit each card, and publish each modal as the person's Home tab, which needs no
+        trigger. At the end, the tab says that the gateway fills it."""
         samples = rehearsal.build_samples()
         for record in samples:
             async with self._post(record) as posted:
@@ -144,15 +145,15 @@ class SlackTrial:
 
     async def _try_acts(self) -> Finding:
         if not (token := self.app_token):
-            said = "clicks come over HTTP to the gateway, so the acts were not tried"
-            return report_doubt(said, "start it, and answer a card")
+            said = "clicks were not tried, because Slack sends them to the gateway over HTTP"
+            return report_doubt(said, "start the gateway, and decide a card")
         opened = await call_repeatable(lambda: self.client.apps_connections_open(app_token=token))
         async with self.session.ws_connect(opened["url"]) as socket:
             hello = await socket.receive_json()
             if hello["type"] != "hello" or hello.get("num_connections", 1) > 1:
                 why = hello.get("reason") or "another program listens with this app token"
                 remedy = "run `gateway down` where it runs, and try again in a minute"
-                return report_failure(f"what you press would not come here: {why}", remedy)
+                return report_failure(f"your clicks would not arrive here: {why}", remedy)
             async with self._post(rehearsal.build_sample()) as posted:
                 acts = [(said, partial(self._wait, socket, posted, *one)) for said, one in _ACTS]
                 return await rehearsal.ask(self.trial, acts)
@@ -160,8 +161,8 @@ class SlackTrial:
     async def _wait(
         self, socket: aiohttp.ClientWebSocketResponse, posted: Json, name: str, *more: str
     ) -> Awaitable[object]:
-        """Wait for these acts of this person, one after the other; return the answer to the last.
-        Each is on the card, in its form, or by the command."""
+        """Wait for these actions of this person, one after the other; return the reply to the last.
+        Each happens on the card, in its form, or by the command."""
         message, form = "" if name in (_LIST, modals.DENY) else posted["ts"], FORM.encode()
         while True:
             envelope = await socket.receive_json()
@@ -190,7 +191,7 @@ class SlackTrial:
 
 
 def _read(envelope: Json) -> Interaction | None:
-    """Return what somebody did, None for what is nothing of ours."""
+    """Parse an envelope; return None if it is not an interaction with the gateway."""
     payload = envelope.get("payload") or {}
     read = _READERS.get(payload.get("type") or envelope.get("type") or "")
     try:
@@ -200,7 +201,7 @@ def _read(envelope: Json) -> Interaction | None:
 
 
 async def delete_sample(client: AsyncWebClient, posted: Json) -> None:
-    """Delete a posted card. Raises DeliveryFailed, which says so, when it stays."""
+    """Delete a posted card. Raises DeliveryFailed, whose text says that the card remains."""
     channel, ts = posted["channel"], posted["ts"]
     try:
         await call_repeatable(lambda: client.chat_delete(channel=channel, ts=ts))

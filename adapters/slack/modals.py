@@ -1,4 +1,7 @@
-"""The modals: reasons, edits, answers, what to remember, and the full view."""
+"""Build Slack's modals and read what people submit; each `build_` function returns one modal.
+
+The modals are denials, edits, forms, grants, batches and the full view.
+"""
 
 from __future__ import annotations
 
@@ -102,17 +105,17 @@ _SCOPE, _SPAN, _LIFETIME, _AGAIN = "scope", "span", "lifetime", "again"
 MOST_SCOPES = 10
 _EXACTLY = "exactly this"
 _VALUE_UNITS = 150  # of an option
-_PART_UNITS = 40  # of what is remembered, in a label that has no room for all of it
+_PART_UNITS = 40  # of a scope, in a label that is too short for all of it
 REPLAN = "replan"
 _MORE = (
-    (Act.DETAILS, "Details", "All that runs, who asks, ids and digest"),
-    (Act.EDIT, "Edit…", "Approve it with other arguments"),
-    (Act.RESPOND, "Respond instead…", "The agent gets your words as the result"),
-    (Act.REMEMBER, "Remember…", "Approve this, and the same from now on"),
+    (Act.DETAILS, "Details", "The complete call, all facts, ids and digest"),
+    (Act.EDIT, "Edit…", "Change the arguments, then approve"),
+    (Act.RESPOND, "Respond instead…", "The agent gets your text as the result"),
+    (Act.REMEMBER, "Remember…", "Approve this, and similar requests from now on"),
     (Act.ABORT, "Deny and stop…", "Deny, and stop the turn or the agent"),
 )
 _CLAIMS = {
-    False: (Act.CLAIM, "I'm looking at it", "The others see that you are at it"),
+    False: (Act.CLAIM, "I'm looking at it", "Others see that you are looking"),
     True: (Act.UNCLAIM, "Not looking any more", "The card says that you are looking"),
 }
 
@@ -125,7 +128,7 @@ def build_modal(
     kind: str = READ,
     submit: str = "",
 ) -> Json:
-    """Return a modal; without `submit` it can only be closed."""
+    """Build a modal. `submit` labels its submit button; without it, the modal has only Close."""
     view: Json = {
         "type": "modal",
         "callback_id": kind,
@@ -141,18 +144,18 @@ def build_modal(
 
 
 def build_loading() -> Json:
-    """Return the placeholder, which opens without waiting for any data."""
+    """Build the placeholder modal, which needs no data and so opens at once."""
     return build_modal("One moment", [section(plain("Looking it up…"))])
 
 
 def build_notice(title: str, text: str) -> Json:
-    """Return a modal with a text."""
+    """Build a modal with one text."""
     return build_modal(title, [section(plain(text))])
 
 
 def build_referral(title: str, text: str, inbox: str) -> Json:
-    """Return a modal with a text that sends people to the inbox, and how they get there: a button,
-    or words where it has no address."""
+    """Build a modal that sends people to the inbox: with a button, or without an address with
+    how to get a link."""
     way = row("inbox", link("Open in the inbox", Act.OPEN, inbox)) if inbox else lines((NO_LINK,))
     return build_modal(title, [section(plain(text)), way])
 
@@ -160,8 +163,10 @@ def build_referral(title: str, text: str, inbox: str) -> Json:
 def build_more(
     card: Card, form: ModalMetadata, *, refusal: str, mine: bool, batch: int = 1
 ) -> Json:
-    """Return the modal behind "More…": everything else that may be done, each in a line. Who may
-    not decide, for the reason in `refusal`, may look; `mine` says that they said they are looking.
+    """Build the modal behind "More…", with one line for each other action.
+
+    A `refusal` says why the person may not decide; then only the read actions remain. `mine` is
+    true if the person is looking; `batch` is the number of requests in the batch.
     """
     value = form.button.encode()
     offered = {FORMS[one.action] for one in card.controls if is_offered(card, one)}
@@ -171,7 +176,7 @@ def build_more(
     if not refusal:
         rows.append(_CLAIMS[mine])
     if batch > 1:
-        said = "All that was asked with it, on one card"
+        said = "All requests of this batch in one view"
         rows.insert(1, (Act.BATCH, f"All {batch}…", said))
     blocks = [render_modal_summary(card)]
     for act, text, said in rows:
@@ -185,11 +190,11 @@ def build_more(
 
 
 def build_deny(card: Card, form: ModalMetadata) -> Json:
-    """Return the modal of a denial: reasons that take one tap, words, and whether the agent shall
-    plan again."""
+    """Build the modal of a denial: one-tap reasons, text fields, and whether the agent makes a new
+    plan."""
     ways = [
-        option("Deny", Action.DENY, "The agent is told no, and why"),
-        option(ANOTHER_PLAN, REPLAN, "The agent plans again with your words"),
+        option("Deny", Action.DENY, "The agent gets your reason"),
+        option(ANOTHER_PLAN, REPLAN, "The agent makes a new plan from your reason"),
     ]
     value = form.button.encode()
     chips = [
@@ -200,7 +205,7 @@ def build_deny(card: Card, form: ModalMetadata) -> Json:
         context(plain(f"{BECAUSE} …")),
         row("because", *chips),
         *_build_words(),
-        build_input(_NEXT, "What then", _build_choice_with_default("radio_buttons", ways)),
+        build_input(_NEXT, "What happens next", _build_choice_with_default("radio_buttons", ways)),
     ]
     if Action.DENY in card.remembers:
         again = [option(said, value) for value, said in AGAIN.items()]
@@ -210,7 +215,7 @@ def build_deny(card: Card, form: ModalMetadata) -> Json:
 
 
 def _build_words() -> list[Json]:
-    """Return the fields of a denial's reason and of its note."""
+    """Build the fields for a denial's reason and note."""
     reason, note = "Reason, for the agent", "Note for the record, never for the agent"
     return [
         build_input(name, text, build_text_input(), optional=True)
@@ -219,12 +224,12 @@ def _build_words() -> list[Json]:
 
 
 def build_abort(card: Card, form: ModalMetadata) -> Json:
-    """Return the modal of deny and stop: the reason, and what stops."""
+    """Build the modal of deny and stop: the reason, and a choice of the turn or the agent."""
     ways = [option("Stop this turn", "turn"), option("Stop the agent", "agent")]
     blocks = [
         *_build_summary(card),
         *_build_words(),
-        build_input(_NEXT, "What stops", _build_choice_with_default("radio_buttons", ways)),
+        build_input(_NEXT, "What to stop", _build_choice_with_default("radio_buttons", ways)),
     ]
     return build_modal("Deny and stop", blocks, form=form, kind=ABORT, submit="Deny and stop")
 
@@ -236,10 +241,10 @@ def build_remember(
     reach: Mapping[str, str],
     usual: str = "",
 ) -> Json:
-    """Return the modal that asks for scope, place and lifetime of a grant.
+    """Build the modal that asks for scope, place and lifetime of a grant.
 
-    `reach` describes for each scope what it would have covered recently. The `usual` one is chosen
-    first.
+    `reach` describes the matches in history of each scope, by its id. `usual` is the id of the
+    preselected scope.
     """
     if not scopes:
         return build_notice("Remember", NOTHING_TO_REMEMBER)
@@ -270,31 +275,31 @@ def build_remember(
 
 
 def _say_short(number: int, scope: RememberOption) -> str:
-    """Return the label of what is remembered: its name, or as many of its parts as find room. All
-    of it stands above, under the same number."""
+    """Return a scope's label: its name, or as many of its parts as fit. The modal shows the full
+    text above, under the same number."""
     text = one_line(scope.words.text)
     named, _, _ = text.partition(": ")
     if scope.session_pass or named == _EXACTLY:
         return f"{number}. {named}"
     if count_units(whole := f"{number}. {text}") <= LABEL_UNITS:
         return whole
-    rest = f" (more of it under {number} above)"
+    rest = f" (full text under {number} above)"
     while ", " in text and count_units(text) > _PART_UNITS:
         text = text.rpartition(", ")[0]
     return f"{number}. {clip(text, _PART_UNITS)}{rest}"
 
 
 def _build_choice_with_default(kind: str, options: list[Json], usual: str = "") -> Json:
-    """Return a choice with the usual option as the default, or the first one, the narrowest."""
+    """Build a choice that preselects the `usual` option, or else the first, narrowest one."""
     first = next((one for one in options if one["value"] == usual), options[0])
     return {**build_choice(kind, options), "initial_option": first}
 
 
 def build_edit_check(changed: str, form: ModalMetadata) -> Json:
-    """Return the modal that shows an edit as a diff, to be confirmed."""
+    """Build the modal that shows an edit as a diff and asks for confirmation."""
     warning = "This is high risk. " if form.high else ""
     blocks = [
-        section(plain(f"{warning}This is what you changed. It runs exactly so.")),
+        section(plain(f"{warning}Your changes. The call runs exactly like this.")),
         rich("changes", [exact(changed)]),
         row("again", button("Edit again", Act.EDIT_AGAIN, form.button.encode())),
     ]
@@ -302,7 +307,7 @@ def build_edit_check(changed: str, form: ModalMetadata) -> Json:
 
 
 def build_number(card: Card, form: ModalMetadata, control: Control, guesses: int) -> Json:
-    """Return the modal that asks for the number of a step-up, after so many wrong ones."""
+    """Build the modal that asks for the verification code; `guesses` counts wrong codes so far."""
     typed = {"type": "plain_text_input", "action_id": TEXT, "max_length": 3}
     field = build_input(TEXT, NUMBER_LABEL, typed, optional=control.optional)
     if control.optional:
@@ -312,16 +317,17 @@ def build_number(card: Card, form: ModalMetadata, control: Control, guesses: int
 
 
 def build_route_choice(words: str, channel: str, routes: Sequence[str]) -> Json:
-    """Return the modal that asks an admin whose requests come to a channel too."""
+    """Build the modal in which an admin chooses a route that also posts to this channel."""
     named = [one for one in routes if count_units(one) <= _VALUE_UNITS][:_MOST_OPTIONS]
     menu = build_choice("static_select", [option(one, one) for one in named])
-    blocks = [section(plain(f"Requests come to {words} too.")), build_input(ROUTE, "Route", menu)]
+    said = f"Choose a route. It will also post its requests to {words}."
+    blocks = [section(plain(said)), build_input(ROUTE, "Route", menu)]
     view = build_modal("Send requests here", blocks, kind=ADD_PLACE, submit="Send them here")
     return {**view, "private_metadata": channel}
 
 
 def build_respond(card: Card, form: ModalMetadata) -> Json:
-    """Return the modal that asks for the result the agent gets instead."""
+    """Build the modal that asks for a result. The agent gets it instead of running the call."""
     field = build_input(
         TEXT, "Result, given to the agent instead of running it", build_text_input()
     )
@@ -331,11 +337,11 @@ def build_respond(card: Card, form: ModalMetadata) -> Json:
 
 
 def build_answer(card: Card, form: ModalMetadata) -> Json:
-    """Return the modal with a question's fields."""
+    """Build the modal of a form, or a referral to the inbox if Slack cannot show its fields."""
     if any(field.secret and field.required for field in card.fields):
         return build_referral("Answer", SECRET_ASKED, card.inbox)
     if any(len(field.choices) > _MOST_OPTIONS for field in card.fields):
-        why = "There are too many choices for Slack: answer in the inbox."
+        why = "There are too many choices for Slack. Answer in the inbox."
         return build_referral("Answer", why, card.inbox)
     asked = [
         build_input(
@@ -347,30 +353,30 @@ def build_answer(card: Card, form: ModalMetadata) -> Json:
         for number, field in enumerate(card.fields)
         if not field.secret
     ]
-    first = card.fields[0]  # says the same as the summary, unless that had no room for it
+    first = card.fields[0]  # the summary repeats it, unless it had no room
     said_twice = not first.secret and first not in card.unsaid
     leads = [] if said_twice else [render_modal_summary(card)]
     return build_modal("Answer", [*leads, *asked], form=form, kind=ANSWER, submit="Answer")
 
 
 def page_fits(text: str) -> bool:
-    """Whether this fits a page of the full view."""
+    """Whether one page of the full view has room for this text."""
     return count_units(text) <= PAGE_UNITS
 
 
 def build_details(card: Card, full: FullView, form: ModalMetadata, *, refusal: str) -> Json:
-    """Return one page of the full view. The last has the buttons, or says why there are none.
+    """Build one page of the full view. The last page has the buttons, or says why not.
 
-    If a page is not shown whole, the request cannot be approved.
+    If Slack cannot show every page in full, the buttons are left out.
     """
     pages = full.pages
     if not all(page_fits(one.text) for one in pages):
         way = "" if card.inbox else f" {NO_LINK}"
-        unread = f"This cannot be approved here: Slack cannot show all of a page.{way}"
+        unread = f"You cannot approve this here: Slack cannot show a page in full.{way}"
         refusal = refusal or unread
     page = form.page
     value = form.button.encode()
-    last = page >= len(pages) - 1  # a question may have none at all
+    last = page >= len(pages) - 1  # a form may have no pages
     said = [f"Page {page + 1} of {len(pages)} · {full.chars} characters"] if pages else []
     said.append(f"id {card.request_id} · sha256 {full.digest}")
     blocks = [render_summary(card, TextBudget(INPUT_UNITS))]
@@ -393,8 +399,8 @@ def build_details(card: Card, full: FullView, form: ModalMetadata, *, refusal: s
 
 
 def _render_last(card: Card, form: ModalMetadata, refusal: str) -> Iterator[Json]:
-    """Return what stands below the last page: the buttons, or why there are none."""
-    if card.hides and form.page > 0:  # the first page says it, too
+    """Yield the blocks below the last page: the buttons, or the refusal."""
+    if card.hides and form.page > 0:  # the first page already says it
         yield context(plain(f"⚠️ {HIDDEN}"))
     if card.progress:
         yield context(plain(one_line(card.progress)))
@@ -407,7 +413,7 @@ def _render_last(card: Card, form: ModalMetadata, refusal: str) -> Iterator[Json
 
 
 def _render_end(card: Card) -> Iterator[Json]:
-    """Return how it ended, who approved, what came of it, and the note, each in a line."""
+    """Yield lines with the outcome, the approvals, the result and the note; then the changes."""
     ended = card.ending or card.outcome
     said = [one_line(one.text) for one in (ended, card.result) if one is not None]
     if card.progress:
@@ -422,21 +428,21 @@ def _render_end(card: Card) -> Iterator[Json]:
         yield lines(said[1:])
     if card.changed_by is not None and card.changed:
         changed = exact(clip(render_diff(card), PAGE_UNITS))
-        told = card.changed_aside  # else the line above says who
-        who = one_line(told.text) if told is not None else "What was changed"
+        told = card.changed_aside  # if None, the line above names the person
+        who = one_line(told.text) if told is not None else "Changes"
         yield rich("changed", [label(who), changed])
 
 
 def _render_first(card: Card, full: FullView) -> Iterator[Json]:
-    """Return what stands above the first page: who asks, why, what was found, what it warns of,
-    what is not known."""
+    """Yield the blocks above the first page: facts, the agent's statement, risk, findings,
+    warnings, and undeclared arguments."""
     facts = [(fact.label, clip(one_line(fact.text.text), 500)) for fact in card.facts]
     parts = [quote(clip(field.text.text, 500)) for field in card.unsaid]
     parts += [label_pairs(facts)] if facts else []
     if card.says is not None:
         said = quote(clip(card.says.text, 3000))
         parts += [label(f"The agent's own words, {card.unverified}"), said]
-    yield rich("about", parts or [label("No more is known")])
+    yield rich("about", parts or [label("No more facts")])
     if card.changed_by is not None and not card.final:
         yield context(plain(one_line(card.changed_by.text)))
     yield from render_all_found(card, TextBudget(INPUT_UNITS))
@@ -447,23 +453,22 @@ def _render_first(card: Card, full: FullView) -> Iterator[Json]:
 
 
 def render_modal_summary(card: Card) -> Json:
-    """Return the summary of a card, as modals begin with it."""
+    """Return a card's summary, for the top of a modal."""
     return render_summary(card, TextBudget(INPUT_UNITS))
 
 
 def _build_summary(card: Card) -> list[Json]:
-    """Return what a modal is about: the summary, what was found, and exactly what runs, as far as
-    it fits here."""
+    """Build the top of a modal: the summary, risk and findings, and the call as far as it fits."""
     made = [render_modal_summary(card), *render_all_found(card, TextBudget(ABOUT_CHARS))]
     if parts := render_blocks(card):
         made.append(rich("about", parts))
     if not card.complete:
-        made.append(context(plain(f"Cut here: {card.size}. Details has all of it.")))
+        made.append(context(plain(f"Cut here: {card.size}. Details shows all of it.")))
     return made
 
 
 def build_input(name: str, text: str, element: Json, *, optional: bool = False) -> Json:
-    """Return a field with its label."""
+    """Build a labelled input block; `name` is its block id."""
     return {
         "type": "input",
         "block_id": name,
@@ -474,7 +479,7 @@ def build_input(name: str, text: str, element: Json, *, optional: bool = False) 
 
 
 def build_text_input() -> Json:
-    """Return an element for a text of several lines."""
+    """Build an input element for several lines of text."""
     return {
         "type": "plain_text_input",
         "action_id": TEXT,
@@ -503,15 +508,15 @@ def _build_field_input(field: Field) -> Json:
 
 
 def build_choice(kind: str, options: list[Json]) -> Json:
-    """Return an element to choose with."""
+    """Build an input element of this kind, such as `radio_buttons`, with these options."""
     return {"type": kind, "action_id": TEXT, "options": options}
 
 
-# --- what was submitted ---------------------------------------------------------------------------
+# --- submitted values -----------------------------------------------------------------------------
 
 
 class SubmittedValues:
-    """The values of a submitted modal."""
+    """Reads the values of a submitted modal."""
 
     def __init__(self, view: Json) -> None:
         self._values: Json = view.get("state", {}).get("values", {})
@@ -522,21 +527,21 @@ class SubmittedValues:
         return found
 
     def has(self, name: str) -> bool:
-        """Whether the modal had such a field."""
+        """Whether the modal had a field of this name."""
         return name in self._values
 
     def read_text(self, name: str = TEXT) -> str:
-        """Return the text of a field, empty for none."""
+        """Return the text of a field; empty if it has no text."""
         return str(self._read_entry(name).get("value") or "")
 
     @property
     def reason(self) -> str:
-        """The reason that was typed."""
+        """The typed reason, stripped."""
         return self.read_text(REASON).strip()
 
     @property
     def note(self) -> str:
-        """The note that was typed."""
+        """The typed note, stripped."""
         return self.read_text(_NOTE).strip()
 
     def read_choice(self, name: str = _NEXT) -> str | None:
@@ -550,7 +555,7 @@ class SubmittedValues:
         return [one["value"] for one in self._read_entry(name).get("selected_options") or []]
 
     def read_remember(self) -> Remember:
-        """Return what to remember."""
+        """Return the chosen scope, lifetime and place of a grant."""
         return remember_as(
             self.read_choice(_SCOPE) or "",
             self.read_choice(_LIFETIME) or "1h",
@@ -558,7 +563,7 @@ class SubmittedValues:
         )
 
     def read_denial(self, tapped: str = "") -> JsonObject:
-        """Return what a denial says, with the reason that was tapped. Raises WrongField."""
+        """Return the content of a denial; `tapped` is a one-tap reason. Raises WrongField."""
         return read_denial(
             tapped=tapped,
             reason=self.reason,
@@ -568,7 +573,7 @@ class SubmittedValues:
         )
 
     def read_fields(self, fields: Sequence[Field]) -> list[str | list[str] | None]:
-        """Return what was typed into the fields of a question, or chosen."""
+        """Return the typed text or the choice for each field of a form; None for secrets."""
         return [
             None if field.secret else self._read_field(f"{TEXT}{number}", field)
             for number, field in enumerate(fields)
@@ -582,17 +587,16 @@ class SubmittedValues:
         return self.read_text(name)
 
 
-# Editing in Slack: a field for each argument, the raw JSON one tap away, and the changes shown
-# before they are approved.
+# Editing in Slack: a field for each argument, or raw JSON; a diff comes before the approval.
 
 _MOST_FIELDS = 20
-_WHOLE_NUMBER_CHARS = 15  # what a number field of a client keeps to the last digit
+_WHOLE_NUMBER_CHARS = 15  # a client's number field keeps at most this many digits exactly
 
 
 def choose_edit_form(
     record: StoredRequest, card: Card, form: ModalMetadata, typed: Typed = "", refusal: str = ""
 ) -> Json:
-    """Return the form of an edit: of fields, or of the raw JSON where that was typed."""
+    """Build the form of an edit: raw JSON if the person typed JSON before, otherwise fields."""
     fields = edit_fields(record)
     if isinstance(typed, str) and (typed or not fields):
         return build_json_form(card, form, typed or card.editable, refusal)
@@ -602,7 +606,7 @@ def choose_edit_form(
 def convert_to_json_form(
     record: StoredRequest, card: Card, form: ModalMetadata, view: Json
 ) -> Json:
-    """Return the raw JSON of what stands in an open form of fields."""
+    """Convert an open form of fields, with its typed values, to the raw JSON form."""
     typed = read_typed(SubmittedValues(view), edit_fields(record))
     text = edit_as_text(record, typed) if card.editable is not None else None
     return build_json_form(card, form, text)
@@ -615,7 +619,7 @@ def build_field_form(
     typed: Mapping[str, str],
     refusal: str = "",
 ) -> Json:
-    """Return the modal with a field for each argument, as far as Slack has room for it."""
+    """Build the modal with a field for each argument that Slack has room for."""
     shown = list_shown(fields)
     if not shown:
         return build_json_form(card, form, None)
@@ -631,9 +635,9 @@ def build_field_form(
 
 
 def build_json_form(card: Card, form: ModalMetadata, text: str | None, refusal: str = "") -> Json:
-    """Return the modal to edit the raw JSON."""
+    """Build the modal that edits raw JSON. If that cannot be shown, refer to the inbox."""
     if text is None or count_units(text) > INPUT_UNITS:
-        why = "This is too long, or holds secrets: edit it in the inbox."
+        why = "This call is too long or contains secrets. Edit it in the inbox."
         return build_referral("Edit", why, card.inbox)
     typed = {**build_text_input(), "initial_value": text}
     blocks = [
@@ -650,7 +654,7 @@ def list_shown(fields: Sequence[EditField]) -> list[EditField]:
 
 
 def read_typed(values: SubmittedValues, fields: Sequence[EditField]) -> dict[str, str]:
-    """Return what was typed into a form of fields, by their ids."""
+    """Return the text typed into a form of fields, by field id."""
     found: dict[str, str] = {}
     for field in list_shown(fields):
         if not values.has(field.id):
@@ -664,7 +668,7 @@ def read_typed(values: SubmittedValues, fields: Sequence[EditField]) -> dict[str
 
 def _build_input(field: EditField, typed: str | None) -> Json:
     value = field.value if typed is None else typed
-    # One that is masked stays as it is where nothing is typed; one that was empty may stay so.
+    # A masked field left empty keeps its value; a field that was empty may stay empty.
     may_be_empty = field.masked or not field.value.strip()
     made = build_input(
         field.id, field.label.text, _build_element(field, value), optional=may_be_empty
@@ -705,22 +709,23 @@ def _render_refusal(refusal: str) -> list[Json]:
     return [context(plain(said))] if refusal else []
 
 
-# A batch: each of its requests whole, answered one by one, or all at once where all of them were
-# read there.
+# A batch: each request in full, with its own buttons. Buttons for all appear only if the modal
+# shows all of them.
 
 BATCH_CHARS = 9000
 _ITEM_UNITS = 900
 
 
 def build_batch(batch: BatchCard, form: ModalMetadata, told: str = "") -> Json:
-    """Return the modal of a batch."""
+    """Build the modal of a batch; `told` is the result of the last click in it."""
     blocks: list[Json] = [rich("title", [line(words(one_line(batch.title.text), bold=True))])]
     if told:
         blocks.append(section(plain(told[:1].upper() + told[1:])))
     for number, card in enumerate(batch.items):
         blocks += _render_item(card, number)
     if batch.more:
-        blocks.append(context(plain(f"{batch.more} more do not fit here: open each alone.")))
+        said = f"{batch.more} more do not fit here. Open them one at a time."
+        blocks.append(context(plain(said)))
     if batch.deniable:
         value = form.button.encode()
         more = bool(batch.more)
@@ -732,8 +737,8 @@ def build_batch(batch: BatchCard, form: ModalMetadata, told: str = "") -> Json:
 
 
 def _build_all_row(cards: Sequence[Card], value: str, *, approves: bool, more: bool) -> Json:
-    """Return the buttons that answer all of these at once; not all may be approved so. With `more`
-    there are others that are not shown."""
+    """Build the buttons that decide all of these; Approve all only if it `approves`. With `more`,
+    the batch has others that the modal does not show."""
     count, summaries = len(cards), "; ".join(plain_summary(card.summary) for card in cards)
     confirm = (summaries, "Approve all")
     approve = button(
@@ -745,7 +750,7 @@ def _build_all_row(cards: Sequence[Card], value: str, *, approves: bool, more: b
 
 
 def _render_item(card: Card, number: int) -> Iterator[Json]:
-    """Yield one request: its summary, what was found, exactly what runs, its answers."""
+    """Yield the blocks of one request: summary, call, risk, findings, warnings and buttons."""
     budget = TextBudget(_ITEM_UNITS)
     yield {"type": "divider"}
     above = choose_above(card)

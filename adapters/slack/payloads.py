@@ -1,6 +1,7 @@
-"""What our buttons and modals carry, and what Slack sends when people use them.
+"""Encode the data of buttons and modals, and parse Slack's payloads strictly; start with
+Interaction.
 
-Both are parsed strictly: buttons carry opaque ids with a version, and nothing is taken on trust.
+Buttons contain opaque ids with a version. The parsers trust nothing else in a payload.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ _PLACE = re.compile(
     r"(?P<shared>shared/)?(?P<team>[A-Z0-9]{2,32})/(?P<channel>[A-Z0-9]{2,32})(/(?P<thread>[0-9]{1,12}\.[0-9]{6}))?"
 )
 ANSWER_SHORTCUT = "answer_request"
-NO_COPY = "none"  # in buttons that belong to no posted copy
-BATCH_VIEW = "batch"  # the modal with several requests, each with buttons of its own
+NO_COPY = "none"  # in buttons that are not on a posted card
+BATCH_VIEW = "batch"  # the modal with several requests, each with its buttons
 
 
 class Malformed(Exception):
-    """A payload that was not made by us, or by a version that is no longer supported."""
+    """The payload is not from this gateway, or from a version that is no longer supported."""
 
 
 class Act(StrEnum):
-    """The action ids of our buttons."""
+    """The action ids of the gateway's buttons."""
 
     DENY = "deny_form"
-    DENY_BECAUSE = "deny_because_"  # a reason that takes one tap; its number follows
-    DECLINE = "decline_"  # a suggestion; its offer follows
+    DENY_BECAUSE = "deny_because_"  # a one-tap reason; its number follows
+    DECLINE = "decline_"  # a suggestion; its offer id follows
     EDIT = "edit_form"
     EDIT_JSON = "edit_json"
     EDIT_AGAIN = "edit_again"
@@ -65,29 +66,31 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SlackButton:
-    """The value of a button: a request, its revision and the copy of its card."""
+    """The value of a button: a request, its revision and the nonce of its card (`copy`)."""
 
     request_id: str
     revision: int
     copy: str
 
     def encode(self) -> str:
-        """Return the value of a button."""
+        """Return the value as text, for a button's `value`."""
         return f"v1:{self.request_id}:{self.revision}:{self.copy}"
 
 
 def read_button(value: object) -> SlackButton:
-    """Return the content of a button's value. Raises Malformed."""
+    """Parse a button's value. Raises Malformed."""
     found = _BUTTON.fullmatch(value) if isinstance(value, str) else None
     if found is None:
-        raise Malformed("not a button of ours")
+        raise Malformed("the button is not from this gateway")
     return SlackButton(found[1], int(found[2]), found[3])
 
 
 @dataclass(frozen=True, slots=True)
 class ModalMetadata:
-    """A modal's private metadata: its request, the copy it was opened from, its page, the key of
-    the stored edit, and whether it warns of high risk.
+    """A modal's private metadata.
+
+    It names the request, the card it was opened from (`copy`, `channel`, `message`) and the page.
+    `kept` is the key of stored values; `high` says that the modal warns of high risk.
     """
 
     request_id: str
@@ -101,17 +104,17 @@ class ModalMetadata:
 
     @property
     def button(self) -> SlackButton:
-        """The value of its buttons."""
+        """The value of the modal's buttons."""
         return SlackButton(self.request_id, self.revision, self.copy)
 
     def ref(self, team: str) -> MessageRef | None:
-        """Return the copy's message, None when the modal was not opened from a copy."""
+        """Return the card that the modal was opened from; None if it was not opened from one."""
         if not self.channel:
             return None
         return build_ref(team, self.channel, self.message)
 
     def encode(self) -> str:
-        """Return the private metadata as text."""
+        """Return the metadata as JSON text."""
         values = {"v": 1, **asdict(self)}
         if not self.high:
             del values["high"]
@@ -119,26 +122,27 @@ class ModalMetadata:
 
 
 def read_metadata(metadata: object) -> ModalMetadata:
-    """Return the content of a modal's metadata. Raises Malformed."""
+    """Parse a modal's metadata. Raises Malformed."""
     try:
         values = json.loads(metadata) if isinstance(metadata, str) else None
         if not isinstance(values, dict) or values.pop("v", None) != 1:
-            raise Malformed("not a modal of ours")
+            raise Malformed("the modal is not from this gateway")
         form = ModalMetadata(**values)
     except (ValueError, TypeError) as error:
-        raise Malformed("not a modal of ours") from error
+        raise Malformed("the modal is not from this gateway") from error
     read_button(form.button.encode())
     return form
 
 
 def build_ref(team: str, channel: str, ts: str) -> MessageRef:
-    """Return the reference of a message; channel ids are not unique across workspaces."""
+    """Build the reference of a message. It includes the team, because channel ids are not unique
+    across workspaces."""
     return MessageRef(adapter=PLATFORM, channel=f"{team}/{channel}", message=ts)
 
 
 class SlackPlace(NamedTuple):
-    """Where messages go. `thread` is the timestamp of its first message, empty for none; `shared`
-    says that other organisations may read there.
+    """A place for messages. `thread` is the timestamp of the thread's first message, or empty.
+    `shared` says that other organisations may read there.
     """
 
     team: str
@@ -148,24 +152,28 @@ class SlackPlace(NamedTuple):
 
 
 def read_place(target: str) -> SlackPlace:
-    """Return the place of a target, `slack:TEAM/CHANNEL` or `slack:TEAM/CHANNEL/THREAD`, with
-    `shared/` before it where others may read, or of a reference's channel. Raises Malformed.
+    """Parse a target, or the channel of a reference. Raises Malformed.
+
+    A target is `slack:TEAM/CHANNEL` or `slack:TEAM/CHANNEL/THREAD`. `shared/` before TEAM allows
+    channels that other organisations read.
     """
     found = _PLACE.fullmatch(target.removeprefix(f"{PLATFORM}:"))
     if found is None:
-        raise Malformed(f"{target!r} is not slack:TEAM/CHANNEL")
+        raise Malformed(f"{target!r} is not a Slack target; write slack:TEAM/CHANNEL")
     thread, shared = found["thread"] or "", found["shared"] is not None
     return SlackPlace(found["team"], found["channel"], thread, shared)
 
 
-# --- what Slack sends -----------------------------------------------------------------------------
+# --- Slack's payloads -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who did something: the workspace it happened in, the user, and the user's own workspace.
-    `confirmed` is the identity once Slack said who this is: every interaction asks once, anew.
-    `names` are what Slack called them then."""
+    """The user of an interaction, the workspace it happened in, and the user's home workspace.
+
+    `confirmed` holds the identity after a lookup in Slack; every interaction makes one. `names`
+    holds the handle and the name from that lookup.
+    """
 
     team: str
     user: str
@@ -181,7 +189,7 @@ class Actor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interaction:
-    """One click, submission or command. `nonce` is the same when Slack delivers it again."""
+    """One click, submission or command. `nonce` stays the same if Slack delivers it again."""
 
     actor: Actor
     app_id: str
@@ -197,17 +205,17 @@ class Interaction:
 
     @property
     def view_id(self) -> str:
-        """The modal or Home tab of the interaction, empty for a message or a command."""
+        """The id of the modal or Home tab; empty for a message or a command."""
         return str(self.view.get("id") or "")
 
     @property
     def in_modal(self) -> bool:
-        """Whether a modal is open in front of the person."""
+        """Whether the interaction happened in a modal."""
         return self.view.get("type") == "modal"
 
     @property
     def ref(self) -> MessageRef | None:
-        """The message of the interaction."""
+        """The message of the interaction; None for a modal, the Home tab or a command."""
         if not self.message:
             return None
         return build_ref(self.actor.team, self.channel, self.message)
@@ -215,7 +223,7 @@ class Interaction:
     def form(self) -> ModalMetadata:
         """Return the metadata of the modal, or of the button. Raises Malformed.
 
-        A button of a modal stands for the copy that the modal was opened from.
+        A button in a modal refers to the card that the modal was opened from.
         """
         if self.in_modal:
             form = read_metadata(self.view.get("private_metadata"))
@@ -226,14 +234,14 @@ class Interaction:
             return form
         button: SlackButton = read_button(self.value)
         if not self.message and button.copy != NO_COPY:
-            raise Malformed("a button of a copy, but not on it")
+            raise Malformed("the button names a card, but the click is not on that card")
         return ModalMetadata(
             button.request_id, button.revision, button.copy, self.channel, self.message
         )
 
     @staticmethod
     def _form_of_item(form: ModalMetadata, button: SlackButton) -> ModalMetadata:
-        """Return the metadata for a button of one item of a batch, or of the whole batch."""
+        """Return the metadata for a button of one request in a batch, or of the whole batch."""
         if button == form.button:
             return form
         if button.copy != NO_COPY:
@@ -242,7 +250,7 @@ class Interaction:
 
 
 def read_click(body: Json) -> Interaction:
-    """Return a click on a button; raises Malformed."""
+    """Parse a click on a button. Raises Malformed."""
     action = _read_only_item(body, "actions")
     act, value = _read_text(action, "action_id"), str(action.get("value") or "")
     container = body.get("container") or {}
@@ -263,7 +271,7 @@ def read_click(body: Json) -> Interaction:
 
 
 def read_submission(body: Json) -> Interaction:
-    """Return a submitted modal; raises Malformed."""
+    """Parse a submitted modal. Raises Malformed."""
     view = body.get("view") or {}
     actor = _read_actor(body)
     trigger = _read_text(body, "trigger_id")
@@ -278,9 +286,9 @@ def read_submission(body: Json) -> Interaction:
 
 
 def read_command(body: Json) -> Interaction:
-    """Return a slash command; raises Malformed."""
+    """Parse a slash command. Raises Malformed."""
     team = _read_text(body, "team_id")
-    # A command does not name the user's own workspace; users.info does.
+    # A command does not name the user's home workspace; users.info does.
     actor = Actor(team, _read_text(body, "user_id"), team)
     trigger = _read_text(body, "trigger_id")
     return Interaction(
@@ -295,10 +303,10 @@ def read_command(body: Json) -> Interaction:
 
 
 def read_shortcut(body: Json) -> Interaction:
-    """Return the use of our shortcut on a message as a press of the card's *Details*; raises
-    Malformed. On a message that is no card of ours, `value` is empty.
+    """Parse the shortcut on a message as a click on the card's *Details*. Raises Malformed.
 
-    What stands on the message only says which request is meant: the right to see it is checked.
+    `value` is empty if the message is not one of the gateway's cards. The message only names the
+    request; the click handler checks the right to see it.
     """
     actor, message = _read_actor(body), body.get("message") or {}
     trigger = _read_text(body, "trigger_id")
@@ -316,7 +324,7 @@ def read_shortcut(body: Json) -> Interaction:
 
 
 def _find_request(message: Json) -> str:
-    """Return the value of a card's buttons, or one for the request that its metadata names."""
+    """Return the value of a card's buttons, or build one from the request in its metadata."""
     rows = [one for one in message.get("blocks") or () if isinstance(one, dict)]
     for element in (one for block in rows for one in block.get("elements") or ()):
         value = element.get("value") if isinstance(element, dict) else None
@@ -328,7 +336,7 @@ def _find_request(message: Json) -> str:
 
 
 def _read_actor(body: Json) -> Actor:
-    """Return the actor. The top-level team is the place; the user's own team may differ."""
+    """Parse the actor. The top-level team is the place; the user's home team may differ."""
     user = body.get("user") or {}
     team = _read_text(body.get("team"), "id")
     return Actor(team, _read_text(user, "id"), str(user.get("team_id") or ""))
@@ -351,6 +359,6 @@ def _read_text(value: Any, name: str) -> str:
 def _read_only_item(value: Json, name: str) -> Json:
     found = value.get(name)
     if not isinstance(found, list) or len(found) != 1 or not isinstance(found[0], dict):
-        raise Malformed(f"{name} is not a list of one")
+        raise Malformed(f"{name} is not a list with one item")
     only: Json = found[0]
     return only

@@ -1,4 +1,5 @@
-"""Posts and edits cards, those of remembered decisions too, and replies privately."""
+"""Post and edit cards of requests and grants, and reply privately to clicks; start with
+CardPosting."""
 
 from __future__ import annotations
 
@@ -82,17 +83,17 @@ from gateway.ports import (
     rank_edit,
 )
 
-# Slack's tier 3 is 50 in any minute, all at once if need be; two of them, and more than a second,
-# are for calls that take longer than others to arrive. Edits that take no buttons away leave room
-# for those that do. A channel takes one post a second, with bursts.
+# Slack's tier 3 allows 50 calls in any minute, in bursts too. Two calls and 1.5 seconds are a
+# margin for calls that arrive late. Edits that keep buttons leave room for edits that remove them.
+# A channel accepts one post a second, with bursts.
 UPDATES = Rate(48, 61.5)
 _LEFT = 16
 POSTS = Rate(3, 3.1)
 _CHECKS = Rate(90, 61.5)  # Slack allows hundreds a minute
 _AGAIN_SECONDS = 1.0
 _NOTE_SECONDS = 40 * 24 * 3600.0
-# Slack says that the message is not there, or can never be changed. What is about the channel or
-# the app (archived, not in it, a private one that is not found) may come back.
+# Only these errors are final: the message is deleted, or can never be edited. Errors about the
+# channel or the app (archived, not a member, private channel not found) can go away.
 _DELETED = "message_not_found"
 _GONE = {_DELETED, "cant_update_message", "edit_window_closed"}
 _MENTION = re.compile(r"[UWS][A-Z0-9]{1,31}")
@@ -100,11 +101,11 @@ _MOST_MENTIONS = 20
 
 
 RankOf = Callable[[MessageRef, Card], Awaitable[int]]
-"""Says how urgent an edit of a posted card is: those of the lowest rank come first."""
+"""Returns the rank of an edit of a posted card; the lowest rank is the most urgent."""
 
 
 class CardPosting:
-    """Posts and edits cards. Raises only errors that `gateway.ports.outgoing` names."""
+    """Posts and edits cards. Raises only errors that `gateway.ports.outgoing` defines."""
 
     def __init__(
         self,
@@ -125,8 +126,8 @@ class CardPosting:
         self._uploads = uploads
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
-        """Post a card. It is sent once more when Slack answers that it failed, and not again when
-        Slack does not answer. One too many, which no click counts on, is better than none.
+        """Post a card. If Slack reports a failure, send it once more; a duplicate card does no
+        harm. If Slack does not answer, do not send it again.
         """
         workspace, place = await self.find_open_place(target)
         text, made = blocks.build_message(card, nonce, called=mention_people(workspace.team, card))
@@ -151,7 +152,7 @@ class CardPosting:
         return ref
 
     async def _attach(self, workspace: Workspace, ref: MessageRef, card: Card, nonce: str) -> None:
-        """Attach the full text and mention it on the card. Failures leave the card as posted."""
+        """Attach the full text, and add a notice of it to the card. A failure changes nothing."""
         full = await self._uploads.attach(workspace, ref, card, await self._thread(ref))
         try:
             async with self.edit_turn(workspace, nonce, Priority.ENDED.rank(card.created)):
@@ -160,7 +161,7 @@ class CardPosting:
             return
 
     async def _thread(self, ref: MessageRef) -> str:
-        """Return the thread for replies to a copy: the one it is in, or its own."""
+        """Return the thread for replies to a message: its thread, or the message itself."""
         return await self._notes.get(_thread_note(ref)) or ref.message
 
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
@@ -174,8 +175,8 @@ class CardPosting:
         await self._note_progress(workspace, ref, card)
 
     async def check_copy(self, ref: MessageRef) -> None:
-        """Ask Slack, which tells nobody of deleted messages, whether a copy is still there. Any
-        token may ask for the address of a message."""
+        """Check whether a posted message still exists, because Slack reports no deletions. Raises
+        CopyGone if not. It asks for the permalink, which every token may do."""
         workspace, place = await self.find_place(ref.channel)
         name = f"{ref.channel} {ref.message}"
         async with self._pace.slot(f"check {workspace.team}", _CHECKS, name, rank=0):
@@ -195,7 +196,7 @@ class CardPosting:
         await edit_message(workspace, ref, text, made)
 
     async def _note_progress(self, workspace: Workspace, ref: MessageRef, card: Card) -> None:
-        """Post votes and the agent's report in the thread, each once: edits notify nobody."""
+        """Post votes and the agent's result in the thread, each once: edits notify nobody."""
         news: dict[str, str] = {}
         if card.result is not None:
             news["result"] = f"{card.tool.text}: {card.result.text}"
@@ -213,7 +214,7 @@ class CardPosting:
         async with self.turn(place, notice.nonce, rank=card.created, about=card.request_id):
             if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
                 lead = _build_mentions(workspace.team, notice.mentions)
-                said = f"{lead} This still waits for an answer.".strip()
+                said = f"{lead} This request is still pending.".strip()
                 await self._reply(workspace, notice.ref, said, [section(ours(said))])
                 return
             full = f"{card.title}: {_describe_outcome(card)}"
@@ -229,7 +230,7 @@ class CardPosting:
         try:
             await post_message(workspace, channel, top, made, thread=thread)
         except (RetryLater, DeliveryUncertain, SlackRefused):
-            # Replies are optional: the card says the same.
+            # Replies are optional: the card shows the same.
             return
 
     def turn(
@@ -241,14 +242,14 @@ class CardPosting:
     def edit_turn(
         self, workspace: Workspace, name: str, rank: int
     ) -> AbstractAsyncContextManager[None]:
-        """Edit a message of a workspace in its turn. Entering raises RetryLater."""
+        """Hold a turn to edit a message of a workspace. Entering raises RetryLater."""
         leave = _LEFT if rank >= Priority.OTHER.rank(0) else 0
         budget = f"update {workspace.team}"
         return self._pace.slot(budget, UPDATES, name, rank=rank, leave=leave)
 
     async def find_open_place(self, target: str) -> tuple[Workspace, SlackPlace]:
-        """Return the workspace and channel of a target that may be posted to: no other organisation
-        reads there, or the target allows it. Raises DeliveryFailed, RetryLater."""
+        """Return the workspace and channel of a target. Raises RetryLater, and DeliveryFailed also
+        if another organisation reads there and the target does not allow that."""
         workspace, place = await self.find_place(target)
         await self._shared.refuse_outsiders(workspace, place)
         return workspace, place
@@ -271,7 +272,7 @@ async def post_message(
     thread: str = "",
     **more: Any,
 ) -> Json:
-    """Post a message, in a thread if one is named, without link previews."""
+    """Post a message without link previews, in `thread` if set; return Slack's answer."""
     answer: Json = await call_once(
         lambda: workspace.client.chat_postMessage(
             channel=channel,
@@ -287,7 +288,7 @@ async def post_message(
 
 
 async def edit_message(workspace: Workspace, ref: MessageRef, text: str, made: list[Json]) -> None:
-    """Edit a posted message. Raises CopyGone when it is gone or can never be edited."""
+    """Edit a posted message. Raises CopyGone if it is deleted or can never be edited."""
     channel = read_place(ref.channel).channel
     with _tell_gone():
         await call_repeatable(
@@ -299,7 +300,7 @@ async def edit_message(workspace: Workspace, ref: MessageRef, text: str, made: l
 
 @contextmanager
 def _tell_gone() -> Iterator[None]:
-    """Raise CopyGone where Slack refuses because a message is gone or can never be edited."""
+    """Turn Slack's final refusals into CopyGone: the message is deleted or cannot be edited."""
     try:
         yield
     except SlackRefused as refused:
@@ -309,7 +310,7 @@ def _tell_gone() -> Iterator[None]:
 
 
 async def _send_again(send: Callable[[], Awaitable[Json]]) -> Json:
-    """Send what Slack failed at once more. Raises DeliveryFailed when it fails again."""
+    """Repeat a call after a failure of Slack. Raises DeliveryFailed if it fails again."""
     await asyncio.sleep(_AGAIN_SECONDS)
     try:
         return await send()
@@ -327,12 +328,12 @@ def _thread_note(ref: MessageRef) -> str:
 
 
 def mention_people(team: str, card: Card) -> str:
-    """Return mentions of those whom a card calls, or who decided it. Edits notify nobody."""
+    """Return mentions of the people who should decide a card, or who decided it."""
     return _build_mentions(team, card.deciders if card.final else card.calls)
 
 
 def _build_mentions(team: str, wanted: tuple[str, ...]) -> str:
-    """Return mentions of people and groups of this workspace, by id."""
+    """Return mentions of the people and groups that belong to this workspace."""
     found = []
     for one in wanted:
         place, _, name = one.partition("/")
@@ -346,20 +347,20 @@ def _describe_outcome(card: Card) -> str:
     return f"{said}. {card.result.text}" if card.result else said
 
 
-# Cards of remembered decisions (grants): layout, posting and editing.
+# Grant cards: layout, posting and editing.
 
 _WORDS_UNITS = 900
 _FACT_UNITS = 120
 
 
 class SlackGrantPosting:
-    """Posts and edits grant cards. Raises only errors that `gateway.ports.outgoing` names."""
+    """Posts and edits grant cards. Raises only errors that `gateway.ports.outgoing` defines."""
 
     def __init__(self, posts: CardPosting) -> None:
         self._posts = posts
 
     async def deliver(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
-        """Post a card. It is not sent again when Slack does not respond."""
+        """Post a card. If Slack does not answer, do not send it again."""
         workspace, place = await self._posts.find_open_place(target)
         text, made = build_grant_message(card, nonce)
         async with self._posts.turn(place, nonce):
@@ -388,7 +389,7 @@ class SlackGrantPosting:
 
 
 def build_grant_message(card: GrantCard, copy: str) -> tuple[str, list[Json]]:
-    """Return the top-level text and the blocks of a card."""
+    """Build the top-level text and the blocks of a grant card."""
     blocks = [header(card.title)]
     if card.outcome:
         blocks.append(section(plain(card.outcome[:1].upper() + card.outcome[1:])))
@@ -414,19 +415,19 @@ def build_grant_message(card: GrantCard, copy: str) -> tuple[str, list[Json]]:
 
 
 def render_end(card: GrantCard) -> str:
-    """Return until when it holds; for `ours` only."""
+    """Return when a grant ends. Use it only with `ours`."""
     if card.ended:
-        return "Over"
+        return "Ended"
     return f"Until {moment(card.until)}" if card.until else "Until revoked"
 
 
-# Private replies to the person: in their open modal, or as a message only they see.
+# Private replies: in the person's open modal, or as a message that only they see.
 
 log = logging.getLogger("adapters.slack")
 
 
 class PrivateReply:
-    """Replies to one interaction. `view_id` is the modal that was opened for it, if any."""
+    """Replies to one interaction. `view_id` is the id of its open modal, or empty."""
 
     def __init__(
         self,
@@ -442,7 +443,7 @@ class PrivateReply:
         self.view_id = interaction.view_id if interaction.in_modal else ""
 
     async def open(self, view: Json) -> bool:
-        """Open a modal, on top of an open one; return False when it failed."""
+        """Open a modal, on top of an open one if there is one; return False on failure."""
         client, trigger = self._workspace.client, self._interaction.trigger_id
         opening = client.views_push if self._interaction.in_modal else client.views_open
         try:
@@ -465,13 +466,13 @@ class PrivateReply:
             log.info("modal gone: %s", type(failure).__name__, extra={"event": "slack_modal_gone"})
 
     async def replace(self, text: str, blocks: list[Json]) -> bool:
-        """Replace the clicked message; return whether Slack took it."""
+        """Replace the clicked message; return whether Slack accepted it."""
         return await self._by_response_url(
             {"replace_original": True, "text": text, "blocks": blocks}
         )
 
     async def tell(self, text: str, *, blocks: list[Json] | None = None) -> None:
-        """Send a private text. Never raises: the work itself is done."""
+        """Send a private text. Never raises, because the work itself is done."""
         if self.view_id:
             await self.show(modals.build_notice("Approvals", text))
             return
@@ -515,32 +516,33 @@ class PrivateReply:
         )
 
 
-# The card that somebody clicked: it shows the end at once, whatever else waits for Slack's limit.
+# The clicked card shows its outcome at once, even if other edits wait for Slack's rate limit.
 #
-# A click on a card brings an address at which its message can be replaced, outside of all limits.
-# What was decided in a modal brings none: that card goes first in line. Either way the outbox edits
-# it too, and has the last word.
+# A click on a card includes an address that replaces its message without a rate limit. A decision
+# in a modal has no such address, so the edit of its card gets the first rank. In both cases the
+# outbox also edits the card later.
 
 _CLICKED_CARDS_NOTE_SECONDS = 600.0
 _FIRST, _SHOWN = "first", "shown"
 
 
 class ClickedCards:
-    """Replaces clicked cards, and says how urgent an edit still is."""
+    """Replaces clicked cards at once, and ranks the edits that the outbox makes later."""
 
     def __init__(self, api: AdapterApi) -> None:
         self._notes = api.notes
         self._answering = Answering(api, PLATFORM, lines=CARD_LINES, chars=CARD_CHARS)
 
     async def expect(self, ref: MessageRef | None) -> None:
-        """Have the edit that shows the end on this card go first, before somebody decides."""
+        """Give the edit that shows the outcome on this card the first rank. Call it before the
+        decision."""
         if ref is not None:
             await self._notes.put(_name(ref), _FIRST, seconds=_CLICKED_CARDS_NOTE_SECONDS)
 
     async def show_end(self, did: Interaction, record: StoredRequest, reply: PrivateReply) -> bool:
-        """Replace the clicked card by one that shows the end; return whether Slack took it.
+        """Replace the clicked card by its outcome; return whether Slack accepted it.
 
-        There is nothing to do, which counts as done, for one that still waits.
+        For a request that is still pending, do nothing and return True.
         """
         if did.ref is None or not record.final:
             return True
@@ -555,12 +557,12 @@ class ClickedCards:
     async def show_grant_end(
         self, did: Interaction, card: GrantCard, copy: str, reply: PrivateReply
     ) -> None:
-        """Replace the clicked card of a remembered decision, if that ended."""
+        """Replace the clicked card of a grant, if the grant ended."""
         if card.ended and copy:
             await reply.replace(*build_grant_message(card, copy))
 
     async def rank(self, ref: MessageRef, card: Card) -> int:
-        """Return the rank of an edit of a posted card."""
+        """Return the rank of an edit: a clicked card is first, unless the click replaced it."""
         known = await self._notes.get(_name(ref)) if card.disarms else None
         if known is None:
             return rank_edit(card)

@@ -1,4 +1,4 @@
-"""What an operator can set for Slack. docs/guides/slack.md and .env.example list the same."""
+"""Read the Slack settings from the environment. docs/guides/slack.md and .env.example also list them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECRETS = ("bot_token", "app_token", "signing_secret", "client_secret")
 class SlackSettings(BaseSettings):
     """Settings of the Slack adapter: variables named `GATEWAY_SLACK_` and the member in capitals.
 
-    Secrets may also come from a file named by the variable with `_FILE` behind it.
+    A secret may also come from a file; the variable's name plus `_FILE` then names the file.
     """
 
     model_config = SettingsConfigDict(
@@ -28,7 +28,7 @@ class SlackSettings(BaseSettings):
         "socket", description="socket needs no public address; http needs GATEWAY_PUBLIC_URL"
     )
     bot_token: SecretStr | None = Field(
-        None, description="Slack's bot token, xoxb-…; empty where workspaces install by OAuth"
+        None, description="Slack's bot token, xoxb-…; leave empty if workspaces install by OAuth"
     )
     app_token: SecretStr | None = Field(
         None, description="Slack's app-level token, xapp-…, for mode socket"
@@ -64,7 +64,7 @@ class SlackSettings(BaseSettings):
         return self.client_id is not None and self.client_secret is not None
 
     def refuse_incomplete(self) -> None:
-        """Raise Misconfigured when something that this mode needs is missing."""
+        """Raise Misconfigured if a setting that this mode needs is missing."""
         if self.mode == "socket" and self.app_token is None:
             raise Misconfigured(
                 "Slack is not set up: run `gateway slack setup`, or set GATEWAY_SLACK_APP_TOKEN "
@@ -80,6 +80,8 @@ class SlackSettings(BaseSettings):
                 "GATEWAY_SLACK_CLIENT_SECRET for installation by OAuth"
             )
         if self.bot_token is not None and self.oauth:
-            raise Misconfigured("Slack takes a bot token or installation by OAuth, not both")
+            raise Misconfigured(
+                "Slack needs a bot token or installation by OAuth, not both: unset one of them"
+            )
         if self.public_url is None and (self.mode == "http" or self.oauth):
-            raise Misconfigured("Slack by http, and installation by OAuth, need GATEWAY_PUBLIC_URL")
+            raise Misconfigured("HTTP mode and installation by OAuth need GATEWAY_PUBLIC_URL")

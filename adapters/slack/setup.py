@@ -1,4 +1,5 @@
-"""`gateway slack setup`: has the app made and installed, and checks both of its tokens."""
+"""Run `gateway slack setup`: guide the operator to create and install the app, and check both
+tokens; start with `SlackSetup.connect`."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ BOT, APP = "GATEWAY_SLACK_BOT_TOKEN", "GATEWAY_SLACK_APP_TOKEN"
 _APPS = "https://api.slack.com/apps"
 _TRIES, _HELLO_SECONDS = 5, 10.0
 _MAKE = (
-    "Make the app (or choose yours at api.slack.com/apps): choose the workspace, Next, Create. "
+    "Create the app (or choose yours at api.slack.com/apps): choose the workspace, Next, Create. "
     "Then open OAuth & Permissions in the sidebar: Install to Workspace, Allow, and copy the Bot "
     "User OAuth Token. If the link does not open: Create New App, From a manifest, and paste what "
     "`gateway slack manifest` prints."
@@ -39,15 +40,15 @@ _GENERATE = (
     "Under App-Level Tokens press Generate Token and Scopes, give it a name, add "
     "connections:write, press Generate, and copy the token."
 )
-_NETWORK = "see the network, a firewall and HTTPS_PROXY, then run `gateway slack setup` again"
+_NETWORK = "check network, firewall and HTTPS_PROXY, then run `gateway slack setup` again"
 _STARTS = {BOT: "xoxb-", APP: "xapp-"}
 _PAGES = {BOT: "OAuth & Permissions", APP: "Basic Information, under App-Level Tokens"}
 _KINDS = {
     "xoxb-": "a bot token",
     "xapp-": "an app-level token",
     "xoxp-": "a user token",
-    "xoxe": "a token that configures apps",
-    "": "nothing, or no token that an app has",
+    "xoxe": "an app configuration token",
+    "": "no app token",
 }
 _WHY = {
     "invalid_auth": "Slack does not know this token",
@@ -62,24 +63,27 @@ _AGAIN = {
 
 
 class WrongSlackToken(GatewayError):
-    """A token that cannot be used, and what to do, in a sentence."""
+    """The token is unusable; the message says why and what to do."""
 
     code = "wrong_token"
 
 
 class SlackSetup(ChatSetup):
-    """How Slack is connected."""
+    """Asks for both Slack tokens and checks them."""
 
     variables: tuple[str, ...] = (BOT, APP)
     invite = INVITE
     command = COMMAND
 
     async def connect(self, terminal: SetupTerminal, known: Mapping[str, str]) -> dict[str, str]:
-        """Return both tokens, each checked. Raises InvalidRequest after five wrong ones, and where
-        settings connect Slack otherwise; Unreachable."""
+        """Return both tokens, after checks. Raises InvalidRequest after five wrong tokens, or if
+        settings use another mode; raises Unreachable if Slack does not answer."""
         settings = SlackSettings()
         if settings.mode != "socket" or settings.oauth:
-            raise InvalidRequest("set-up is for mode socket: unset the other GATEWAY_SLACK_…")
+            raise InvalidRequest(
+                "setup supports only mode socket: unset GATEWAY_SLACK_MODE and "
+                "GATEWAY_SLACK_CLIENT_ID"
+            )
         async with open_session() as session:
             checks = _SlackTokens(terminal, known, settings.api_url, session)
             bot = await checks.find(BOT, checks.check_bot, _MAKE, build_create_link())
@@ -88,27 +92,27 @@ class SlackSetup(ChatSetup):
 
 
 def build_create_link() -> str:
-    """Return the link that makes the app: the manifest is in it."""
+    """Build the link that creates the app; it contains the manifest."""
     manifest = json.dumps(build_manifest(), separators=(",", ":"))
     return f"{_APPS}?new_app=1&manifest_json={quote(manifest, safe='')}"
 
 
 @dataclass
 class _SlackTokens:
-    """Finds and checks the tokens. The bot's says which app it is, and the other must be of it."""
+    """Finds and checks the tokens. Both must belong to the same app; the bot token names it."""
 
     terminal: SetupTerminal
     known: Mapping[str, str]
     api_url: str
     session: aiohttp.ClientSession
     app_id: str = ""
-    page: str = ""  # where the app gets app-level tokens
+    page: str = ""  # the address where the app gets app-level tokens
     team: str = ""
 
     async def find(
         self, variable: str, check: Callable[[str], Awaitable[str]], lead: str, link: str
     ) -> str:
-        """Return a token that works: the known one, else one that somebody pastes."""
+        """Return a working token: the known one, or one that the operator pastes."""
         token = self.known.get(variable, "")
         for left in reversed(range(_TRIES + 1)):
             if token or left < _TRIES:
@@ -126,10 +130,11 @@ class _SlackTokens:
             if left:
                 asked = await self.terminal.ask_secret(f"Token ({_STARTS[variable]}…)", variable)
                 token = asked.strip()
-        raise InvalidRequest(f"none of {_TRIES} tokens works; run `gateway slack setup` again")
+        raise InvalidRequest(f"all {_TRIES} tokens failed; run `gateway slack setup` again")
 
     async def check_bot(self, token: str) -> str:
-        """Return which app a bot token is of. Raises WrongSlackToken, Unreachable."""
+        """Check a bot token, note its app, and say that it works. Raises WrongSlackToken,
+        Unreachable."""
         client = build_client(token, self.api_url, self.session)
         who = await _ask(client.auth_test, BOT)
         if missing := [scope for scope in BOT_SCOPES if scope not in read_scopes(who)]:
@@ -144,26 +149,26 @@ class _SlackTokens:
         return f"The bot token works: {who.get('user')} in {self.team}."
 
     async def check_app(self, token: str) -> str:
-        """Return that an app-level token works. Raises WrongSlackToken, Unreachable."""
+        """Check an app-level token, and say that it works. Raises WrongSlackToken, Unreachable."""
         found = re.match(r"xapp-[0-9]+-(A[A-Z0-9]+)", token)
         if found is not None and found[1] != self.app_id:
             raise WrongSlackToken(
-                f"This token is of another app, {found[1]}, perhaps in another workspace; the bot "
-                f"in {self.team} is of {self.app_id}: generate the token at {self.page}"
+                f"This token belongs to another app, {found[1]}, perhaps in another workspace. The "
+                f"bot in {self.team} belongs to {self.app_id}: generate the token at {self.page}"
             )
         client = build_client(None, self.api_url, self.session)
         opened = await _ask(lambda: client.apps_connections_open(app_token=token), APP)
-        if token != self.known.get(APP):  # else a gateway may run with it: we would take its clicks
+        if token != self.known.get(APP):  # a running gateway may use it: this would steal clicks
             await self._greet(str(opened["url"]))
         return "The app-level token works: Slack answers over Socket Mode."
 
     async def _greet(self, url: str) -> None:
-        """Open a Socket Mode connection, and close it."""
+        """Open and close a Socket Mode connection. Raises WrongSlackToken, Unreachable."""
         try:
             async with asyncio.timeout(_HELLO_SECONDS), self.session.ws_connect(url) as socket:
                 said = await socket.receive_json()
         except (TimeoutError, aiohttp.ClientError, OSError, TypeError, ValueError) as error:
-            why = f"no connection for Socket Mode opens ({type(error).__name__})"
+            why = f"cannot open a Socket Mode connection ({type(error).__name__})"
             raise Unreachable(f"{why}: {_NETWORK}") from error
         if said.get("type") != "hello":
             why = f"Slack closes the connection ({said.get('reason')})"
@@ -175,13 +180,13 @@ def _refuse_other_kind(token: str, variable: str) -> None:
     if not token.startswith(start):
         kind = next(said for begins, said in _KINDS.items() if token.startswith(begins))
         raise WrongSlackToken(
-            f"You pasted {kind}. The one for here begins with {start}, on the page "
+            f"You pasted {kind}. The right one begins with {start}; find it on the page "
             f"{_PAGES[variable]}."
         )
 
 
 async def _ask(call: Callable[[], Awaitable[Any]], variable: str) -> Any:
-    """Return Slack's response to a token. Raises WrongSlackToken, Unreachable."""
+    """Call Slack with a token; return its response. Raises WrongSlackToken, Unreachable."""
     try:
         return await call_for_response(call)
     except SlackRefused as refused:

@@ -1,6 +1,7 @@
-"""Keeps the Socket Mode connection, and detects when it is silent, refused or lost.
+"""Keep the Socket Mode connection, and report if it is silent, refused or lost; start with
+`SocketConnection.connect`.
 
-The SDK reconnects for ever without telling anybody, so it is watched from outside.
+The SDK reconnects silently forever, so this module watches it from outside.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from gateway.ports import DeliveryFailed, Limited
 log = logging.getLogger("adapters.slack")
 
 PING_SECONDS = 5.0
-IDLE_SECONDS = 600.0  # after so long without a message: reconnect, as the connection may be dead
+IDLE_SECONDS = 600.0  # reconnect after this time without a message: the connection may be dead
 CONNECT_SECONDS = 30.0
-LOCK_SECONDS = 5.0  # how long the SDK too waits for a reconnect that is under way
-# In ping intervals. The SDK gives up an unanswered connection after 1.5 and reconnects 0.5 later:
-# we look more often than that, and report a connection as well only when it has lasted longer.
+LOCK_SECONDS = 5.0  # the longest wait for a running reconnect, as in the SDK
+# In ping intervals. The SDK drops an unanswered connection after 1.5 and reconnects 0.5 later. The
+# watch checks more often, and reports a connection as healthy only if it has lasted longer.
 _LOOK, _HOLD = 0.4, 2.0
 # Errors that last until an operator acts.
 FATAL = {
@@ -43,7 +44,7 @@ FATAL = {
 
 
 class SocketConnection:
-    """One Socket Mode connection under watch."""
+    """One Socket Mode connection, with a watch that reports its problems."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class SocketConnection:
         self._heard = heard
         self._idle_seconds = idle_seconds
         self._ping_seconds = ping_seconds
-        self._count = 0  # messages at the last look
+        self._count = 0  # messages at the last check
         self._since = asyncio.get_running_loop().time()  # when the last of them came
         self._begun = False  # whether the SDK has connected once, and so reconnects
         self._renewing: asyncio.Future[None] | None = None
@@ -74,18 +75,18 @@ class SocketConnection:
         sdk: Any = self._handler.client
         sdk.connect_to_new_endpoint = _reconnect_once(sdk)
         sdk.issue_new_wss_url = self._address_in_time
-        self._limited_until = 0.0  # while Slack's limit lasts, it is not asked
+        self._limited_until = 0.0  # the end of Slack's rate limit; no calls before it
         self._problem = "Slack is not connected yet"
 
     @property
     def problem(self) -> str:
-        """What is wrong, in a sentence; empty when connected."""
+        """The current problem in a sentence; empty if connected."""
         return self._problem
 
     async def connect(self) -> None:
-        """Connect; raises GatewayError when Slack refuses us for good.
+        """Connect. Raises GatewayError if Slack refuses until an operator acts.
 
-        When Slack does not answer, `watch` tries again.
+        After other failures, `watch` tries again.
         """
         code = await self._begin()
         if code in FATAL:
@@ -93,20 +94,20 @@ class SocketConnection:
         self._say(_describe(code) if code else "")
 
     async def _begin(self) -> str:
-        """Make the first connection; return the error code, empty when it succeeded."""
+        """Make the first connection; return the error code, empty on success."""
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 self._handler.client.wss_uri = await self._address()
                 await self._handler.connect_async()
-        except Exception as error:  # whatever the reason, it is tried again
+        except Exception as error:  # try again after any error
             return _read_code(error)
         self._begun = True
         return ""
 
     async def watch(self) -> None:
-        """Watch the connection until cancelled: reconnect, and report what is wrong.
+        """Watch the connection until cancelled: reconnect, and report problems.
 
-        A new connection counts as well when it has lasted longer than an unanswered one would.
+        A new connection counts as healthy once it outlasts an unanswered one.
         """
         loop = asyncio.get_running_loop()
         lost = 0.0
@@ -119,7 +120,7 @@ class SocketConnection:
                 self._say("")
 
     async def _look(self) -> str:
-        """Return what is wrong now, empty when nothing is."""
+        """Return the current problem; empty if there is no problem."""
         if not self._begun:
             return _describe(code) if (code := await self._begin()) else ""
         if not await self._handler.client.is_connected():
@@ -129,16 +130,16 @@ class SocketConnection:
         if (code := await self._refusal()) in FATAL:
             return _describe(code)
         self._since = asyncio.get_running_loop().time()
-        log.info("idle: %s", code or "connecting anew", extra={"event": "slack_idle"})
+        log.info("idle: %s", code or "reconnecting", extra={"event": "slack_idle"})
         if code:
             return ""
-        # The SDK retries until it succeeds, and must not be cancelled meanwhile.
+        # The SDK retries until it succeeds. Cancelling it meanwhile would break it.
         self._renewing = asyncio.ensure_future(self._renew())
         await asyncio.wait([self._renewing], timeout=CONNECT_SECONDS)
         return ""
 
     def _idle(self) -> bool:
-        """Whether nothing has come for so long that the connection may be dead."""
+        """Whether the time without a message exceeds the limit, so the connection may be dead."""
         now = asyncio.get_running_loop().time()
         if self._heard() != self._count:
             self._count, self._since = self._heard(), now
@@ -148,22 +149,22 @@ class SocketConnection:
         try:
             await self._handler.client.connect_to_new_endpoint(force=True)
         except Exception as error:
-            # Whatever the reason: the present connection goes on, and is checked again.
+            # After any error, the current connection remains and the watch goes on.
             data = {"event": "slack_not_renewed"}
-            log.warning("not connected anew: %s", type(error).__name__, extra=data)
+            log.warning("not reconnected: %s", type(error).__name__, extra=data)
 
     async def _refusal(self) -> str:
-        """Return the code with which Slack refuses a connection now, empty when it does not."""
+        """Ask Slack for a connection; return its error code, empty if it agrees."""
         try:
             await self._address()
-        except Exception as error:  # as above
+        except Exception as error:  # the watch goes on after any error
             return _read_code(error)
         return ""
 
     async def _address(self) -> str:
-        """Return an address to connect to; it is good for one connection.
+        """Return an address that is valid for one connection.
 
-        Raises Limited, without asking Slack, until the time that Slack named is over.
+        Raises Limited without a call to Slack until the time that Slack named is over.
         """
         now = asyncio.get_running_loop().time
         if (left := self._limited_until - now()) > 0:
@@ -178,7 +179,7 @@ class SocketConnection:
         return str(opened["url"])
 
     async def _address_in_time(self) -> str:
-        """Return an address for the SDK to reconnect to, once Slack may be asked."""
+        """Return an address for the SDK's reconnect; wait while Slack's rate limit lasts."""
         while True:
             try:
                 return await self._address()
@@ -192,16 +193,16 @@ class SocketConnection:
         self._problem = problem
 
     async def close(self) -> None:
-        """Disconnect, without waiting for running answers."""
+        """Disconnect without waiting for running replies."""
         with suppress(Exception):  # the process ends, and the connection with it
             await self._handler.close_async()
 
 
 def _reconnect_once(client: Any) -> Callable[..., Awaitable[None]]:
-    """Return the SDK's reconnect without the second connection for one disconnect.
+    """Return the SDK's reconnect function, changed to connect only once per disconnect.
 
-    The SDK reconnects for Slack's disconnect message, and again for the close that follows it. The
-    second connection closes the first, with the clicks that have come over it.
+    The SDK reconnects after Slack's disconnect message, and again after the close that follows it.
+    The second connection would close the first, and lose the clicks that came over it.
     """
     connect = client.connect_to_new_endpoint
 
@@ -217,7 +218,7 @@ def _reconnect_once(client: Any) -> Callable[..., Awaitable[None]]:
 
 
 def _read_code(error: Exception) -> str:
-    """Return Slack's code of a refusal, else a name for the failure."""
+    """Return Slack's error code, or a description of another failure."""
     if isinstance(error, SlackRefused):
         return error.error
     return str(error) if isinstance(error, DeliveryFailed) else type(error).__name__

@@ -1,4 +1,5 @@
-"""Who clicked, who may see and who may decide; shared channels, and channels that are lost."""
+"""Identify the people who click, check their rights, and follow shared and lost channels; start
+with Rights."""
 
 from __future__ import annotations
 
@@ -38,24 +39,24 @@ from gateway.ports import (
 
 _CHECK_SECONDS = 8.0
 GROUPS_SECONDS = 5.0
-_LIMIT = "Slack limits how often the gateway may ask about people; nothing was recorded, try again"
+_LIMIT = "Slack's limit for user lookups is reached; nothing was recorded. Try again"
 
 
 class IneligibleUser(GatewayError):
-    """A user who may never decide: a bot, a guest, an outsider, or a deactivated one."""
+    """The user may never decide: a bot, a guest, an outsider, or a deactivated user."""
 
     code = "stranger"
 
 
 class Unknown(GatewayError):
-    """Slack did not say who this is, so nothing was done."""
+    """Slack did not identify the user or the channel, so nothing was done."""
 
     code = "unknown_user"
 
 
 class UserDirectory:
-    """Looks up users, once for each interaction, and groups, every few seconds. Clicks at the same
-    time share a call."""
+    """Looks up users once per interaction, and groups every few seconds. Simultaneous lookups share
+    a call."""
 
     def __init__(self) -> None:
         self._groups: dict[str, tuple[float, Json]] = {}  # by workspace, since when
@@ -88,7 +89,8 @@ class UserDirectory:
         return actor.identity
 
     async def find_claimant(self, workspace: Workspace, actor: Actor) -> Claimant:
-        """Return a full member as the operator reads of them. Raises as `find_member` does."""
+        """Return a full member with the description that an operator sees. Raises as `find_member`
+        does."""
         identity = await self.find_member(workspace, actor)
         name, handle = actor.names["name"], actor.names["handle"]
         words = describe_member(name, handle, actor.user)
@@ -102,9 +104,9 @@ class UserDirectory:
         return tuple(f"{PLATFORM}:{workspace.team}/{one['id']}" for one in groups)
 
     async def _list_groups(self, workspace: Workspace) -> Json:
-        """Return a workspace's groups with their members, as they were a few seconds ago at most.
+        """Return a workspace's groups with their members, at most five seconds old.
 
-        Slack allows twenty such calls a minute.
+        The cache is needed, because Slack allows twenty such calls a minute.
         """
         team, now = workspace.team, asyncio.get_running_loop().time
         known = self._groups.get(team)
@@ -122,7 +124,7 @@ class UserDirectory:
         return answer
 
     def forget_groups(self, team: str) -> None:
-        """Ask for a workspace's groups again: Slack tells that they changed."""
+        """Drop a workspace's cached groups, after Slack reported a change."""
         self._changed[team] = asyncio.get_running_loop().time()
         self._groups.pop(team, None)
 
@@ -155,8 +157,8 @@ class UserDirectory:
 
 
 def is_member(user: Json, workspace: Workspace) -> bool:
-    """Whether a user is a member of this workspace. Users of an organisation have one home
-    workspace and may be members of several."""
+    """Whether a user is a member of this workspace. Users of an organisation can belong to several
+    workspaces."""
     if not workspace.org:
         return bool(user.get("team_id", workspace.team) == workspace.team)
     member = user.get("enterprise_user") or {}
@@ -175,7 +177,7 @@ _NEVER = {
 
 
 class _Shared:
-    """One call at a time. Callers during a call share the next one, which starts after it."""
+    """Makes one call at a time. All callers during a call share the next one."""
 
     def __init__(self) -> None:
         self._running: asyncio.Future[Json] | None = None
@@ -193,13 +195,13 @@ class _Shared:
                 one.cancel()
 
     async def next(self, ask: Callable[[], Coroutine[Any, Any, Json]]) -> Json:
-        """Return the answer of a call that starts from now on."""
+        """Return the answer of a call that starts after this one was requested."""
         if self._running is None or self._running.done():
             self._running = done = asyncio.get_running_loop().create_future()
             try:
                 return await ask()
             finally:
-                done.cancel()  # others wait for its end only, not for its result
+                done.cancel()  # others wait only for its end, not for its result
         if self._next is None or self._next.done():
             self._next = _start_task(self._after(self._running, ask))
         return await asyncio.shield(self._next)
@@ -221,7 +223,7 @@ def _start_task(work: Coroutine[Any, Any, Json]) -> asyncio.Task[Json]:
 
 @dataclass(frozen=True, slots=True)
 class SlackUse:
-    """One use of a button, a modal or a command that is about a request, and which request."""
+    """One use of a button, a modal or a command; `form` names the request that it concerns."""
 
     workspace: Workspace
     did: Interaction
@@ -229,7 +231,7 @@ class SlackUse:
 
 
 class Rights:
-    """Checks people, and whether all of what they would approve can be read."""
+    """Identifies people, and checks whether Slack shows the complete call before an approval."""
 
     def __init__(self, api: AdapterApi, directory: UserDirectory, uploads: Uploads) -> None:
         self._api = api
@@ -237,10 +239,10 @@ class Rights:
         self._uploads = uploads
 
     async def press(self, use: SlackUse, *, reads: bool = False) -> Press:
-        """Return what is used, by a member of the workspace. Does not check the right to decide.
+        """Return the click of a full member. Does not check the right to decide.
 
-        Raises IneligibleUser, Unknown, NotFound; where the person `reads` what they approve,
-        InvalidRequest when not all of it can be read there.
+        Raises IneligibleUser, Unknown, NotFound. With `reads`, it raises InvalidRequest if Slack
+        does not show the complete call.
         """
         form, actor, why = use.form, use.did.actor, ""
         if reads:
@@ -264,7 +266,7 @@ class Rights:
         )
 
     async def identify(self, use: SlackUse) -> Identity:
-        """Return the person, with groups. Raises IneligibleUser, Unknown."""
+        """Return the person of a use, with groups. Raises IneligibleUser, Unknown."""
         return await self.identify_caller(use.workspace, use.did.actor)
 
     async def identify_caller(self, workspace: Workspace, actor: Actor) -> Identity:
@@ -273,37 +275,37 @@ class Rights:
         return replace(identity, groups=await self._directory.find_groups(workspace, identity))
 
     async def explain_unreadable(self, use: SlackUse, record: StoredRequest) -> str:
-        """Return why not all of the request can be read in Slack, empty when it can.
+        """Return why Slack does not show the complete call; empty if it does.
 
-        Either the card shows all of it, or the full text is attached in its thread.
+        It does if the card shows all of it, or if the full text is attached in its thread.
         """
         if self._api.sizes.fits(record, lines=CARD_LINES, chars=CARD_CHARS):
             return ""
         ref = use.form.ref(use.did.actor.team)
         if ref is not None and await self._uploads.is_attached(ref, record.digest):
             return ""
-        return "This cannot be approved here: the full text is not attached to the card."
+        return "You cannot approve this here: the full text is not attached to the card."
 
 
-# Slack Connect: keeps cards out of what people of other organisations read, unless a route says
-# otherwise.
+# Slack Connect: keeps cards out of channels that other organisations read, unless a target allows
+# it.
 
 KNOWN_SECONDS = 60.0
 EVENTS = ("channel_shared", "channel_unshared")
-"""The events after which other people read a channel."""
+"""The events that change who can read a channel."""
 
 
 class SharedChannels:
-    """Asks Slack who reads a channel, at most once a minute, and again when Slack tells of news."""
+    """Checks whether other organisations read a channel; caches the answer for a minute."""
 
     def __init__(self) -> None:
         self._known: dict[SlackPlace, tuple[float, str]] = {}
         self._asking: defaultdict[SlackPlace, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def refuse_outsiders(self, workspace: Workspace, place: SlackPlace) -> None:
-        """Raise DeliveryFailed when people of other organisations would read what is posted there,
-        or when Slack does not say; RetryLater when it was not reached. A target may allow it."""
-        # The bot may not ask about a direct channel; it was written by its id, for one person.
+        """Raise DeliveryFailed if people of other organisations can read the channel, or if Slack
+        does not say. Raise RetryLater if Slack does not answer. Skip targets that allow it."""
+        # The bot cannot look up a direct channel; a target names it by id, for one person.
         if place.shared or place.channel.startswith("D"):
             return
         place, now = SlackPlace(place.team, place.channel), asyncio.get_running_loop().time
@@ -317,12 +319,12 @@ class SharedChannels:
             raise DeliveryFailed(why)
 
     def forget(self, team: str, channel: str) -> None:
-        """Ask about a channel again: Slack tells that others read it now."""
+        """Drop the cached answer for a channel, after Slack reported a change."""
         self._known.pop(SlackPlace(team, channel), None)
 
 
 async def explain_outsiders(workspace: Workspace, place: SlackPlace) -> str:
-    """Return who else would read what is posted there, empty when nobody would.
+    """Say that another organisation can read the place; return "" if none can.
 
     Raises DeliveryFailed, RetryLater.
     """
@@ -335,31 +337,31 @@ async def explain_outsiders(workspace: Workspace, place: SlackPlace) -> str:
         answer = await call_repeatable(lambda: client.conversations_info(channel=channel))
     except SlackRefused as refused:
         if refused.error != "missing_scope":
-            raise  # as a post would be refused
-        said = f"whether {name_place(place)} is shared with others is not known: {refused}"
+            raise  # a post would get the same refusal
+        said = f"cannot check if {name_place(place)} is shared with others: {refused}"
         raise DeliveryFailed(said) from refused
     return explain_shared(place, answer.get("channel") or {})
 
 
 def explain_shared(place: SlackPlace, about: Json) -> str:
-    """Return what Slack's answer about a channel says of other organisations; empty for none."""
+    """Say from Slack's answer about a channel that it is shared; return "" if it is not."""
     if about.get("is_ext_shared") is False and not about.get("is_pending_ext_shared"):
         return ""
     if about.get("is_ext_shared") or about.get("is_pending_ext_shared"):
         soon = "" if about.get("is_ext_shared") else "about to be "
         return (
             f"{name_place(place)} is {soon}shared with another organisation (Slack Connect); "
-            f"to post there all the same, write slack:shared/{place.team}/{place.channel}"
+            f"to post there anyway, write slack:shared/{place.team}/{place.channel}"
         )
     return f"Slack does not say whether {name_place(place)} is shared with others"
 
 
 def name_place(place: SlackPlace) -> str:
-    """Return a place as a target is written."""
+    """Return a place in the form of a target, slack:TEAM/CHANNEL."""
     return f"slack:{place.team}/{place.channel}"
 
 
-# What Slack tells of channels that are lost or shared, and of user groups that changed.
+# Events about lost or shared channels, and about changed user groups.
 
 log = logging.getLogger("adapters.slack")
 
@@ -371,13 +373,14 @@ LOSSES = {
     "group_deleted": "the channel was deleted",
     "group_left": "the app was removed from the channel",
 }
-"""The events after which nobody can answer in a channel, and what they say."""
+"""The events after which nobody can decide in a channel, each with its meaning."""
 GROUP_EVENTS = ("subteam_members_changed", "subteam_updated")
-"""The events after which the members of user groups are others."""
+"""The events after which the members of user groups may differ."""
 
 
 class WorkspaceNews:
-    """Follows what Slack tells. Never raises: the next edit or click finds it out all the same."""
+    """Follows Slack's events about channels and groups. Never raises: the next edit or click
+    detects a loss too."""
 
     def __init__(self, api: AdapterApi, directory: UserDirectory, shared: SharedChannels) -> None:
         self._api = api
@@ -385,7 +388,7 @@ class WorkspaceNews:
         self._shared = shared
 
     async def follow(self, body: Json) -> None:
-        """Follow one event."""
+        """Drop caches after one event, or report the cards of a lost channel to the core."""
         event, team = body.get("event") or {}, str(body.get("team_id") or "")
         if event.get("type") in GROUP_EVENTS:
             self._directory.forget_groups(team)

@@ -1,8 +1,9 @@
-"""Calls to Slack's Web API: workspaces and their tokens, errors, uploads, and logs without secrets.
+"""Call Slack's Web API: find workspaces and tokens, translate errors, and upload files; start with
+Workspaces and `call_once`.
 
-No call is repeated blindly. The app is installed in one workspace by configured tokens, or in many
-by OAuth. Tokens from OAuth are kept as notes. An organisation has one token for all workspaces that
-it adds the app to; it is kept for each of them, so that each is a workspace like any other.
+The app is installed in one workspace by configured tokens, or in many by OAuth. OAuth tokens are
+stored as notes. An organisation has one token for all its workspaces; it is stored once per
+workspace, so that each can be looked up alone.
 """
 
 from __future__ import annotations
@@ -39,20 +40,20 @@ from gateway.ports import (
     RetryLater,
 )
 
-# A logger for Slack's libraries that never repeats tokens, payloads or addresses.
+# A logger for Slack's libraries that never logs tokens, payloads or addresses.
 #
 # Bolt logs rejected bodies, the Socket Mode client logs messages it could not handle, and both
-# format exceptions that carry responses. What is kept is where it was said and the kind of
-# exception.
+# format exceptions that contain responses. Only the source location and the exception's type
+# remain.
 
 NAME = "adapters.slack.library"
 
 
 class LogRedactor(logging.Filter):
-    """Replaces what a library says by where it says it."""
+    """Replaces third-party log messages with their source location."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Keep the record, without its words."""
+        """Replace the message and drop the exception. Always return True."""
         kind = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else ""
         said = f"{record.module}.{record.funcName}, line {record.lineno}"
         record.msg = f"Slack's library: {said}{f': {kind}' if kind else ''}"
@@ -78,7 +79,7 @@ _LONGEST_WAIT = 60.0
 _LONGEST_PAUSE = 5.0
 _TOO_MANY = 429
 
-# Slack says that these may come after the call took effect.
+# Slack documents that the call may have taken effect before these errors.
 _DOUBTFUL = {"internal_error", "fatal_error", "request_timeout"}
 _LATER = {
     "ratelimited",
@@ -90,7 +91,7 @@ _LATER = {
 
 
 class SlackRefused(DeliveryFailed):
-    """Slack responded with an error code, `error`."""
+    """Slack refused the call with an error code, `error`."""
 
     code = "slack_refused"
 
@@ -100,21 +101,23 @@ class SlackRefused(DeliveryFailed):
 
 
 class SlackFailed(DeliveryUncertain):
-    """Slack answered that it failed; mostly, but not always, nothing was done."""
+    """Slack reported an internal failure. The call probably had no effect, but may have."""
 
     code = "slack_failed"
 
 
 class Unavailable(RetryLater):
-    """Slack's API was not reached, or did nothing. What is `unsent` it never saw."""
+    """Slack's API was not reached, or did nothing. `unsent` means that it never saw the call."""
 
     def __init__(self, why: str, *, unsent: bool = False) -> None:
         super().__init__(1.0, why, unsent=unsent)
 
 
 class CircuitBreaker:
-    """While Slack is unavailable, one call at a time tries whether it still is, after pauses that
-    grow. All others are put off, so that they use up no limit, and come as soon as it is back."""
+    """Circuit breaker: while Slack is down, send one probe at a time with exponential backoff.
+
+    All other calls are delayed, so that they use up no rate limit and go out once Slack is back.
+    """
 
     def __init__(self) -> None:
         self._failures = 0
@@ -123,7 +126,7 @@ class CircuitBreaker:
 
     @contextmanager
     def trying(self) -> Iterator[None]:
-        """Make a call. Raises RetryLater, also on entering, while Slack is unavailable."""
+        """Guard one call. Raises RetryLater while Slack is unavailable, also on entering."""
         now = asyncio.get_running_loop().time
         if now() < self._until:
             raise RetryLater(self._until - now(), "Slack is unavailable", unsent=True)
@@ -134,12 +137,12 @@ class CircuitBreaker:
         try:
             yield
         except Unavailable as outage:
-            if now() >= self._until:  # many at once count as one
+            if now() >= self._until:  # simultaneous failures count once
                 self._failures += 1
                 self._until = now() + min(2.0 ** (self._failures - 1), _LONGEST_PAUSE)
             raise RetryLater(self._until - now(), str(outage), unsent=outage.unsent) from outage
         except (SlackRefused, CopyGone):
-            self._failures = 0  # it answers
+            self._failures = 0  # Slack answers again
             raise
         else:
             self._failures = 0
@@ -148,8 +151,8 @@ class CircuitBreaker:
 
 
 def open_session() -> aiohttp.ClientSession:
-    """Return a session for all workspaces: it keeps no cookies, limits the duration of each call,
-    and takes the proxy that the SDK takes for its own calls."""
+    """Open an HTTP session for all workspaces: no cookies, a time limit for each call, and the
+    proxy that the SDK would use."""
     return aiohttp.ClientSession(
         timeout=aiohttp.ClientTimeout(total=CALL_SECONDS),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -158,9 +161,9 @@ def open_session() -> aiohttp.ClientSession:
 
 
 def build_client(token: str | None, api_url: str, session: aiohttp.ClientSession) -> AsyncWebClient:
-    """Return a client that sends each call once: the SDK's own retries would post cards twice.
+    """Build a client without retries: the SDK's retries would post cards twice.
 
-    The session limits the duration of calls; nothing else does.
+    Only the session limits the duration of calls.
     """
     return AsyncWebClient(
         token=token,
@@ -173,9 +176,9 @@ def build_client(token: str | None, api_url: str, session: aiohttp.ClientSession
 
 
 async def call_repeatable(call: Callable[[], Awaitable[Any]]) -> Json:
-    """Make a call that changes nothing, or that may be repeated; return its answer.
+    """Make a call that is safe to repeat, once; return its answer.
 
-    Raises SlackRefused, RetryLater.
+    Raises SlackRefused or RetryLater, never DeliveryUncertain.
     """
     try:
         return await call_once(call)
@@ -190,16 +193,16 @@ async def call_once(call: Callable[[], Awaitable[Any]]) -> Json:
 
 
 async def call_for_response(call: Callable[[], Awaitable[Any]]) -> Any:
-    """Make a call once; return the SDK's whole response, with its headers.
+    """Make a call once; return the SDK's response with its headers.
 
-    Raises SlackRefused, RetryLater when it certainly had no effect, DeliveryUncertain otherwise.
+    Raises SlackRefused, RetryLater if it certainly had no effect, DeliveryUncertain otherwise.
     """
     try:
         return await call()
     except SlackApiError as error:
         raise _translate_error(error) from error
     except aiohttp.ClientConnectorError as error:
-        why = f"Slack cannot be reached ({type(error).__name__})"
+        why = f"cannot reach Slack ({type(error).__name__})"
         raise Unavailable(why, unsent=True) from error
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         raise DeliveryUncertain(f"Slack did not answer: {type(error).__name__}") from error
@@ -215,7 +218,7 @@ def _translate_error(error: SlackApiError) -> DeliveryFailed:
     if code in _DOUBTFUL:
         return SlackFailed(f"Slack says {code}")
     if not code:
-        # An error page from something in front of Slack's API, which never saw the call.
+        # An error page from a server in front of Slack's API, which never saw the call.
         return Unavailable(f"Slack is not available ({status})", unsent=True)
     messages = (
         data.get("response_metadata", {}).get("messages", []) if isinstance(data, dict) else []
@@ -234,8 +237,8 @@ def _retry_after(response: Any) -> float:
 
 
 _INSTALL, _ORG = "install {team}", "organisation {org}"
-TOKEN_SECONDS = 30.0  # between two looks at the configured token
-_AWAY_SECONDS = 2.0  # as long as none of them was answered
+TOKEN_SECONDS = 30.0  # between two checks of the configured token
+_AWAY_SECONDS = 2.0  # the same, until the first check succeeds
 NEEDED_SCOPES = ("chat:write", "commands", "users:read")
 
 
@@ -253,9 +256,9 @@ class TokenRefused(GatewayError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """One workspace and the client that speaks for the app there.
+    """One workspace: its token and a client that acts as the app there.
 
-    `org` is the organisation whose token it is; empty where the workspace has its own.
+    `org` is the organisation that the token belongs to; empty for a token of the workspace.
     """
 
     team: str
@@ -266,9 +269,9 @@ class Workspace:
 
 
 class Workspaces:
-    """Finds the workspace of a team id.
+    """Finds the workspace of a team id, and stores installations.
 
-    `problem` says why the configured token cannot be used; empty when it can.
+    `problem` says why the configured token is unusable; empty if it works.
     """
 
     def __init__(
@@ -282,9 +285,9 @@ class Workspaces:
         self.problem = ""
 
     async def start(self) -> None:
-        """Check the workspace of the configured token. Raises TokenRefused with what to do.
+        """Check the configured token. Raises TokenRefused, whose text says what to do.
 
-        When Slack does not answer, `watch` tries again.
+        If Slack does not answer, `watch` tries again.
         """
         try:
             await self._check()
@@ -298,8 +301,8 @@ class Workspaces:
             self._known[found.team] = found
 
     async def watch(self, seconds: float) -> None:
-        """Check the configured token regularly until cancelled: nothing else would show that it was
-        revoked."""
+        """Check the configured token every `seconds` until cancelled: only this check detects that
+        it was revoked."""
         while self._settings.bot_token is not None:
             await asyncio.sleep(seconds if self._known else min(seconds, _AWAY_SECONDS))
             try:
@@ -322,7 +325,7 @@ class Workspaces:
     async def find(self, team: str) -> Workspace:
         """Return the workspace with this id. Raises NotInstalled, TokenRefused, Unavailable."""
         if self._settings.bot_token is not None and not self._known:
-            await self._check()  # Slack did not answer at the start
+            await self._check()  # Slack did not answer at startup
         known = self._known.get(team)
         if known is not None and self._settings.bot_token is not None:
             return known
@@ -332,14 +335,14 @@ class Workspaces:
         async with self._lock:
             found = await self._look_up(token, team, org)
         if found.team != team:
-            raise NotInstalled(f"the stored token is not of the Slack workspace {team}")
+            raise NotInstalled(f"the stored token does not belong to the Slack workspace {team}")
         self._known[team] = found
         return found
 
     async def read_token(self, team: str) -> tuple[str, str]:
         """Return the token of a workspace's installation, and its organisation.
 
-        Raises NotInstalled. Read from the store each time: another replica may have changed it.
+        Reads the store each time, because another replica may change it. Raises NotInstalled.
         """
         stored = None
         if self._settings.bot_token is None:
@@ -357,7 +360,7 @@ class Workspaces:
         self._known[found.team] = found
 
     async def install_everywhere(self, org: str, token: str) -> None:
-        """Store the token of an organisation for each workspace that it added the app to."""
+        """Store an organisation's token for each workspace that has the app; forget the others."""
         stored = await self._notes.get(_ORG.format(org=org))
         before = set(json.loads(stored)["teams"]) if stored else set()
         teams = await self._teams(token)
@@ -379,7 +382,7 @@ class Workspaces:
         return teams
 
     async def refresh(self, org: str) -> None:
-        """Update the workspaces that an organisation added the app to or removed it from."""
+        """Update an organisation's workspaces after it added or removed the app in some."""
         if stored := await self._notes.get(_ORG.format(org=org)):
             await self.install_everywhere(org, json.loads(stored)["token"])
 
@@ -397,7 +400,7 @@ class Workspaces:
         await self._notes.delete(_ORG.format(org=org))
 
     async def _look_up(self, token: str, team: str = "", org: str = "") -> Workspace:
-        """Return the workspace of a token; of an organisation's token, the workspace `team`.
+        """Return the workspace of a token, or with `org` the workspace `team`.
 
         Raises TokenRefused, Unavailable.
         """
@@ -426,14 +429,14 @@ def read_scopes(who: Any) -> set[str]:
     return set(str(who.headers.get("x-oauth-scopes", "")).split(","))
 
 
-# Uploads of full texts to a card's thread. Long requests need one to be approved in Slack.
+# Uploads of full texts to a card's thread. A long request needs one for approval in Slack.
 
 _KEPT_SECONDS = 40 * 24 * 3600.0
 _OK = 200
 
 
 class Uploads:
-    """Attaches full texts, once for each card and digest."""
+    """Attaches full texts to cards, once for each card and action digest."""
 
     def __init__(self, api: AdapterApi, session: aiohttp.ClientSession) -> None:
         self._api = api
@@ -442,7 +445,8 @@ class Uploads:
     async def attach(
         self, workspace: Workspace, ref: MessageRef, card: Card, thread: str
     ) -> FullText:
-        """Attach the full text to a thread, unless it is there; return whether it is."""
+        """Attach the full text to a thread, unless it is already there; return ATTACHED or
+        MISSING."""
         if await self.is_attached(ref, card.digest):
             return FullText.ATTACHED
         record = await self._api.requests.get(card.request_id)
@@ -450,7 +454,7 @@ class Uploads:
             return FullText.MISSING
         text = full_view(record).text.encode()
         place = SlackPlace(*read_place(ref.channel)[:2], thread)
-        name, title = f"approval-{card.short_id}.txt", f"All of it · sha256 {card.digest}"
+        name, title = f"approval-{card.short_id}.txt", f"Full text · sha256 {card.digest}"
         try:
             await upload_file(workspace.client, self._session, place, text, name=name, title=title)
         except DeliveryFailed as error:
@@ -461,7 +465,7 @@ class Uploads:
         return FullText.ATTACHED
 
     async def is_attached(self, ref: MessageRef, digest: str) -> bool:
-        """Whether a copy's thread has the full text of this digest."""
+        """Whether the thread of a posted card has the full text for this digest."""
         return await self._api.notes.get(_key(ref, digest)) is not None
 
 

@@ -1,4 +1,4 @@
-"""Answer in the terminal."""
+"""The terminal adapter: people decide requests with keys. See docs/terminal.md."""
 
 from adapters.terminal.adapter import TerminalAdapter
 

@@ -1,4 +1,5 @@
-"""The terminal adapter: runs the screen, and stops the process when the person leaves it."""
+"""Run the terminal screen, and stop the process when the person quits; start with
+`TerminalAdapter.run`."""
 
 from __future__ import annotations
 
@@ -21,12 +22,11 @@ from adapters.terminal.screen import TerminalApp
 from gateway.errors import InvalidRequest
 from gateway.ports import Adapter, AdapterApi, Identity, SystemClock, cancel_and_wait
 
-# The window that the screen is drawn in, which may be closed at any moment.
+# The terminal window can be closed at any moment.
 #
-# The process then gets SIGHUP, and ends; but not where that is ignored, as under nohup, or has a
-# policy file read again. The library would stand still for good there: its thread that draws dies
-# of the first error, and whatever is to be drawn after that waits for it, with all else that this
-# process does.
+# SIGHUP then ends the process, unless it is ignored (as under nohup) or reloads a policy file. In
+# those cases the library would block the whole process: its drawing thread dies of the first
+# error, and all later drawing waits for that thread.
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _LOOK_SECONDS = 1.0
 
 
 class WindowDriver(LinuxDriver):
-    """Draws as Textual does, and into nowhere once the window is gone."""
+    """Draws like Textual's driver, but discards the output once the window is closed."""
 
     def __init__(self, app: App[Any], **options: Any) -> None:
         super().__init__(app, **options)
@@ -42,7 +42,7 @@ class WindowDriver(LinuxDriver):
 
 
 class _Window:
-    """What is drawn on, which takes everything."""
+    """The output file of the driver, with write errors ignored."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -51,7 +51,7 @@ class _Window:
         try:
             self._file.write(text)
         except OSError:
-            return  # gone: `watch_window` says so
+            return  # the window is closed, which `watch_window` detects
 
     def flush(self) -> None:
         try:
@@ -64,14 +64,14 @@ class _Window:
 
 
 async def watch_window() -> None:
-    """Stop the process once its window is closed: nobody can answer here any more."""
+    """Stop the process once its window is closed: nobody can decide here any more."""
     window = select.poll()
-    window.register(sys.stdin.fileno(), 0)  # 0: only that it is gone
+    window.register(sys.stdin.fileno(), 0)  # 0: report only that it is closed
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
         if window.poll(0):
             break
-    log.warning("the terminal is gone", extra={"event": "terminal_closed"})
+    log.warning("the terminal was closed", extra={"event": "terminal_closed"})
     signal.raise_signal(signal.SIGTERM)
 
 
@@ -79,16 +79,16 @@ _KEPT_LINES = 1000
 
 
 class TerminalAdapter(Adapter):
-    """Lets the person at this terminal answer, as `terminal:` and their login name."""
+    """Lets the person at this terminal decide, as `terminal:` and their login name."""
 
     name = "terminal"
     posts = False
 
     @asynccontextmanager
     async def run(self, api: AdapterApi) -> AsyncIterator[None]:
-        """Show the screen until left. When the person quits, stop the process."""
+        """Show the screen inside the context. When the person quits, stop the process."""
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            raise InvalidRequest("the terminal adapter needs a terminal to draw on")
+            raise InvalidRequest("the terminal adapter needs a terminal as its input and output")
         who = Identity(platform=self.name, id=_read_login())
         screen = TerminalApp(api, who, SystemClock(), WindowDriver)
         with _hold_log():
@@ -104,7 +104,7 @@ class TerminalAdapter(Adapter):
 
 
 def _read_login() -> str:
-    """Return the user's name from the system; environment variables could be forged."""
+    """Return the login name from the system, because environment variables can be forged."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -113,7 +113,7 @@ def _read_login() -> str:
 
 @contextmanager
 def _hold_log() -> Iterator[None]:
-    """Hold back log lines until the screen is closed; they would overwrite it."""
+    """Hold back log lines until the screen is closed, because they would overwrite it."""
     root = logging.getLogger()
     handlers = list(root.handlers)
     kept = [MemoryHandler(_KEPT_LINES, logging.CRITICAL + 1, target=one) for one in handlers]

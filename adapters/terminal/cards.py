@@ -1,4 +1,5 @@
-"""Cards as coloured text, in rows and colours that tell our words from the agent's."""
+"""Render cards as coloured text that separates the gateway's words from the agent's; start with
+`render_card`."""
 
 from __future__ import annotations
 
@@ -25,19 +26,19 @@ from gateway.cards.shared_texts import ANOTHER_PLAN, NO_LINK, say_names
 from gateway.models import RiskLevel
 from gateway.ports import Visible
 
-# Margins that tell our rows from the agent's: ours begin at the edge or behind two blanks, a row
-# of the agent's text behind four, also where it was folded.
+# Margins separate the gateway's rows from the agent's. The gateway's rows begin at the edge or
+# after two blanks; rows of the agent's text begin after four, also when folded.
 
 _OURS, _AGENTS = 2, 4  # blanks
 _GAP = 3  # blanks between two facts of one row
-_SIGN = 2  # columns of a sign, and of what is folded
-_LINE_END = 2  # columns of a line that follow its title at least
+_SIGN = 2  # columns of a sign, and of the mark of a folded row
+_LINE_END = 2  # the fewest columns of the line behind a title
 _BEGINS = re.compile(r'(?P<blanks> *)(?:"(?:[^"\\]|\\.)*": )?"?')
 GOES_ON = "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
 
 
 class HangingIndent:
-    """A text with words of ours first: whatever is folded begins where the agent's text does."""
+    """A text that begins with the gateway's words; its folded rows get the agent's margin."""
 
     def __init__(self, text: Text) -> None:
         self._text = text
@@ -50,7 +51,7 @@ class HangingIndent:
 
 
 class Heading:
-    """A title, of several rows where it is long, and a line behind it."""
+    """A title, in several rows if it is long, with a line behind it."""
 
     def __init__(self, title: Text) -> None:
         self._title = title
@@ -67,9 +68,10 @@ class Heading:
 
 
 class FoldedRows:
-    """A text of several rows: whatever is folded begins where the value of its row does, or its
-    first word, behind a mark. Without one it would pass for a row of its own: in a shell, for
-    another command."""
+    """A text of several rows. A folded row continues below its value or first word, after a mark.
+
+    Without the mark, the fold would look like a separate row: in a shell, like another command.
+    """
 
     def __init__(self, text: Text) -> None:
         self._text = text
@@ -90,15 +92,17 @@ class FoldedRows:
 
 
 def _find_begin(row: str, most: int) -> int:
-    """Return where the value in a row of JSON begins, or the first word of any other; 0 where that
-    is further than `most`."""
+    """Return the start of the value in a row of JSON, or of the first word in another row.
+
+    It is 0 if the start is beyond `most` columns.
+    """
     found = _BEGINS.match(row)
     ends = (found.end(), found.end("blanks")) if found else ()
     return next((end for end in ends if cell_len(row[:end]) == end <= most), 0)
 
 
 class FactRows:
-    """Labelled short texts, as many in a row as fit: none is torn from its label."""
+    """Short texts with labels, as many in a row as fit; no text is separated from its label."""
 
     def __init__(self, facts: Sequence[Text]) -> None:
         self._facts = facts
@@ -119,8 +123,8 @@ class FactRows:
 
 
 class SignedRows:
-    """The rows of a diff, each a sign and its text: whatever is folded has that sign again, and a
-    mark beside it. Without a sign it would pass for a row that stays."""
+    """The rows of a diff, each a sign and a text. Folded rows repeat the sign and add a mark:
+    without the sign, they would look unchanged."""
 
     def __init__(self, rows: Sequence[tuple[Text, Text]]) -> None:
         self._rows = rows
@@ -134,14 +138,14 @@ class SignedRows:
 
 
 def set_in(text: RenderableType) -> Padding:
-    """Return a text of the agent behind its margin."""
+    """Return a text of the agent after its margin."""
     return Padding(text, (0, 0, 0, _AGENTS))
 
 
-# What would run, in colours that can be read on a dark and on a light terminal.
+# The call, in colours that are readable on dark and on light terminals.
 
 ESCAPE = "bold black on bright_yellow"  # escapes stand out from the agent's own characters
-# The plain eight colours, and not dim.
+# Only the eight basic colours, and no dim text.
 STYLES: dict[tuple[str, ...], Style] = {
     ("Comment",): Style(italic=True),
     ("Keyword",): Style(color="blue", bold=True),
@@ -176,7 +180,7 @@ def render_diff(changes: Iterable[Change]) -> SignedRows:
 
 
 def render_signed(text: Visible) -> SignedRows:
-    """Return a diff that the agent wrote: each of its lines with what it begins with."""
+    """Return a diff that the agent wrote, with the first character of each line as its sign."""
     rows = []
     for line in text.lines():
         row = render_text(Visible(line))
@@ -217,29 +221,29 @@ _ALARM = "bold red"
 _NAME = "cyan"
 _MINUTE, _HOUR = 60, 3600
 _MOST_FOUND = 3  # findings on a card
-_FOUND_BEGIN, _FOUND_END = 90, 46  # characters of one; its end says what it is about
+_FOUND_BEGIN, _FOUND_END = 90, 46  # characters of a finding; its end says what it is about
 _PLACE = ("Agent", "Host", "Folder")
 
 HELP = f"""\
 y  approve, or answer a question
-n  deny, with a reason if you like
+n  deny, with an optional reason
 p  {ANOTHER_PLAN.lower()}
 f  read all of it
 e  edit the arguments in $EDITOR
 r  approve and remember
-g  list what is remembered, and revoke it
+g  list grants and revoke them
 a  approve several
-c  copy what would run
-k  say that you are looking at it
-←  the one before, → the next
+c  copy the call
+k  tell others that you are looking
+←  previous request, → next request
 ↑  ↓  scroll
-q  leave; requests stay where they are
+q  quit; requests stay pending
 ?  this help
-Esc  back, and nothing is decided
+Esc  go back without deciding
 
 In a form: Tab goes to the next field, Space chooses, ^s sends.
 
-High risk needs a confirmation. A shortened request is approved from its full text only."""
+High risk needs a confirmation. Press f to approve a shortened request."""
 
 
 def render_card(card: Card, *, now_ms: int) -> RenderableType:
@@ -248,7 +252,7 @@ def render_card(card: Card, *, now_ms: int) -> RenderableType:
         Group(
             *_render_outcome(card),
             HangingIndent(render_summary(card)),
-            *_render_found(card),  # a screen ends below
+            *_render_found(card),  # before the call, which may be longer than the screen
             *_render_calls(card),
             *_render_facts(card),
             *_render_unverified(card),
@@ -263,7 +267,7 @@ def render_card(card: Card, *, now_ms: int) -> RenderableType:
 
 
 def render_summary(card: Card) -> Text:
-    """Return what happens, in one sentence, with its names coloured and in quotes."""
+    """Return the summary, with names coloured and in quotes."""
     summary = Text(style="bold")
     for part in card.summary:
         if part.named:
@@ -274,8 +278,7 @@ def render_summary(card: Card) -> Text:
 
 
 def render_about(card: Card) -> RenderableType:
-    """Return what a prompt is about: the summary, the risk and what was found, exactly what runs as
-    far as the card has it, for whom and where."""
+    """Return the text above a prompt: summary, risk, findings, the call, and where it runs."""
     return Group(
         HangingIndent(render_summary(card)),
         *_render_risk(card),
@@ -288,14 +291,16 @@ def render_about(card: Card) -> RenderableType:
 
 
 def render_edited(now: Card, changed: SignedRows, before: Card) -> RenderableType:
-    """Return what an edit is about: the summary of what will run, what was changed, and all of it;
-    and what was found in it `before`."""
+    """Return the text above the prompt of an edit: the new summary and call, and the changes.
+
+    It also shows the risk and the findings of the call `before` the edit.
+    """
     found = list(render_findings(before))
     return Group(
         HangingIndent(render_summary(now)),
         *_render_risk(before),
         *((Text("Found before these changes:", "bold"), *found) if found else ()),
-        Heading(Text("what you change", style="bold")),
+        Heading(Text("your changes", style="bold")),
         set_in(changed),
         *_render_blocks(now),
         Rule(style="dim"),
@@ -304,13 +309,12 @@ def render_edited(now: Card, changed: SignedRows, before: Card) -> RenderableTyp
 
 
 def render_remembered(card: Card) -> RenderableType:
-    """Return what is approved before it is remembered: the summary, for whom and where."""
+    """Return the text above the grant prompt: the summary, the agent and the place."""
     return Group(HangingIndent(render_summary(card)), _facts(card, _PLACE))
 
 
 def render_full(whole: Card, undeclared: Visible | None) -> RenderableType:
-    """Return for whom and where all of it would run, all of it below the warnings, and in the end
-    each finding that was cut."""
+    """Return the full text: facts, warnings, the complete call, and all findings that were cut."""
     told = tuple(render_findings(whole))
     cut = [one for one in dict.fromkeys(whole.findings) if _shorten(one) is not None]
     if cut or len(set(whole.findings)) > _MOST_FOUND:
@@ -325,14 +329,16 @@ def render_full(whole: Card, undeclared: Visible | None) -> RenderableType:
         *_render_notices(whole),
         *([render_text(undeclared)] if undeclared else []),
         *render_runs(whole.blocks),
-        *([Text("\n── ⟨what was found, whole⟩ ──")] if found else []),
+        *([Text("\n── ⟨all findings in full⟩ ──")] if found else []),
         *found,
     )
 
 
 def render_runs(blocks: Sequence[Block]) -> Iterator[RenderableType]:
-    """Return all that would run, as the full view has it: plain, below headings whose brackets are
-    escaped in every text; a diff's rows keep their signs."""
+    """Yield the complete call as plain text; a diff's rows keep their signs.
+
+    Its headings cannot be faked, because every text has their brackets escaped.
+    """
     for number, one in enumerate(blocks):
         gap = "\n" if number else ""
         yield Text(f"{gap}── ⟨{one.label}⟩ ──")
@@ -341,7 +347,7 @@ def render_runs(blocks: Sequence[Block]) -> Iterator[RenderableType]:
 
 
 def render_risk(card: Card) -> Text:
-    """Return one line of how dangerous it is, "" where nothing says so."""
+    """Return one line with the risk and the number of findings; "" if there are none."""
     if not card.reasons and card.risk is not RiskLevel.HIGH and not card.findings:
         return Text()
     found = f" · findings: {len(card.findings)}" if card.findings else ""
@@ -357,34 +363,34 @@ def render_time_left(deadline: int, now_ms: int) -> str:
 
 
 def render_findings(card: Card) -> Iterator[RenderableType]:
-    """Return the guardrail findings, each once and in short, and how many more there are."""
+    """Yield the first guardrail findings, shortened and each once, and the number of others."""
     sign, style = ("🔴 ", _ALARM) if card.alarms else ("⚠ ", _WARNING)
     found = Counter(card.findings)
     for one, times in list(found.items())[:_MOST_FOUND]:
         text = Text(sign, style=style).append_text(_shorten(one, style) or render_text(one, style))
         yield HangingIndent(text.append(f" ({times} times)" if times > 1 else ""))
     if (more := len(found) - _MOST_FOUND) > 0:
-        yield HangingIndent(Text(f"{sign}… {more} more found, whole in the full text", style=style))
+        yield HangingIndent(Text(f"{sign}… {more} more in the full text", style=style))
 
 
 def say_secret(card: Card) -> str:
-    """Say who gets a secret that is typed here."""
+    """Say who receives a secret that the person types."""
     agent = next((one.text.text for one in card.facts if one.label == "Agent"), "")
     who = f"agent {agent}" if agent else "the agent"
     return (
-        "A secret: it is not shown while you type. It goes through the gateway to "
-        f"{who} alone, and stands in no card, log or audit."
+        "A secret: it is not shown while you type. The gateway passes it only to "
+        f"{who}. No card, log or audit entry contains it."
     )
 
 
 def _say_state(card: Card) -> Text | None:
-    """Return how it stands, unless the first row says it."""
+    """Return the state, unless the first row already states the outcome."""
     ended = card.ending is not None
     return None if ended else Text(f" {card.icon} {card.word} ", style="bold default")
 
 
 def _say_time(card: Card, now_ms: int) -> Text | None:
-    """Return the time left; nobody can use that of what nobody waits for, or may approve."""
+    """Return the time left, unless the request has ended or nobody can use the time."""
     if card.final or card.idle:
         return None
     return Text(f" {render_time_left(card.deadline, now_ms)} ", style="default")
@@ -393,7 +399,7 @@ def _say_time(card: Card, now_ms: int) -> Text | None:
 def _render_outcome(card: Card) -> Iterator[RenderableType]:
     if (ending := card.ending) is not None:
         named = tuple((say_names(text, card.people), escape) for text, escape in ending.segments)
-        said = Text(f"{card.icon} ", "bold default")  # in no colour of the edge
+        said = Text(f"{card.icon} ", "bold default")  # without the colour of the edge
         yield HangingIndent(said.append_text(render_text(replace(ending, segments=named))))
     if card.result is not None:
         yield HangingIndent(render_text(card.result))
@@ -402,7 +408,7 @@ def _render_outcome(card: Card) -> Iterator[RenderableType]:
 
 
 def _render_found(card: Card) -> Iterator[RenderableType]:
-    """Yield what was found, in its colour, and what keeps it from being approved here."""
+    """Yield the risk, the findings, and the reasons why it cannot be approved here."""
     yield from _render_risk(card)
     yield from render_findings(card)
     if not card.complete:
@@ -449,8 +455,8 @@ def _render_facts(card: Card) -> Iterator[RenderableType]:
 
 
 def _shorten(found: Visible, style: str = "") -> Text | None:
-    """Return the beginning and the end of a finding, None where it is short: between them stands
-    what the agent named."""
+    """Return the beginning and the end of a long finding; None if it is short. The agent chose the
+    names in the middle."""
     if len(found.text) <= _FOUND_BEGIN + _FOUND_END:
         return None
     return render_text(found.shortened(_FOUND_BEGIN, _FOUND_END), style)
@@ -463,15 +469,13 @@ def _render_calls(card: Card) -> Iterator[RenderableType]:
     yield from _render_blocks(card)
     if card.changed_by is not None:
         yield Rule(style="dim")
-        told = card.changed_aside  # else the first line says who
-        yield HangingIndent(
-            Text("What was changed", "bold") if told is None else render_text(told, "bold")
-        )
+        told = card.changed_aside  # if None, the first line names the person
+        yield HangingIndent(Text("Changes", "bold") if told is None else render_text(told, "bold"))
         yield set_in(render_diff(card.changed))
 
 
 def _render_field(card: Card, field: Field, *, said: bool) -> Iterator[RenderableType]:
-    """Yield what is asked, unless the summary said it, and where a secret is answered."""
+    """Yield a field's question, unless the summary `said` it, and a note for a secret."""
     if not said:
         yield set_in(Text('• "').append_text(render_text(field.text, _NAME)).append('"'))
     if field.secret and not card.final:
@@ -487,7 +491,7 @@ def _render_blocks(card: Card) -> Iterator[RenderableType]:
 
 
 def _say_left(block: Block) -> str:
-    """Say how much of a block was cut off, "" where it is whole."""
+    """Say how much of a block was cut off; return "" if it is complete."""
     chars = block.chars - len(block.text.text)
     lines = block.lines - (len(block.text.lines()) if block.text.text else 0)
     if chars <= 0:
@@ -510,10 +514,10 @@ def _render_unverified(card: Card) -> Iterator[RenderableType]:
             yield Text(f"… {left}", style="bold")
 
 
-# The colours of both looks, dark and light: each can be read on every ground that we draw on.
+# The colours of the dark and the light theme; each is readable on every background in use.
 #
-# The library draws its own ground, so a light terminal shows the dark look whole; `TEXTUAL_THEME`
-# is its setting for another.
+# The library draws its background itself, so a light terminal shows the dark theme correctly, too.
+# Its setting `TEXTUAL_THEME` selects another theme.
 
 # Black, red, green, yellow, blue, magenta, cyan, white; then the bright ones.
 DARK = TerminalTheme(
@@ -543,7 +547,7 @@ LIGHT = TerminalTheme(
 
 
 class ReadableApp(App[None]):
-    """An application in these colours, whichever of the two looks it has."""
+    """An application with these colours, in the dark and in the light theme."""
 
     ansi_theme_dark = Reactive(DARK, init=False)
     ansi_theme_light = Reactive(LIGHT, init=False)

@@ -1,4 +1,5 @@
-"""The keys of a screen, and the line at its foot, which lists those that do something now."""
+"""Define a screen's keys, and the line at its foot that lists the keys with an effect now; start
+with Key and KeyLine."""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ _SIGN = "bold yellow"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key, or several that do the same: `names` as the library has them, what they do, and how
-    the line at the foot lists them, as `sign` and `word`; without a word it does not.
+    """One key, or several keys with the same effect.
 
-    One without an action is listed, and is that of what has the focus. One that `lasts` is listed
-    in the narrowest line, too; with `tells` as this word where others have no room.
+    `names` are the library's names, `action` is the effect. The line at the foot lists `sign` and
+    `word`; a key without a word is not listed. A key without an action belongs to the focused
+    widget. A key that `lasts` is listed even in the narrowest line, there with the word `tells`.
     """
 
     names: str
@@ -42,27 +43,26 @@ class Key:
 
     @property
     def shown(self) -> str:
-        """The key itself, as the line has it."""
+        """The key as the line shows it."""
         return self.sign or self.names
 
     @property
     def width(self) -> int:
-        """The columns that it takes in the line."""
+        """The columns that the key needs in the line."""
         return cell_len(self.shown) + cell_len(self.word) + _BLANKS
 
 
 HELP_KEY = Key("question_mark", "help", "help", sign="?", lasts=True, tells="more")
-"""Lists all keys."""
+"""The key that lists all keys."""
 
 
 def bind(keys: Iterable[Key]) -> list[Binding]:
-    """Return what the library calls these keys."""
+    """Convert keys to the library's bindings, without those that have no action."""
     return [Binding(one.names, one.action, one.word, show=False) for one in keys if one.action]
 
 
 def fit_keys(keys: Sequence[Key], width: int) -> list[Key]:
-    """Return the keys that a line of so many columns has room for: those that last, and of the
-    others the first."""
+    """Return the keys that fit a line of `width` columns: those that last, and the first others."""
     listed = [one for one in keys if one.word]
     if sum(one.width for one in listed) <= width:
         return listed
@@ -79,20 +79,20 @@ def fit_keys(keys: Sequence[Key], width: int) -> list[Key]:
 
 
 class _KeyLabel(Static):
-    """One key in the line, which can be clicked."""
+    """One key in the line; a click presses it."""
 
     def __init__(self, key: Key) -> None:
         text = Text.assemble(" ", (key.shown, _SIGN), f" {key.word} ")
-        super().__init__(Group(text), markup=False)  # a bare text has not the colours of our look
+        super().__init__(Group(text), markup=False)  # a bare Text would ignore the app's colours
         self._pressed = key.names.partition(",")[0]
 
     def on_click(self) -> None:
-        """Press it."""
+        """Press the key."""
         self.app.simulate_key(self._pressed)
 
 
 class KeyLine(Horizontal):
-    """The line at the foot of a screen: of its keys those that `list_keys` says do something."""
+    """The line at the foot of a screen; `list_keys` returns the keys with an effect now."""
 
     DEFAULT_CSS = """
     KeyLine { dock: bottom; height: 1; color: $foreground; background: $panel; }
@@ -110,19 +110,19 @@ class KeyLine(Horizontal):
         yield from map(_KeyLabel, self._shown)
 
     def look(self) -> None:
-        """List what does something by now."""
+        """Redraw the line if its keys changed."""
         if self.is_attached and self._find() != self._shown:
             self.call_after_refresh(self.recompose)
 
     def on_resize(self, _: Resize) -> None:
-        """List what has room."""
+        """Fit the keys to the new width."""
         self.look()
 
     def _find(self) -> list[Key]:
         return fit_keys(list(self._list_keys()), self.app.size.width)
 
 
-# Why a key decides nothing about a request, in words: keys and the line at the foot ask here.
+# The reasons why a key has no effect on a request, for messages and for the line at the foot.
 
 _DOES_NOT_FIT = "it does not fit here: press f, read it, and approve it there"
 
@@ -130,9 +130,10 @@ _DOES_NOT_FIT = "it does not fit here: press f, read it, and approve it there"
 def find_hindrance(
     record: StoredRequest, card: Card, action: str, reader: str, place_of: Callable[[str], str]
 ) -> str | None:
-    """Return why an action of the screen does nothing with a request that waits, None where it
-    does something, for the person of the name `reader`. `place_of` says where the inbox shows
-    it."""
+    """Return why a key's action has no effect on a pending request; None if it has one.
+
+    `reader` is the person's name. `place_of` returns the address of a request in the inbox.
+    """
     if action == "approve" and card.fields:
         return _find_missing(record, card, Action.ANSWER, reader, place_of)
     if action == "approve":
@@ -141,12 +142,12 @@ def find_hindrance(
     if action == "edit":
         why = _find_missing(record, card, Action.EDIT, reader, place_of)
         if why is None and card.editable is None:
-            return f"it holds secrets: edit it at {place_of(record.id)}"
+            return f"it contains secrets: edit it at {place_of(record.id)}"
         return why
-    if action == "remember":  # who approved may do so again, and have it remembered
+    if action == "remember":  # a person who already approved may approve again and remember
         why = _find_missing(record, card, Action.APPROVE, "", place_of)
         kept = Action.APPROVE in card.remembers
-        return why or (None if kept else "this one is asked about each time")
+        return why or (None if kept else "this request requires approval each time")
     return None  # a denial, and a claim
 
 
@@ -161,5 +162,5 @@ def _find_missing(
     if not standing.offers(action):
         return standing.say_nobody() or standing.words
     if any(one.action is action and one.by_passkey_alone for one in card.controls):
-        return f"it takes a step-up by passkey. Answer at {place_of(record.id)}"
+        return f"approval needs a passkey. Go on at {place_of(record.id)}"
     return None

@@ -1,4 +1,4 @@
-"""Modal screens: a line of text, a form, what to remember, the full text, the person's editor."""
+"""Define the modal screens (text, form, grant, full text), open an editor, and list grants."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from gateway.ports import (
     say_event,
 )
 
-# What may be chosen, each entry whole, with marks that differ in shape and not in colour alone.
+# Choices: each entry in full, with marks that differ in shape, not only in colour.
 
 
 class ChoiceRow(Static):
-    """One entry: its mark, and its text beside it."""
+    """One entry of a list: its mark and its text."""
 
     def __init__(self, text: Text, *, many: bool) -> None:
         self._text = text
@@ -58,12 +58,12 @@ class ChoiceRow(Static):
         super().__init__(self._draw())
 
     def switch(self, *, on: bool) -> None:
-        """Choose it, or do not."""
+        """Choose the entry, or take the choice back."""
         self.on = on
         self.update(self._draw())
 
     def on_click(self) -> None:
-        """Choose it, as a key does."""
+        """Choose the entry, as the Space key does."""
         if isinstance(self.parent, Choices):
             self.parent.choose(self)
 
@@ -76,9 +76,10 @@ class ChoiceRow(Static):
 
 
 class Choices(Vertical):
-    """A list of entries, of which one or `many` may be chosen, and none again unless `needed`.
+    """A list of entries, of which the person can choose one or `many`. If `needed`, a single choice
+    cannot be taken back.
 
-    One of them takes the keys: Tab goes to what follows the list.
+    One entry has the focus at a time. Tab leaves the list.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -88,7 +89,7 @@ class Choices(Vertical):
     ]
 
     class Chosen(Message):
-        """Another entry is chosen."""
+        """The choice has changed."""
 
     def __init__(
         self,
@@ -113,12 +114,12 @@ class Choices(Vertical):
 
     @property
     def chosen(self) -> list[str]:
-        """What is chosen, in order."""
+        """The chosen values, in the order of the list."""
         found = zip(self.entries, self.values, strict=True)
         return [value for entry, value in found if entry.on]
 
     def start(self) -> None:
-        """Take the keys, and stay where the dialog stands."""
+        """Focus the list without scrolling the dialog."""
         for one in self.entries:
             if one.can_focus:
                 one.focus(scroll_visible=False)
@@ -133,7 +134,7 @@ class Choices(Vertical):
         self.post_message(self.Chosen())
 
     def action_walk(self, by: int) -> None:
-        """Go to another entry, which chooses nothing."""
+        """Move the focus by this many entries, without choosing."""
         here = self._at()
         there = min(max(here + by, 0), len(self.entries) - 1)
         if here != there:
@@ -142,7 +143,7 @@ class Choices(Vertical):
             self.entries[here].can_focus = False
 
     def action_choose(self) -> None:
-        """Choose the entry that has the keys."""
+        """Choose the focused entry."""
         self.choose(self.entries[self._at()])
 
     def _at(self) -> int:
@@ -162,15 +163,15 @@ Result = TypeVar("Result")
 
 
 class _Dialog(ModalScreen[Result]):
-    """What is shown above what is asked: it has the rows that are free, and scrolls."""
+    """A dialog whose scrollable text above the question gets all free rows."""
 
     def on_mount(self) -> None:
-        """Follow what is on the screen."""
+        """Update the keys whenever the text scrolls."""
         for shown in self.query(VerticalScroll):
             self.watch(shown, "scroll_y", self._look, init=False)
 
     def on_resize(self) -> None:
-        """Give what is shown the rows that are free."""
+        """Give the scrollable text the free rows."""
         self.call_after_refresh(self._fit)
 
     def action_leave(self) -> None:
@@ -181,7 +182,7 @@ class _Dialog(ModalScreen[Result]):
         return any(shown.max_scroll_y > 0 for shown in self.query(VerticalScroll))
 
     def _look(self) -> None:
-        """List the keys anew, once what changed is drawn."""
+        """Update the listed keys after the next drawing."""
         self.call_after_refresh(self.query_one(KeyLine).look)
 
     def _fit(self) -> None:
@@ -195,8 +196,8 @@ class _Dialog(ModalScreen[Result]):
 
 
 class WordsScreen(_Dialog[str | None]):
-    """Asks for one line of text, which `enter` says what it does; the result is None when
-    cancelled."""
+    """Asks for one line of text, or returns None if cancelled. `enter` names the effect of the
+    Enter key."""
 
     AUTO_FOCUS = "Input"  # not the scrollable text above it
     KEYS = (
@@ -223,7 +224,7 @@ class WordsScreen(_Dialog[str | None]):
         self._alarmed = alarmed
 
     def compose(self) -> ComposeResult:
-        """Lay out the question above the input, and the ways out below."""
+        """Lay out the question, the input and the keys."""
         with Vertical(classes=f"asking {_ALARMED if self._alarmed else ''}"):
             if self._shown is not None:
                 with VerticalScroll(can_focus=False):
@@ -233,7 +234,7 @@ class WordsScreen(_Dialog[str | None]):
         yield KeyLine(self.list_keys)
 
     def list_keys(self) -> Iterator[Key]:
-        """Yield what Enter does, and what scrolls where there is more than fits."""
+        """Yield Enter, Esc, and the scroll keys if the text is longer than its room."""
         yield Key("enter", "", self._enter, lasts=True)
         yield from (one for one in self.KEYS if one is _BACK or self._scrolls())
 
@@ -242,7 +243,7 @@ class WordsScreen(_Dialog[str | None]):
         self.dismiss(event.value)
 
     def action_scroll_shown(self, by: int) -> None:
-        """Scroll what the question is about."""
+        """Scroll the text above the question."""
         for shown in self.query(VerticalScroll):
             shown.scroll_relative(y=by, animate=False)
 
@@ -253,9 +254,9 @@ def _bring_into_sight(*widgets: Widget) -> None:
 
 
 class FormScreen(ModalScreen[JsonObject | None]):
-    """Asks for the fields of a question; the result, the answers, is None when cancelled.
+    """Asks for the fields of a form; the result is the answers, or None if cancelled.
 
-    It begins at its top, and keeps each question in sight beside its choices."""
+    The form starts at its top, and keeps the question of the focused field visible."""
 
     AUTO_FOCUS = ""
     KEYS = (_SEND, _BACK)
@@ -286,7 +287,7 @@ class FormScreen(ModalScreen[JsonObject | None]):
         _focus(self._widgets[self._fields[0].id])
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Show the question of what has the keys, and then that itself."""
+        """Scroll to the question of the focused widget, and then to the widget."""
         asked = next((one for one in event.widget.ancestors if one.has_class("field")), None)
         if isinstance(asked, Widget):
             self.call_after_refresh(_bring_into_sight, asked, event.widget)
@@ -303,7 +304,7 @@ class FormScreen(ModalScreen[JsonObject | None]):
             try:
                 found[field.id] = _read_value(field, widget)
             except ValueError:
-                return self._point_to(widget, "this is no number")
+                return self._point_to(widget, "this is not a number")
         for field in self._fields:
             if field.required and found[field.id] in (None, []):
                 return self._point_to(self._widgets[field.id], "this field needs an answer")
@@ -316,11 +317,11 @@ class FormScreen(ModalScreen[JsonObject | None]):
 
 
 class RememberScreen(_Dialog[Remember | None]):
-    """Asks what to remember, where and how long; the result, a Remember, is None when cancelled.
+    """Asks for scope, place and lifetime of a grant, or returns None if cancelled.
 
-    `about` is what is approved, `usual` what is chosen first. Where and how long always stand in
-    sight, and what is chosen to be remembered when the confirming key acts: else that key shows
-    it."""
+    `about` is the text above, `usual` the id of the preselected scope. Place and lifetime are
+    always visible. The confirming key acts only if the chosen scope is visible; otherwise it
+    scrolls to it."""
 
     AUTO_FOCUS = ""
     KEYS = (replace(_SEND, word="approve and remember"), _BACK)
@@ -357,8 +358,8 @@ class RememberScreen(_Dialog[Remember | None]):
         )
 
     def compose(self) -> ComposeResult:
-        """Lay out what is approved and the scopes with their recent reach, which scroll, above the
-        two choices, which do not."""
+        """Lay out the scrollable part (the request, the scopes and their matches in history) above
+        place and lifetime."""
         with Vertical(classes="asking"):
             with VerticalScroll(can_focus=False):
                 yield Static(self._about, markup=False, classes="field")
@@ -374,29 +375,29 @@ class RememberScreen(_Dialog[Remember | None]):
         yield KeyLine(self.list_keys)
 
     def list_keys(self) -> Iterator[Key]:
-        """Yield what the confirming key does now."""
+        """Yield the confirming key with its current effect, and the key that goes back."""
         send = self.KEYS[0]
-        yield send if self._sees_chosen() else replace(send, word="show what is chosen")
+        yield send if self._sees_chosen() else replace(send, word="show your choice")
         yield _BACK
 
     def on_mount(self) -> None:
-        """Start with what to remember, and with the first row in sight."""
+        """Focus the scopes, and start at the top."""
         super().on_mount()
         self.what.start()
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Show what has the keys; what is approved stands above the first choice."""
+        """Scroll to the focused widget; for the first scope, to the top with the request."""
         if event.widget is self.what.entries[0]:
             self.query_one(VerticalScroll).scroll_home(animate=False)
         else:
             self.call_after_refresh(_bring_into_sight, event.widget)
 
     def on_choices_chosen(self) -> None:
-        """Look whether what is chosen is in sight."""
+        """Check whether the chosen scope is visible."""
         self._look()
 
     def action_send(self) -> None:
-        """Return the choices, of which each is in sight; else show what is not."""
+        """Return the choices if the chosen scope is visible; otherwise scroll to it."""
         if not self._sees_chosen():
             self._show_chosen()
             return
@@ -405,7 +406,7 @@ class RememberScreen(_Dialog[Remember | None]):
         self.dismiss(remember_as(self.what.chosen[0], lasts, everywhere=everywhere))
 
     def _sees_chosen(self) -> bool:
-        """Whether all of it is on the screen; of what is higher than that, its end."""
+        """Whether all of the chosen scope is visible; if it is higher than its room, its end."""
         chosen, shown = self._find_rows()
         begun = chosen.start >= shown.start or len(chosen) > len(shown)
         return begun and shown.start < chosen.stop <= shown.stop
@@ -417,7 +418,7 @@ class RememberScreen(_Dialog[Remember | None]):
         self.query_one(VerticalScroll).scroll_relative(y=by, animate=False)
 
     def _find_rows(self) -> tuple[range, range]:
-        """Return which rows of what scrolls are what is chosen, and which are on the screen."""
+        """Return the rows of the chosen scope within the scrollable part, and the visible rows."""
         chosen = next(one for one in self.what.entries if one.on).virtual_region
         above = self.what.virtual_region.y + chosen.y
         shown = self.query_one(VerticalScroll)
@@ -426,12 +427,12 @@ class RememberScreen(_Dialog[Remember | None]):
 
 
 class FullTextScreen(ModalScreen[str | None]):
-    """Shows a full text; the result is the pressed decision key, None when closed.
+    """Shows a full text; the result is the pressed decision key, or None if closed.
 
-    `why_not` says why a decision key does nothing, None where it does something; without it none
-    does. What the gateway refuses itself, as `refusal` says, it hears: it notes who tried. It is
-    approved only once its end was on the screen; until then the line at the foot has what leads
-    there in the place of the key."""
+    `why_not` returns why a decision key has no effect, or None; without `why_not`, no decision key
+    works. A key refused for the reason `refusal` is still returned, so that the gateway records the
+    attempt. Approval needs the end of the text on the screen; until then the line at the foot lists
+    the key that scrolls there."""
 
     KEYS = (
         Key("y", "decide('y')", "approve"),
@@ -463,21 +464,21 @@ class FullTextScreen(ModalScreen[str | None]):
         self._seen = False
 
     def compose(self) -> ComposeResult:
-        """Lay out the text below its title, and where in it one is."""
+        """Lay out the title, the text, and the position within it."""
         with Vertical(classes="reading"):
             yield Label(self._title)
             if self._risk:
-                yield Label(Group(self._risk))  # a bare text has not the colours of our look
+                yield Label(Group(self._risk))  # a bare Text would ignore the app's colours
             with VerticalScroll():
                 yield Static(self._text, markup=False)
             place = Label("", id="place", markup=False)
-            # As high as its words ever are: were it to grow, it would cover what counts as seen.
+            # A fixed height: if it grew later, it would cover rows that count as seen.
             place.styles.height = _PLACE_ROWS
             yield place
         yield KeyLine(self.list_keys)
 
     def list_keys(self) -> Iterator[Key]:
-        """Yield the keys that do something now."""
+        """Yield the keys that have an effect now."""
         for one in self.KEYS:
             if one.word == "read on":
                 does = not self._at_end()
@@ -492,17 +493,17 @@ class FullTextScreen(ModalScreen[str | None]):
                 yield one
 
     def on_mount(self) -> None:
-        """Focus the text, so that arrow keys scroll it, and follow where it stands."""
+        """Focus the text, so that arrow keys scroll it, and follow its position."""
         shown = self.query_one(VerticalScroll)
         shown.focus()
         self.watch(shown, "scroll_y", self._follow, init=False)
 
     def on_resize(self) -> None:
-        """Say where it stands now."""
+        """Update the position."""
         self._follow()
 
     def action_decide(self, key: str) -> None:
-        """Return the key; what was not read to its end is not approved."""
+        """Return the key. Refuse approval before the person has scrolled to the end."""
         if self._why_not is None:
             return
         why = self._why_not(key)
@@ -518,7 +519,7 @@ class FullTextScreen(ModalScreen[str | None]):
         self.dismiss(None)
 
     async def action_help(self) -> None:
-        """Show the keys, which this screen does, too."""
+        """Show the keys, unless this screen already shows the help."""
         if self._why_not is not None:
             await self.run_action("app.help")
 
@@ -526,7 +527,7 @@ class FullTextScreen(ModalScreen[str | None]):
         self.call_after_refresh(self._note)
 
     def _note(self) -> None:
-        """Note what is on the screen, now that it is drawn."""
+        """Record after drawing whether the end is visible, and show the position."""
         self._seen |= self._at_end()
         size = f" · {self._extent}" if self._extent else ""
         self.query_one("#place", Label).update(Text(f"{self._place()}{size}"))
@@ -553,7 +554,7 @@ def _focus(widget: Any) -> None:
 def _build_widget(field: Field) -> Any:
     choices = [(render_text(choice.label), choice.value) for choice in field.choices]
     if field.kind is FieldKind.BOOLEAN:
-        # Neither is chosen at first: who touches nothing has not said no.
+        # Neither is preselected: a person who chooses nothing has not answered no.
         return Choices([(Text(YES), YES), (Text(_NO), _NO)], needed=field.required)
     if field.kind in (FieldKind.CHOICE, FieldKind.CHOICES):
         many = field.kind is FieldKind.CHOICES
@@ -562,7 +563,7 @@ def _build_widget(field: Field) -> Any:
 
 
 def _read_value(field: Field, widget: Any) -> Any:
-    """Return what was answered, None where nothing was. Raises ValueError for no number."""
+    """Return a field's answer, or None if it is empty. Raises ValueError if it must be a number."""
     if field.kind is FieldKind.CHOICES:
         return widget.chosen
     if field.kind is FieldKind.CHOICE:
@@ -582,9 +583,9 @@ def _parse_number(text: str) -> int | float:
 
 
 def edit_text(text: str) -> str:
-    """Open the text in the editor and return the result. The temporary file is deleted.
+    """Open the text in the person's editor, and return the saved text.
 
-    Raises OSError when there is no such editor.
+    Deletes its temporary file. Raises OSError if the editor does not exist.
     """
     editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
     with tempfile.TemporaryDirectory() as folder:
@@ -594,17 +595,17 @@ def edit_text(text: str) -> str:
         return path.read_text(encoding="utf-8")
 
 
-# Remembered decisions: list and revoke them in the terminal.
+# Grants: list and revoke them in the terminal.
 
 _GRANTS_MARGIN = 3
 
 
 def render_grants(grants: Sequence[Grant]) -> Group:
-    """Return a numbered list of grants, below what it is."""
-    title = f"Remembered decisions, the newest first: {len(grants)}"
+    """Return a numbered list of grants, with a title and an explanation."""
+    title = f"Grants, newest first: {len(grants)}"
     lines: list[RenderableType] = [
         Text(title, style="bold"),
-        Text("Each answers what it covers, and nobody is asked; a suspended one does not.\n"),
+        Text("Active grants decide matching requests without asking. Suspended ones do not.\n"),
     ]
     for number, grant in enumerate(grants, 1):
         card = grant_card_of(grant)
@@ -620,9 +621,9 @@ def render_grants(grants: Sequence[Grant]) -> Group:
 
 
 def ask_which(grants: Sequence[Grant], mine: int) -> str:
-    """Return the question below the list, of which so many are this person's to revoke."""
-    of = f"{mine} of the {len(grants)} listed"
-    return f"Revoke which? Type its number, or {ALL} for each that you may revoke: {of}"
+    """Return the question below the list; this person can revoke `mine` of the grants."""
+    listed = f"You can revoke {mine} of the {len(grants)} listed."
+    return f"Revoke which grant? Type its number, or {ALL}. {listed}"
 
 
 async def revoke_chosen(
@@ -631,7 +632,7 @@ async def revoke_chosen(
     """Revoke the grant with the chosen number, or all; return a message. Raises GatewayError."""
     if chosen != ALL:
         if not chosen.isdecimal() or not 1 <= int(chosen) <= len(grants):
-            raise InvalidRequest(f"a number of the list, or {ALL}")
+            raise InvalidRequest(f"type a number from the list, or {ALL}")
         chosen = grants[int(chosen) - 1].id
     return await Remembering(api).revoke(who, chosen)
 

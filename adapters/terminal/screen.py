@@ -1,4 +1,4 @@
-"""The screen: shows one pending request at a time and handles the keys."""
+"""Show one pending request at a time and handle the keys; start with TerminalApp."""
 
 from __future__ import annotations
 
@@ -62,30 +62,29 @@ CARD_LINES, CARD_CHARS = 60, 6000
 _ALL = 10**9  # a card without a limit
 _MOST_LISTED = 200
 _LOOK_SECONDS = 2.0
-_GONE = "The gateway does not answer: what is shown may be old, and nothing can be decided"
-_OR_YES = f", or {YES} to have somebody else approve it, too"
+_GONE = "The gateway does not answer. This view may be out of date, and you cannot decide now."
+_OR_YES = f", or {YES} if a second person will approve it too"
 _AFTER_YES = "sends it"
-_HIGH_NOW = "With these changes it is high risk. Approve it all the same?"
-DENY = "Deny it? Words for the agent, if you like"
+_HIGH_NOW = "With these changes the risk is high. Approve anyway?"
+DENY = "Deny it? Message to the agent (optional)"
 _NOT_DONE = "no answer: nothing was done"
 _DECIDE = {"y": "approve", "n": "deny", "p": "replan"}  # in the full text
 _ALWAYS = ("help", "quit")
 _READS = ("full", "copy", "granted")
-_NOTHING_WAITS = "nothing waits"
-_CHANGED = "what is shown has just changed: look at it first"
-_NONE_PLAIN = "none of them can be approved without a closer look"
+_NOTHING_WAITS = "no pending requests"
+_CHANGED = "the request has just changed: read it first"
+_NONE_PLAIN = "each of them needs a closer look before approval"
 
 
 def ask_edited(record: StoredRequest, edited: Card, control: Control | None) -> str:
-    """Return the question of an edit: what an approval would be asked, and whether it is one of
-    several."""
+    """Return the question before an edit's approval, with the control's question and quorum."""
     asked = control.question if control is not None else ""
     share = "" if "Yours is approval" in asked else say_share(record)
     return " ".join(filter(None, ("Approve with these changes?", asked))) + share
 
 
 def say_share(record: StoredRequest) -> str:
-    """Say of an edit that it is the first of several approvals: it voids those before."""
+    """Say that an edit is the first of several approvals, because it voids earlier ones."""
     return f" Yours is approval 1 of {record.quorum}." if record.quorum > 1 else ""
 
 
@@ -93,8 +92,10 @@ Press = Callable[["TerminalApp"], Coroutine[Any, Any, None]]
 
 
 def _told_of_failures(press: Press) -> Callable[[TerminalApp], Worker[None]]:
-    """Have told why a key does nothing now, and a key's failure, which ends neither the screen nor
-    the gateway. Whom the gateway refuses it refuses itself: it notes who tried."""
+    """Wrap a key's action: say why it has no effect now, and survive its failures.
+
+    If the person may not decide, run it anyway: the gateway refuses, and records the attempt.
+    """
     action = press.__name__.removeprefix("action_")
 
     @functools.wraps(press)
@@ -142,7 +143,7 @@ class TerminalApp(ReadableApp):
     WordsScreen, FormScreen, FullTextScreen, RememberScreen { align: center middle; }
     """
     ENABLE_COMMAND_PALETTE = False
-    # The most needed first: the line at the foot lists as many as it has room for.
+    # The most useful keys come first: the line at the foot lists as many as fit.
     KEYS = (
         Key("y", "approve", "approve"),
         Key("n", "deny", "deny"),
@@ -151,13 +152,13 @@ class TerminalApp(ReadableApp):
         Key("e", "edit", "edit"),
         Key("r", "remember", "remember"),
         Key("a", "several", "several"),
-        Key("g", "granted", "remembered"),
+        Key("g", "granted", "grants"),
         Key("k", "claim", "looking"),
         Key("c", "copy", "copy"),
         Key("p", "replan", "another plan"),
         HELP_KEY,
         Key("q", "quit", "quit", lasts=True),
-        # Told above, beside the place in the queue.
+        # The status line lists these.
         Key("left", "move(-1)"),
         Key("right", "move(1)"),
     )
@@ -178,7 +179,7 @@ class TerminalApp(ReadableApp):
         self._plain: dict[tuple[str, int], bool] = {}
         self.gone = False
         self._reader = who.written
-        self._typed: dict[str, str] = {}  # into the last edit, by what it was of
+        self._typed: dict[str, str] = {}  # the text of the last edit, by the request's digest
 
     def compose(self) -> ComposeResult:
         """Lay out the queue's status line, the card and the keys."""
@@ -201,14 +202,14 @@ class TerminalApp(ReadableApp):
 
     @property
     def refusal(self) -> str | None:
-        """Why this person may not decide the displayed request, None where they may."""
+        """Why this person may not decide the displayed request; None if they may."""
         return self._refusals.get(self.record.id) if self.record is not None else None
 
-    # ---------------------------------------------------------------- which keys do something
+    # ---------------------------------------------------------------- which keys have an effect
 
     def why_not(self, action: str) -> str | None:
-        """Return why an action of a key does nothing now, None where it does something: what keys
-        do and what the line at the foot lists both go by it."""
+        """Return why a key's action has no effect now; None if it has one. Keys and the line at the
+        foot both use it."""
         record, card = self.record, self._card
         if action in _ALWAYS:
             return None
@@ -221,7 +222,7 @@ class TerminalApp(ReadableApp):
         return self._find_hindrance(record, card, action)
 
     def list_keys(self) -> Iterator[Key]:
-        """Yield the keys that do something now."""
+        """Yield the keys that have an effect now."""
         for one in self.KEYS:
             if one.word == "scroll":
                 does = self.screen_stack[0].query_one(VerticalScroll).max_scroll_y > 0
@@ -239,7 +240,7 @@ class TerminalApp(ReadableApp):
         why = find_hindrance(record, card, action, self._reader, self._place_of)
         return why or self._refusals.get(record.id)
 
-    # ---------------------------------------------------------------- what happens elsewhere
+    # ---------------------------------------------------------------- events
 
     @work(exclusive=True)
     async def _follow(self) -> None:
@@ -253,14 +254,14 @@ class TerminalApp(ReadableApp):
                         elif news := describe_event(event):
                             self._say(news)
             except Exception as error:
-                # Whatever it was, the screen must go on: its end would stop the gateway.
+                # Go on after any error, because the end of the screen would stop the gateway.
                 log.warning("the queue was not read: %s", error, extra={"event": "terminal_behind"})
                 self._say(f"not up to date: {error}", bad=True)
                 await asyncio.sleep(1)
 
     @work(exit_on_error=False)
     async def _watch(self) -> None:
-        """Say lastingly while the gateway does not answer; then look at everything anew."""
+        """Show a warning while the gateway does not answer; reload everything once it answers."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             gone = self.gone
@@ -278,7 +279,7 @@ class TerminalApp(ReadableApp):
                 self._draw()
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """Report that a key's action failed; it may be tried again."""
+        """Report that a key's action failed. The person can press the key again."""
         error = event.worker.error
         if event.state is WorkerState.ERROR and isinstance(error, Exception):
             log.error("a key failed", exc_info=error, extra={"event": "terminal_failed"})
@@ -337,13 +338,13 @@ class TerminalApp(ReadableApp):
 
     @_told_of_failures
     async def action_replan(self) -> None:
-        """Deny the displayed request, and have the agent plan again."""
+        """Deny the displayed request, and ask the agent for another plan."""
         if (record := self.record) is not None:
             await self._replan(record)
 
     @_told_of_failures
     async def action_full(self) -> None:
-        """Show the full text, where it can also be decided."""
+        """Show the full text, with keys to decide."""
         record = self.record
         if record is None:
             return
@@ -375,7 +376,7 @@ class TerminalApp(ReadableApp):
         record = self.record
         if record is None or (text := self._build_card(record).editable) is None:
             return
-        # What was refused before is still there.
+        # Start from the text that was refused before, if any.
         text = self._typed.get(record.digest, text)
         with self.suspend():
             left = await asyncio.to_thread(edit_text, text)
@@ -383,7 +384,7 @@ class TerminalApp(ReadableApp):
         try:
             arguments = read_edit(record, left)
         except GatewayError as error:
-            self._say(f"not sent, press e to go on with what you typed: {error}", bad=True)
+            self._say(f"not sent: {error}. Press e to continue your edit.", bad=True)
             return
         if arguments == record.arguments:
             self._say("nothing was changed")
@@ -392,14 +393,14 @@ class TerminalApp(ReadableApp):
 
     @_told_of_failures
     async def action_several(self) -> None:
-        """Approve all pending requests that need no confirmation, or a number of them."""
+        """Approve several of the pending requests that need no confirmation."""
         count = await self.push_screen_wait(
             WordsScreen("Approve how many? A number, or all", "all", enter="lists them first")
         )
         if count is None:
             return
         if not (count == "all" or count.isdecimal()):
-            self._say("a number, or all", bad=True)
+            self._say("type a number, or all", bad=True)
             return
         plain = [one for one in self._queue[self._at :] if self._is_plain(one)]
         chosen = plain if count == "all" else plain[: int(count)]
@@ -416,7 +417,7 @@ class TerminalApp(ReadableApp):
 
     @_told_of_failures
     async def action_remember(self) -> None:
-        """Approve the displayed request, and remember the decision."""
+        """Approve the displayed request, and create a grant."""
         record = self.record
         if record is None:
             return
@@ -434,10 +435,10 @@ class TerminalApp(ReadableApp):
 
     @_told_of_failures
     async def action_granted(self) -> None:
-        """List remembered decisions and revoke the chosen one."""
+        """List grants and revoke the chosen one."""
         grants = await self._api.grants.newest()
         if not grants:
-            self._say("nothing is remembered")
+            self._say("there are no grants")
             return
         mine = await self._api.grants.newest(revocable_by=self._who)
         question = ask_which(grants, len(mine))
@@ -451,7 +452,7 @@ class TerminalApp(ReadableApp):
             self._say(str(error), bad=True)
 
     def action_copy(self) -> None:
-        """Copy what would run to the clipboard."""
+        """Copy the call to the clipboard."""
         if (record := self.record) is not None:
             self.copy_to_clipboard(full_view(record).text)
             self._say("copied")
@@ -486,7 +487,7 @@ class TerminalApp(ReadableApp):
         await self._click(record, Action.APPROVE, **more)
 
     async def _approve_edit(self, record: StoredRequest, arguments: JsonObject) -> None:
-        """Show what will run instead, and approve that after a confirmation."""
+        """Show the edited call, and approve it after a confirmation."""
         me = DecidedBy(kind=DeciderKind.PERSON, name=self._reader)
         edited = record.edited_as(arguments, me)
         now, before = self._build_card(edited), self._build_card(record)
@@ -516,8 +517,8 @@ class TerminalApp(ReadableApp):
         shown: RenderableType,
         alarmed: bool,
     ) -> dict[str, Any] | None:
-        """Ask for a confirmation, or for the number of a step-up; return what a click says of it,
-        None where it was not given."""
+        """Ask for a confirmation or a verification code; return its members of the click, or None
+        if cancelled."""
         how = YES
         if number:
             how = f"the number that is shown where the agent waits{_OR_YES if optional else ''}"
@@ -544,7 +545,7 @@ class TerminalApp(ReadableApp):
         asking = WordsScreen(question, shown=about, enter="denies")
         words = await self.push_screen_wait(asking)
         if words == "":
-            self._say("not denied: another plan needs words for the agent", bad=True)
+            self._say("not denied: another plan needs a message to the agent", bad=True)
         elif words is not None:
             await self._click(record, Action.DENY, message=words, feedback=True)
 
@@ -571,7 +572,7 @@ class TerminalApp(ReadableApp):
             await call
         except StepUpNeeded as needed:
             place = self._place_of(request_id)
-            self._say(f"it takes a step-up: {needed}. Answer at {place}", bad=True)
+            self._say(f"extra verification needed: {needed}. Go on at {place}", bad=True)
             await self._reload()
             return needed
         except GatewayError as error:
@@ -595,14 +596,14 @@ class TerminalApp(ReadableApp):
 
     def _draw(self) -> None:
         record = self.record
-        # Query the base screen: a prompt may be on top.
+        # Query the base screen, because a prompt may be on top.
         base = next(iter(self.screen_stack), None)
         if base is None or not base.query("#top"):
-            return  # the terminal is being closed
+            return  # the screen is closing
         top = base.query_one("#top", Static)
         top.set_class(self.gone, "gone")
         top.update(self._top())
-        shown: Any = Text("\n  Nothing waits for an answer.", style="dim")
+        shown: Any = Text("\n  No pending requests.", style="dim")
         self._card = None if record is None else self._build_card(record)
         if self._card is not None:
             shown = render_card(self._card, now_ms=self._clock.now_ms())
@@ -619,10 +620,10 @@ class TerminalApp(ReadableApp):
             return Text(f"approval gateway · {self._who.id}")
         more = "+" if self._more else ""
         others = " · ← → the others" if len(self._queue) > 1 else ""
-        return Text(f"{self._at + 1} of {len(self._queue)}{more} waiting{others} · {self._who.id}")
+        return Text(f"{self._at + 1} of {len(self._queue)}{more} pending{others} · {self._who.id}")
 
     def _build_card(self, record: StoredRequest, *, whole: bool = False) -> Card:
-        """Return the card as this person sees it."""
+        """Build the card as this person sees it; `whole` lifts the size limits."""
         lines, chars = (_ALL, _ALL) if whole else (CARD_LINES, CARD_CHARS)
         card = card_of(record, lines=lines, chars=chars, reader=self._reader)
         return replace(card, inbox=self._api.address_of(record.id))

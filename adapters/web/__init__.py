@@ -1,4 +1,4 @@
-"""The inbox: people answer in a browser. See docs/guides/answer.md."""
+"""The web adapter: people decide requests in the inbox, in a browser. See docs/guides/answer.md."""
 
 from adapters.web.adapter import WebAdapter
 

@@ -1,4 +1,4 @@
-"""The web adapter: the inbox's routes, pages and static files; it ends streams orderly."""
+"""Serve the inbox: its routes, pages and static files; start with WebAdapter and Inbox."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from adapters.web.security import Guard, Handler, VisitRefused
 from adapters.web.sign_in import DeviceHandlers, PasskeyHandlers, ProviderHandlers, SignInHandlers
 from gateway.ports import Adapter, AdapterApi, WebPages
 
-# Answers made small for a phone's line. Files are compressed once, when they are read.
+# Responses are compressed for slow phone connections; files once, when they are read.
 #
-# The token that every write needs is in no compressed answer: next to text that agents chose, the
-# size of an answer would tell of it.
+# The response with the CSRF token is never compressed: the size of a compressed response that also
+# contains text of agents could reveal the token.
 
-_LEAST = 1_000  # bytes; below, it costs more than it saves
+_LEAST = 1_000  # bytes; below this, compression costs more than it saves
 
 
 def pack(body: bytes) -> bytes:
-    """Return a file compressed, the same bytes at every start."""
+    """Compress a file, to the same bytes at every start."""
     return gzip.compress(body, mtime=0)
 
 
 def takes_gzip(request: web.Request) -> bool:
-    """Whether the browser takes compressed answers."""
+    """Whether the browser accepts responses compressed with gzip."""
     offered = request.headers.get(hdrs.ACCEPT_ENCODING, "")
     return "gzip" in (one.strip() for one in offered.split(","))
 
 
 def compress(handler: Handler) -> Handler:
-    """Return the handler with its answer compressed, where that is worth it."""
+    """Wrap a handler so that its response is compressed, unless it is too small."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = await handler(request)
@@ -55,11 +55,11 @@ def compress(handler: Handler) -> Handler:
 
 # The inbox's routes: pages and their static files, sign-in and sign-out, and API calls.
 #
-# Static files are read once at start. Nothing outside their folder is served.
+# Static files are read once at startup. Nothing outside their folder is served.
 
 _FOLDER = Path(__file__).parent
 _WORKER_SCOPE = "/inbox"
-_ME = "/inbox/api/me"  # its answer has the token
+_ME = "/inbox/api/me"  # its response contains the CSRF token
 _CONTENT_TYPES = {
     ".js": "text/javascript",
     ".css": "text/css",
@@ -72,7 +72,7 @@ _CONTENT_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file with its content type, as it is and compressed."""
+    """A file with its content type, uncompressed and compressed."""
 
     body: bytes
     packed: bytes
@@ -80,7 +80,7 @@ class Asset:
 
 
 def read_assets(folder: str) -> dict[str, Asset]:
-    """Return the files of `static` or `templates` by name; scripts without comments and blanks."""
+    """Read the files of `static` or `templates` by name; minify scripts."""
     return {
         path.name: Asset(body := _read(path), pack(body), _CONTENT_TYPES[path.suffix])
         for path in sorted((_FOLDER / folder).iterdir())
@@ -94,7 +94,7 @@ def _read(path: Path) -> bytes:
 
 
 class Inbox:
-    """Builds the routes and serves pages."""
+    """Builds the inbox's routes and serves its pages and files."""
 
     def __init__(self, api: AdapterApi) -> None:
         logins = api.logins
@@ -144,7 +144,7 @@ class Inbox:
         return self._guard.wrap(compress(call) if method == "GET" and path != _ME else call)
 
     def end_streams(self) -> None:
-        """End the live streams."""
+        """End all live streams, because the gateway stops."""
         self._streams.end_all()
 
     async def _lead_to_inbox(self, request: web.Request) -> web.StreamResponse:
@@ -174,12 +174,12 @@ class Inbox:
     async def _file(self, request: web.Request) -> web.StreamResponse:
         found = self._files.get(request.match_info["name"])
         if found is None:
-            raise VisitRefused(404, "not_found", "there is no such file")
+            raise VisitRefused(404, "not_found", "the file does not exist")
         return _build_file_response(request, found)
 
     async def _worker(self, request: web.Request) -> web.StreamResponse:
         response = _build_file_response(request, self._files["sw.js"])
-        response.headers["Service-Worker-Allowed"] = _WORKER_SCOPE  # it has no slash behind it
+        response.headers["Service-Worker-Allowed"] = _WORKER_SCOPE  # no slash at its end
         return response
 
 
@@ -203,6 +203,6 @@ class WebAdapter(Adapter):
 
     @asynccontextmanager
     async def run(self, api: AdapterApi) -> AsyncIterator[WebPages]:
-        """Yield the inbox's pages: the web server serves them."""
+        """Yield the inbox's routes for the gateway's web server."""
         inbox = Inbox(api)
         yield WebPages(inbox.routes(), inbox.end_streams)

@@ -1,6 +1,7 @@
-"""A card as the page gets it: the core rendered it, this only puts it into JSON.
+"""Convert cards that the core rendered to JSON for the page; start with `build_row` and
+`build_whole`.
 
-Text is a string, or a list of [text, is an escape] where something was made visible.
+A text is a string, or a list of [text, is an escape] if it contains characters made visible.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from gateway.cards.summary import summarize
 from gateway.models import Action, RiskLevel
 from gateway.ports import Approvers, JsonObject, Segment, StoredRequest, Visible
 
-ROW_LINES, ROW_CHARS = 24, 2_000  # all blocks of a row together
+ROW_LINES, ROW_CHARS = 24, 2_000  # for all blocks of a row together
 WHOLE = 10**9
-_BEGINNING, _END, _FOLDED = 70, 60, 200  # characters of a finding that begins folded
+_BEGINNING, _END, _FOLDED = 70, 60, 200  # characters of a folded finding
 _NAMED_BELOW = {SECRET_NAMED: "⟨secret, shown below⟩"}
 
 Line = str | list[list[str | bool]]
@@ -41,8 +42,8 @@ Line = str | list[list[str | bool]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewer:
-    """The viewer of a request: their name, why they may not decide it, if so, and whether they may
-    give its session a pass."""
+    """The viewer of a request. `refusal` says why they may not decide it. `may_pass` says whether
+    they may give its session a pass."""
 
     name: str
     refusal: str | None = None
@@ -50,14 +51,14 @@ class Viewer:
 
 
 def build_row(record: StoredRequest) -> JsonObject:
-    """Return a request as a row of the list; while pending, with the start of what would run."""
+    """Return a request as a row of the list; a pending one has the beginning of the call."""
     size = (0, 0) if record.final else (ROW_LINES, ROW_CHARS)
     card = card_of(record, lines=size[0], chars=size[1], here=True)
     return {**_build_view(card, record), "editable": None, "edit_fields": []}
 
 
 def build_short_row(record: StoredRequest) -> JsonObject:
-    """Return a request as a line of the queue: its members are those of a card."""
+    """Return a request as a line of the queue, with some members of a card."""
     return {
         "id": record.id,
         "revision": record.revision,
@@ -78,31 +79,31 @@ def build_short_row(record: StoredRequest) -> JsonObject:
 
 
 def _say_idle(record: StoredRequest) -> str:
-    """Return in few words why a pending request waits for no approval; "" where it does."""
+    """Return a short reason why a pending request needs no approval now; "" if it needs one."""
     state = state_of(record)
     return state.word if state.idle else ""
 
 
 def _count_approvals(record: StoredRequest) -> str:
-    """Return how many approved; "" where one is enough, and of a question, which is answered."""
+    """Return how many people approved; "" if one is enough, or for a form."""
     if record.quorum <= 1 or record.request.questions:
         return ""
     return f"{len(record.votes)} of {record.quorum} approved"
 
 
 def explain_exclusion(record: StoredRequest) -> str | None:
-    """Return why a request is decided alone, None where it may be reviewed with others."""
+    """Return why a request must be decided alone; None if it fits into a batch."""
     if record.risk.level is RiskLevel.HIGH:
         return "high risk is decided alone"
     if record.approvers is not None and record.approvers.step_up:
-        return "it takes a step-up, which is done alone"
+        return "it needs extra verification"
     if Action.APPROVE not in record.request.allowed or record.request.questions:
-        return "it asks for an answer of its own"
+        return "it needs an answer, not an approval"
     return None
 
 
 def build_whole(record: StoredRequest, *, reveal: bool = False) -> JsonObject:
-    """Return everything about a request, with `reveal` also its masked secrets."""
+    """Return everything about a request; `reveal` adds its masked secrets."""
     card = card_of(record, lines=WHOLE, chars=WHOLE, reveal=reveal, here=True)
     fields = [] if record.final else [*edit_fields(record, reveal=reveal)]
     return {
@@ -115,7 +116,7 @@ def build_whole(record: StoredRequest, *, reveal: bool = False) -> JsonObject:
 
 
 def add_viewer(view: JsonObject, record: StoredRequest, look: Viewer) -> JsonObject:
-    """Add what depends on the viewer."""
+    """Adapt a view to its viewer: claim, refusal, scopes, progress and controls."""
     standing = standing_of(record, look.name)
     claim = view["claim"]
     mine = claim and {**claim, "mine": claim["by"] == look.name}
@@ -141,7 +142,7 @@ def build_changes(rows: tuple[Change, ...]) -> list[list[Any]]:
 
 
 def build_line(segments: tuple[Segment, ...]) -> Line:
-    """Return segments as one text, or as a list when they contain escapes."""
+    """Return segments as one text, or as a list if they contain escapes."""
     if not any(escape for _, escape in segments):
         return "".join(text for text, _ in segments)
     return [[text, escape] for text, escape in segments]
@@ -229,8 +230,8 @@ def _build_state(card: Card, *, reveal: bool) -> JsonObject:
 
 
 def _build_found(card: Card, record: StoredRequest) -> JsonObject:
-    """Return what was found as it stands before what runs. The others follow it."""
-    # Of several texts each begins with its name.
+    """Return the findings and reasons that come before the call; the page shows others after it."""
+    # If there are several blocks, each begins with its name.
     named = card.blocks[0].label if len(card.blocks) > 1 else ""
     above = choose_found_above(card, _say_idle(record), named)
     return {
@@ -241,8 +242,8 @@ def _build_found(card: Card, record: StoredRequest) -> JsonObject:
 
 
 def _build_notices(card: Card, record: StoredRequest) -> JsonObject:
-    """Return the notices; what is masked stands by the button that reveals it, and what a step-up
-    takes apart, as the panel that asks for it says so itself."""
+    """Return the notices. Those about masks and extra verification are separate members, because
+    the page shows them beside the button or in the panel."""
     steps, tries = say_step_up(record, here=True)
     return {
         "notices": list(card.notices),
@@ -254,15 +255,15 @@ def _build_notices(card: Card, record: StoredRequest) -> JsonObject:
 
 
 def _shorten_long(finding: Visible) -> Line | None:
-    """Return the beginning and the end of a long finding, None of any other."""
+    """Return the beginning and the end of a long finding; None if it is short."""
     if len(finding.text) <= _FOLDED:
         return None
     return build_line(finding.shortened(_BEGINNING, _END).segments)
 
 
 def _build_summary(summary: CallSummary, *, reveal: bool = False) -> list[list[Any]]:
-    """Return a summary. A secret that is revealed is none of it, and it says so: titles and what is
-    read aloud are made from summaries."""
+    """Return a summary. It never contains a revealed secret, only a note that it is shown below,
+    because titles and announcements repeat summaries."""
     named = _NAMED_BELOW if reveal else {}
     return [
         [
@@ -276,7 +277,7 @@ def _build_summary(summary: CallSummary, *, reveal: bool = False) -> list[list[A
 def _build_scopes(
     card: Card, record: StoredRequest, action: Action, *, reveal: bool
 ) -> list[JsonObject]:
-    """Return what may be remembered, with passes: `add_viewer` takes out what is not theirs."""
+    """Return the offered scopes, with passes; `add_viewer` removes those not for the viewer."""
     if action not in card.remembers:
         return []
     return [
@@ -284,7 +285,7 @@ def _build_scopes(
             "id": one.id,
             "words": build_line(one.words.segments),
             "pass": one.session_pass,
-            "ends": None if one.by_host else True,  # by a place and a time of ours
+            "ends": None if one.by_host else True,  # whether it needs a place and a lifetime
         }
         for one in scopes_of(record, action, reveal=reveal, passes=True)
     ]
@@ -333,25 +334,25 @@ def _build_optional_line(text: Visible | None) -> Line | None:
 
 
 def build_switch(switch: KillSwitch) -> JsonObject:
-    """Return the kill switch: its state, and what pressing its button does."""
+    """Return the state of the kill switch, and the effect of its button."""
     does = f"Afterwards {LIFT[0].lower()}{LIFT[1:]}" if switch.on else switch.stopping
     return {"on": switch.on, "state": switch.state, "does": does}
 
 
-# Rows of requests. Those of large requests are kept, as they take long to render.
+# Rows of requests. Rows of large requests are cached, because they take long to render.
 
 _MOST_KEPT = 200
 
 
 class Rows:
-    """Rows of one kind, by `make`."""
+    """Builds rows with the function `make`, and caches the expensive ones."""
 
     def __init__(self, make: Callable[[StoredRequest], JsonObject]) -> None:
         self._make = make
         self._heavy: OrderedDict[tuple[str, int, int, Approvers | None], JsonObject] = OrderedDict()
 
     async def build(self, record: StoredRequest) -> JsonObject:
-        """Return the row of a request as it stands."""
+        """Return the row for the current state of a request."""
         key = (record.id, record.revision, record.alike, record.approvers)
         if key in self._heavy:
             self._heavy.move_to_end(key)

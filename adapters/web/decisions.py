@@ -1,4 +1,5 @@
-"""Write calls of the inbox: decide one or a batch, edit, claim, reveal, declare."""
+"""Handle the inbox's writes: decide one request or a batch, edit, claim, reveal, declare; start
+with DecisionHandlers."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ _REMEMBER: dict[str, type] = {"offer": str, "everywhere": bool, "lifetime": str}
 _WORD: dict[str, type] = {"address": str, "role": str, "harmless": bool, "confirmed": bool}
 _DIFF: dict[str, type] = {"arguments": dict, "fields": dict, "revealed": bool}
 _NEEDED = ("revision", "action", "nonce")
-_UNSEEN = (Action.DENY, Action.ABORT)  # allowed without having seen the whole request
+_UNSEEN = (Action.DENY, Action.ABORT)  # allowed before the page has shown the complete request
 
 
 class DecisionHandlers(Handlers):
@@ -89,7 +90,7 @@ class DecisionHandlers(Handlers):
 
         try:
             after = await self._api.requests.decide(click, prove=prove if credential else None)
-        except NotRemembered as told:  # the answer counts all the same
+        except NotRemembered as told:  # the decision itself is made
             row = await self._reading.build_row(told.record, visitor)
             return web.json_response({**row, "warning": str(told)})
         except Conflict as conflict:
@@ -100,12 +101,12 @@ class DecisionHandlers(Handlers):
         return web.json_response(await self._reading.build_row(after, visitor))
 
     async def _read_click(self, request_id: str, visitor: Visitor, body: JsonObject) -> Click:
-        """Return the click of a body, with what was typed into fields put together."""
+        """Build the click of a body; combine typed fields to arguments."""
         click = _build_click(request_id, visitor, body)
         if "fields" not in body:
             return click
         record = await self._api.requests.get(request_id)
-        # Fields of an older revision are of other arguments: the core refuses the click.
+        # Fields of an older revision belong to other arguments; the core refuses that click.
         current = body["revision"] >= record.shown_since
         typed = _read_fields(body["fields"]) if current else {}
         return replace(click, arguments=put_together(record, typed, reveal=click.revealed))
@@ -114,7 +115,7 @@ class DecisionHandlers(Handlers):
     async def _offer(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
-        """Return what a passkey is to sign for an answer, which is sent with that afterwards."""
+        """Return the challenge that a passkey signs for a decision. The page then sends both."""
         click = await self._read_click(request.match_info["id"], visitor, body)
         record = await self._api.requests.get(click.request_id)
         offered = await self._passkeys.begin_proof(visitor.session, subject_of(record, click))
@@ -122,7 +123,7 @@ class DecisionHandlers(Handlers):
 
     @write("/inbox/api/requests/{id}/diff", _DIFF, needed=())
     async def _diff(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        """Return the differences between an edit and what was asked."""
+        """Return the differences between an edit and the current call."""
         record = await self._api.requests.get(request.match_info["id"])
         before, after = record.arguments, body.get("arguments")
         if after is None:
@@ -143,7 +144,7 @@ class DecisionHandlers(Handlers):
     async def _decline(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
-        """Have an offer suggested no more."""
+        """Stop suggesting an offer to this person."""
         record = await self._api.requests.get(request.match_info["id"])
         await self._api.suggestions.decline(visitor.identity, record, body["offer"])
         return web.json_response({"ok": True})
@@ -152,7 +153,7 @@ class DecisionHandlers(Handlers):
     async def _reveal(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
-        """Return the request with its secrets; the audit records who saw them."""
+        """Return the request with its secrets. The audit records who saw them."""
         record = await self._api.requests.reveal(request.match_info["id"], visitor.identity)
         view = await self._reading.build_whole(record, visitor, reveal=True)
         return web.json_response(await self._reading.look_back(view, record, visitor))
@@ -171,11 +172,13 @@ class DecisionHandlers(Handlers):
     async def _declare(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
-        """Declare one value of a waiting request's tool, or the tool, for the agent that asks."""
+        """Declare an argument of a pending request's tool, or the whole tool, for its agent."""
         record = await self._api.requests.get(request.match_info["id"])
         address, role = body.get("address", ""), body.get("role", "")
         if address and address not in {one.address for one in undeclared_of(record)}:
-            raise VisitRefused(409, "conflict", "this value is declared already, or waits no more")
+            raise VisitRefused(
+                409, "conflict", "this value is already declared, or the request has ended"
+            )
         word = ToolWord(
             tool=record.request.tool,
             arguments={address: role} if address else {},
@@ -193,16 +196,19 @@ class DecisionHandlers(Handlers):
 
 
 def _read_fields(given: JsonObject) -> dict[str, str]:
-    """Return what was typed into fields. Raises VisitRefused for what is no text."""
+    """Check that all field values are text, and return them. Raises VisitRefused."""
     if not all(isinstance(text, str) for text in given.values()):
-        raise VisitRefused(422, "invalid_request", "what is typed into a field is text")
+        raise VisitRefused(422, "invalid_request", "the value of a field must be text")
     return given
 
 
 def _build_click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
-    """Return the click of a body. Raises VisitRefused for approving what was not shown whole."""
+    """Build the click of a body. Raises VisitRefused if a click other than a denial lacks the proof
+    that the page showed the complete request."""
     if body["action"] not in list(Action):
-        raise VisitRefused(422, "invalid_request", "there is no such action")
+        raise VisitRefused(
+            422, "invalid_request", f"unknown action; use one of {', '.join(Action)}"
+        )
     action = Action(body["action"])
     revealed = action not in _UNSEEN and refuse_unseen(
         visitor, request_id, body["revision"], body.get("seen")
@@ -244,7 +250,7 @@ _MEMBERS: dict[str, type] = {
 }
 _NEEDED_IN_BATCH = ("action", "items", "nonce")
 _NOBODY = "nobody may approve it"
-_HIDDEN = "what is masked could do something: reveal it, and approve it alone"
+_HIDDEN = "a masked value could change what runs: reveal it, and approve it alone"
 _ITEM: dict[str, type] = {"id": str, "revision": int, "seen": str}
 
 
@@ -308,7 +314,7 @@ class BatchHandlers(Handlers):
         return web.json_response({"items": rows})
 
     async def _list_ended(self, ids: Iterable[str], visitor: Visitor) -> list[JsonObject]:
-        """Return those that ended meanwhile, as they are shown then; none that is gone."""
+        """Return the rows of requests that have ended meanwhile; skip those that are deleted."""
         rows = []
         for one in ids:
             with suppress(NotFound):
@@ -319,10 +325,11 @@ class BatchHandlers(Handlers):
 
 
 def _build_batch_click(visitor: Visitor, body: JsonObject, item: Any) -> Click:
-    """Return one click of a batch. Raises VisitRefused for approving what was not shown whole."""
+    """Build one click of a batch. Raises VisitRefused for an approval if the page did not show the
+    complete request."""
     item = check_members(item, _ITEM, ("id", "revision"))
     if body["action"] not in (Action.APPROVE, Action.DENY):
-        raise VisitRefused(422, "invalid_request", "a batch is approved or denied")
+        raise VisitRefused(422, "invalid_request", "a batch can only be approved or denied")
     action = Action(body["action"])
     if action is Action.APPROVE:
         refuse_unseen(visitor, item["id"], item["revision"], item.get("seen"))

@@ -1,4 +1,5 @@
-"""Inbox calls for remembered decisions, also those that an admin makes, and the kill switch."""
+"""Handle the inbox's calls for grants, grants by hand and the kill switch; start with
+GrantAndStopHandlers."""
 
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ from gateway.ports import (
 
 
 class GrantAndStopHandlers(Handlers):
-    """HTTP handlers; the core checks who may write."""
+    """HTTP handlers of grants and the kill switch. The core checks rights."""
 
     @read("/inbox/api/grants/{id}")
     async def _grant(self, request: web.Request, visitor: Visitor) -> web.Response:
-        """Return one grant with its origin and its reach."""
+        """Return one grant with its origin and its matches in history."""
         return web.json_response(_build_card(await self._api.grants.card(request.match_info["id"])))
 
     @write("/inbox/api/grants/revoke", {"id": str})
@@ -44,7 +45,7 @@ class GrantAndStopHandlers(Handlers):
 
 
 def build_grant_row(grant: Grant, card: GrantCard) -> JsonObject:
-    """Return a card with the agent and session of its grant, for revoking them together."""
+    """Return a grant card as JSON, with the agent and session, to revoke a session's together."""
     return {
         **_build_card(card),
         "outdated": grant.outdated is not None,
@@ -76,7 +77,7 @@ def _build_card(card: GrantCard) -> JsonObject:
     }
 
 
-# Inbox calls by which an admin has something remembered that no request asked for.
+# Grants by hand: an admin creates a grant without a request.
 
 _EXAMPLE: dict[str, type] = {
     "agent": str,
@@ -94,11 +95,11 @@ _FEWEST_NONCE, _MOST_NONCE = 8, 64
 
 
 class HandHandlers(Handlers):
-    """HTTP handlers of grants by hand; the core checks who may make one."""
+    """HTTP handlers of grants by hand. The core checks that the person is an admin."""
 
     @write("/inbox/api/grants/offers", _EXAMPLE, needed=_NEEDED)
     async def _offers(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        """Return what may be remembered of an example, in the gateway's words, narrow first."""
+        """Return the offered scopes for an example call, the narrowest first."""
         effect, example = _read_example(body)
         found = await self._api.grants.offers(visitor.identity, example.agent, example, effect)
         rows = [
@@ -108,13 +109,15 @@ class HandHandlers(Handlers):
 
     @write("/inbox/api/grants/by-hand", _EXAMPLE | _CHOICE, needed=_NEEDED_TO_CREATE)
     async def _create(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        """Make a grant of one offer of an example."""
+        """Create a grant from one offered scope of an example call. Idempotent per nonce."""
         effect, example = _read_example(body)
         offer, nonce = body["offer"], body["nonce"]
         if not offer:
             raise VisitRefused(422, "invalid_request", "choose one of the offers")
         if not _FEWEST_NONCE <= len(nonce) <= _MOST_NONCE:
-            raise VisitRefused(422, "invalid_request", "nonce is too short or too long")
+            raise VisitRefused(
+                422, "invalid_request", f"nonce needs {_FEWEST_NONCE} to {_MOST_NONCE} characters"
+            )
         session = body.get("session") or None
         limits = remember_as(offer, body["lifetime"], everywhere=session is None)
         wish = ManualGrantRequest(
@@ -134,7 +137,7 @@ def _read_example(body: JsonObject) -> tuple[Effect, ApprovalRequest]:
     """Return the effect and the call of a body. Raises VisitRefused or InvalidRequest."""
     if body["effect"] not in list(Effect) or body["kind"] not in list(Kind):
         raise VisitRefused(
-            422, "invalid_request", "there is no such effect, or no such kind of call"
+            422, "invalid_request", f"effect or kind is unknown; kind is one of {', '.join(Kind)}"
         )
     for name in ("agent", "tool"):
         if not body[name]:

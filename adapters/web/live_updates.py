@@ -1,6 +1,8 @@
-"""Live updates: a stream of the ids of changed requests, which the page then reads.
+"""Stream the ids of changed requests to open pages, which then read them; start with
+`Streams.serve`.
 
-All pages share one subscription: what happens is sent at once, and then gathered for a moment.
+All pages share one subscription. The first event is sent at once, and those of the next 0.2 seconds
+together.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from gateway.ports import AdapterApi, AuditEvent, Feed, JsonObject, cancel_and_w
 log = logging.getLogger("adapters.web")
 
 BEAT_SECONDS = 10.0
-# Browsers open six connections per host; some must stay free for reading and deciding.
+# Browsers open six connections per host; some must stay free for reads and decisions.
 MOST_STREAMS = 4
 _NEWS = ("grant_", "stopped", "resumed")
 MOST_OF_ALL = 1000
@@ -31,14 +33,14 @@ _MOST_BEHIND = 100  # bundles
 
 
 class Bundle(NamedTuple):
-    """What happened within a moment, as it is sent; `names_people` where it may concern them."""
+    """Events of a moment as bytes; `names_people` if they may end somebody's session."""
 
     frames: bytes
     names_people: bool
 
 
 class News:
-    """Gathers what happens, once for all pages, while a page is open."""
+    """Collects events into bundles for all pages, while at least one page is open."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -51,7 +53,7 @@ class News:
 
     @asynccontextmanager
     async def subscribe(self) -> AsyncIterator[asyncio.Queue[Bundle | None]]:
-        """Subscribe from entering on; None in the queue says that something was missed."""
+        """Subscribe a page, and yield its queue. None in it means that events were missed."""
         page: asyncio.Queue[Bundle | None] = asyncio.Queue(_MOST_BEHIND + 1)
         self._pages.add(page)
         try:
@@ -83,7 +85,7 @@ class News:
             if self._due is not None:
                 self._due.cancel()
             self._events, self._due, self._gathering = [], None, None
-            self._cut_off(*self._pages)  # they come back, and read everything again
+            self._cut_off(*self._pages)  # the pages reconnect and read everything again
             self._listening.set()
 
     def _send(self) -> None:
@@ -106,7 +108,7 @@ class News:
 
 
 class Streams:
-    """The open streams by session."""
+    """Serves the live streams, and tracks the open ones by session."""
 
     def __init__(self, api: AdapterApi, guard: Guard) -> None:
         self._guard = guard
@@ -120,7 +122,7 @@ class Streams:
             ending.set()
 
     def end_all(self) -> None:
-        """End every stream, and let none begin, when the gateway stops."""
+        """End all streams and refuse new ones. Call it when the gateway stops."""
         self._stopping = True
         for session in list(self._open):
             self.end(session)
@@ -128,8 +130,8 @@ class Streams:
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Stream until the page disconnects, its session ends, or the gateway stops."""
         visitor = await self._guard.check_reader(request)
-        if self._stopping:  # also for a call that was on its way here
-            raise VisitRefused(503, "stopping", "the gateway stops; the page asks again")
+        if self._stopping:
+            raise VisitRefused(503, "stopping", "the gateway is stopping; this page reconnects")
         if len(self._open.get(visitor.session, ())) >= MOST_STREAMS:
             raise VisitRefused(429, "too_many_pages", "the inbox is open in too many tabs")
         if sum(map(len, self._open.values())) >= MOST_OF_ALL:
@@ -154,8 +156,8 @@ class Streams:
                 await _write(response, _frame("ready", {"beat": BEAT_SECONDS}))
                 await self._relay(news, visitor, ending, response)
             except (Unreachable, TimeoutError, ConnectionResetError):
-                # The page missed events or does not read: it reconnects and reads everything again.
-                # Closing in order would wait for a page that may be gone.
+                # The page missed events or does not read. It reconnects and reads everything again.
+                # An orderly close would wait for a page that may be gone.
                 if request.transport is not None:
                     request.transport.abort()
         return response
@@ -181,7 +183,7 @@ class Streams:
                     coming = asyncio.create_task(news.get())
                 else:
                     bundle = _BEAT
-                # On a beat, or an event that may concern people, the session is checked again.
+                # Check the session again on each beat, and on events that may end it.
                 if bundle.names_people and not await self._guard.is_signed_in(visitor):
                     return
                 if bundle.frames:
@@ -191,7 +193,7 @@ class Streams:
 
 
 def _frame_of(event: AuditEvent) -> bytes:
-    """Return what pages are told of an event."""
+    """Return the frame that tells pages of an event; empty if they need not know."""
     if event.request_id:
         return _frame("changed", {"id": event.request_id, "type": event.type})
     if not event.type.startswith(_NEWS):

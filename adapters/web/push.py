@@ -1,5 +1,5 @@
-"""Devices that are told by web push: subscribe, list, test, remove, quiet hours, and the answers
-that are given on a notification."""
+"""Handle the inbox's calls for web push: devices, quiet hours, and decisions on a notification;
+start with PushHandlers."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ _OFFERED = (Action.APPROVE, Action.DENY)
 
 
 class PushHandlers(Handlers):
-    """HTTP handlers of devices and their answers."""
+    """HTTP handlers of push devices, quiet hours and decisions on notifications."""
 
     @property
     def _calls(self) -> DeviceCalls:
         if self._api.devices is None:
-            raise VisitRefused(404, "not_found", "nothing is pushed here")
+            raise VisitRefused(404, "not_found", "push notifications are off on this gateway")
         return self._api.devices
 
     @read("/inbox/api/push")
     async def _list(self, _: web.Request, visitor: Visitor) -> web.Response:
-        """Return the person's devices and quiet hours, and what a browser needs to subscribe."""
+        """Return the person's devices, quiet hours, and the server key for a subscription."""
         calls = self._calls
         hours = await calls.quiet(visitor.identity)
         devices = await calls.devices(visitor.identity)
@@ -120,11 +120,9 @@ class PushHandlers(Handlers):
 
     @write("/inbox/api/push/decide", _DECISION)
     async def _decide(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        """Approve or deny what a notification showed: this revision and digest, nothing else."""
+        """Approve or deny exactly the revision and digest that a notification showed."""
         if body["action"] not in _OFFERED:
-            raise VisitRefused(
-                422, "invalid_request", "a notification offers to approve and to deny"
-            )
+            raise VisitRefused(422, "invalid_request", "a notification can only approve or deny")
         action = Action(body["action"])
         await self._calls.check_answer(
             visitor.identity,

@@ -1,4 +1,5 @@
-"""Read calls of the inbox: the queue, one request, searches, sessions, the signed-in person."""
+"""Handle the inbox's reads: the queue, one request, searches, sessions, the signed-in person; start
+with ReadHandlers."""
 
 from __future__ import annotations
 
@@ -63,13 +64,13 @@ class ReadHandlers(Handlers):
         self._remembering = Remembering(api)
 
     async def build_row(self, record: StoredRequest, visitor: Visitor) -> JsonObject:
-        """Return a request as a row of the list."""
+        """Return a request as a row of the list, as this visitor sees it."""
         return await self._for_visitor(await self._rows.build(record), record, visitor)
 
     async def build_whole(
         self, record: StoredRequest, visitor: Visitor, *, reveal: bool = False
     ) -> JsonObject:
-        """Return everything about a request."""
+        """Return everything about a request, as this visitor sees it; `reveal` adds its secrets."""
         view = await draw(lambda: build_whole(record, reveal=reveal), *weight_of(record))
         return await self._for_visitor(view, record, visitor)
 
@@ -106,7 +107,7 @@ class ReadHandlers(Handlers):
     async def look_back(
         self, view: JsonObject, record: StoredRequest, visitor: Visitor
     ) -> JsonObject:
-        """Add which offer to choose first, and what is suggested, where people's answers say so."""
+        """Add the preselected offer and a suggestion, if earlier decisions call for them."""
         offered = {one["id"]: "" for one in view["remember"]["approve"]}
         if not (view["mine"] and offered):
             return view
@@ -125,7 +126,7 @@ class ReadHandlers(Handlers):
 
     @read("/inbox/api/requests/{id}/reach")
     async def _reach(self, request: web.Request, visitor: Visitor) -> web.Response:
-        """Return how many recent requests an offer to remember would have covered."""
+        """Describe an offer's matches in history, in words."""
         offer = request.query.get("offer", "")
         record = await self._api.requests.get(request.match_info["id"])
         reach = {offer: await self._api.requests.reach(record.id, offer)}
@@ -148,7 +149,7 @@ class ReadHandlers(Handlers):
             {
                 "agent": one.agent,
                 "name": "",
-                "shown": "asks nobody: people denied too much of it in a row",
+                "shown": "cool-down after too many denials in a row",
                 "last_seen": one.until,
                 "paused": True,
             }
@@ -174,13 +175,13 @@ class ReadHandlers(Handlers):
 
 
 async def find_name(api: AdapterApi, identity: Identity) -> str:
-    """Return by which name somebody votes."""
+    """Return the name under which a person votes."""
     person = await api.requests.person(identity)
     return person.name if person else identity.written
 
 
 async def is_mine(api: AdapterApi, record: StoredRequest, identity: Identity) -> bool:
-    """Whether a request waits for somebody: they may decide it, and have not voted."""
+    """Whether a pending request needs this person: they may decide it and have not voted."""
     if record.final or await api.requests.may_decide(identity, record) is not None:
         return False
     name = await find_name(api, identity)
@@ -188,7 +189,7 @@ async def is_mine(api: AdapterApi, record: StoredRequest, identity: Identity) ->
 
 
 def _add_seen_token(view: JsonObject, visitor: Visitor) -> JsonObject:
-    """Add the token that approval requires, if the request is shown whole."""
+    """Add the token that approval requires, if the view shows the complete request."""
     whole = view["status"] == "pending" and view["complete"] and not view["hides"]
     revealed = bool(view.get("revealed"))
     seen = (
@@ -199,7 +200,7 @@ def _add_seen_token(view: JsonObject, visitor: Visitor) -> JsonObject:
     return {**view, "seen": seen}
 
 
-# The queue as the page lists it: short rows, the soonest deadline first, and whose they are.
+# The queue: short rows, the soonest deadline first, each with whether the visitor must decide it.
 
 _CURSOR = re.compile(r"[0-9]{1,20}-[0-9a-f]{32}")
 _MOMENT = re.compile(r"[0-9]{1,20}")
@@ -215,7 +216,7 @@ class QueueHandlers(Handlers):
 
     @read("/inbox/api/queue")
     async def _page(self, request: web.Request, visitor: Visitor) -> web.Response:
-        """Return one page of a side. What it is among is counted apart: that looks at far more."""
+        """Return one page of a side. Another call counts the requests: that takes longer."""
         side, after = request.query.get("side", QueueFilter.MINE), check_cursor(request)
         if side not in list(QueueFilter):
             raise VisitRefused(422, "invalid_request", "side is mine, others or all")
@@ -230,16 +231,16 @@ class QueueHandlers(Handlers):
 
     @read("/inbox/api/queue/counts")
     async def _count(self, request: web.Request, visitor: Visitor) -> web.Response:
-        """Return the counts; `since` is what the page knew of already."""
+        """Return the counts; `since` is the time of the newest request that the page knows."""
         since = request.query.get("since", "0")
         if not _MOMENT.fullmatch(since):
-            raise VisitRefused(422, "invalid_request", "since is no moment")
+            raise VisitRefused(422, "invalid_request", "since must be a time in milliseconds")
         counts = await self._api.requests.count_queue(visitor.identity, since=int(since))
         return web.json_response(build_counts(counts))
 
     @read("/inbox/api/queue/{id}")
     async def _row(self, request: web.Request, visitor: Visitor) -> web.Response:
-        """Return one request as a row, also one that has ended."""
+        """Return one request as a row, also if it has ended."""
         record = await self._api.requests.get(request.match_info["id"])
         return web.json_response(await self._build(record, visitor))
 
@@ -249,15 +250,15 @@ class QueueHandlers(Handlers):
 
 
 def check_cursor(request: web.Request) -> str | None:
-    """Return where a page goes on. Raises VisitRefused for what names no place."""
+    """Return the cursor that a page continues after. Raises VisitRefused if it is malformed."""
     after = request.query.get("after")
     if after is not None and not _CURSOR.fullmatch(after):
-        raise VisitRefused(422, "invalid_request", "after is no cursor of a page")
+        raise VisitRefused(422, "invalid_request", "after must be the next of an earlier page")
     return after
 
 
 def build_counts(counts: QueueCounts) -> JsonObject:
-    """Return the counts as the page reads them."""
+    """Convert the counts to JSON."""
     return {
         "mine": counts.mine,
         "others": counts.others,
@@ -267,7 +268,7 @@ def build_counts(counts: QueueCounts) -> JsonObject:
     }
 
 
-# Looking for what ended, what is remembered and what happened, by fields of the address.
+# Searches of ended requests, grants and audit events, by query parameters.
 
 _TEXT_CHARS = 200
 _SEARCHES_MOMENT = re.compile(r"[0-9]{1,15}")
@@ -275,7 +276,7 @@ _MOST_GRANTS = 500
 
 
 class SearchHandlers(Handlers):
-    """HTTP handlers of the searches. Who may read the audit, the core checks."""
+    """HTTP handlers of the searches. The core checks who may read the audit."""
 
     def __init__(self, api: AdapterApi, guard: Guard, reading: ReadHandlers) -> None:
         super().__init__(api, guard)
@@ -283,7 +284,7 @@ class SearchHandlers(Handlers):
 
     @read("/inbox/api/final")
     async def _history(self, request: web.Request, visitor: Visitor) -> web.Response:
-        """Return what ended and fits, the newest first."""
+        """Return ended requests that match, newest first."""
         found = await self._api.requests.search(_read_search(request))
         items = []
         for record in found.items:
@@ -293,14 +294,14 @@ class SearchHandlers(Handlers):
 
     @read("/inbox/api/audit")
     async def _audit(self, request: web.Request, visitor: Visitor) -> web.Response:
-        """Return which of the newest events fit, for admins."""
+        """Return the newest events that match, for admins."""
         found = await self._api.requests.search_events(visitor.identity, _read_search(request))
         items = list(map(_build_event, found.items, found.sentences))
         return web.json_response({"items": items, "looked": found.looked, "more": found.more})
 
     @read("/inbox/api/grants")
     async def _grants(self, request: web.Request, visitor: Visitor) -> web.Response:
-        """List what is remembered, and what lately ended of it, where it fits."""
+        """Return active and recently ended grants that match."""
         search = _read_search(request)
         live, ended = await self._api.grants.newest(), await self._api.grants.newest(ended=True)
         items = []
@@ -315,18 +316,18 @@ class SearchHandlers(Handlers):
 
 
 def _read_search(request: web.Request) -> Search:
-    """Return what the address asks for. Raises VisitRefused."""
+    """Parse the query parameters of a search. Raises VisitRefused."""
     query = request.query
     texts = {name: query.get(name, "").strip() for name in ("text", "agent", "outcome", "who")}
     if any(len(text) > _TEXT_CHARS for text in texts.values()):
         raise VisitRefused(
-            422, "invalid_request", f"at most {_TEXT_CHARS} characters are looked for"
+            422, "invalid_request", f"a search field can have at most {_TEXT_CHARS} characters"
         )
     times: dict[str, int | None] = {}
     for name in ("since", "until"):
         given = query.get(name, "")
         if given and not _SEARCHES_MOMENT.fullmatch(given):
-            raise VisitRefused(422, "invalid_request", f"{name} is no moment in ms")
+            raise VisitRefused(422, "invalid_request", f"{name} must be a time in milliseconds")
         times[name] = int(given) if given else None
     return Search(**texts, since=times["since"], until=times["until"], after=check_cursor(request))
 

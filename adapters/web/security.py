@@ -1,8 +1,8 @@
-"""Security of the inbox: response headers, sessions, CSRF protection and body limits.
+"""Protect the inbox: response headers, sessions, CSRF protection and body limits; start with Guard.
 
-A page of another site can make a browser send requests here, so each write needs three things it
-cannot forge: the session cookie (SameSite=Strict), our own `Origin`, and a token in a header that
-only our page can read. The token is derived from the session, so nothing is stored for it.
+A page of another site can make a browser send requests here. So each write needs three things that
+such a page cannot forge. They are the session cookie (SameSite=Strict), the gateway's `Origin`, and
+a token that only the inbox's pages can read. The token is derived from the session, not stored.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ HEADERS = {
 
 
 class VisitRefused(Exception):
-    """The request is refused, with an HTTP status, a code for scripts and a text for people."""
+    """The inbox refuses the request, with an HTTP status, a code and a text for people."""
 
     def __init__(self, status: int, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -78,11 +78,11 @@ class Guard:
         self._secure = secure
 
     def find_session(self, request: web.Request) -> str:
-        """Return the session that a browser names, "" where it names none."""
+        """Return the session from the browser's cookie; "" if it has none."""
         return request.cookies.get(self._cookie(request)["name"], "")
 
     def wrap(self, handler: Handler) -> Handler:
-        """Return the handler with security headers, and errors as problem documents."""
+        """Wrap a handler: add security headers, and return errors as problem documents."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
             response = await self._call_handler(handler, request)
@@ -97,32 +97,32 @@ class Guard:
         return await self._logins.who(visitor.session, prolong=False) is not None
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of every answer."""
+        """Return the security headers of every response."""
         if not self._secure:
             return HEADERS
         return {**HEADERS, "Strict-Transport-Security": "max-age=31536000"}
 
     def check_site(self, request: web.Request) -> None:
-        """Refuse a read from another site's page."""
+        """Raise VisitRefused for a read from another site's page."""
         if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
-            raise VisitRefused(403, "foreign_site", "this can be asked for from the inbox alone")
+            raise VisitRefused(403, "foreign_site", "only pages of the inbox can read this")
 
     def check_origin(self, request: web.Request) -> None:
-        """Refuse a write that the inbox's own page did not send."""
+        """Raise VisitRefused for a write from anything but a page of the inbox."""
         if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
-            raise VisitRefused(403, "foreign_site", "this can be sent from the inbox alone")
+            raise VisitRefused(403, "foreign_site", "only pages of the inbox can send this")
         ours = f"{'https' if self._is_secure(request) else 'http'}://{request.host}"
         if request.headers.get("Origin") != ours:
             raise VisitRefused(403, "foreign_origin", f"the Origin header is not {ours}")
 
     def check_token(self, request: web.Request, visitor: Visitor) -> None:
-        """Refuse a write without the token that only our page can read."""
+        """Raise VisitRefused for a write without the CSRF token."""
         given = request.headers.get(CSRF_HEADER, "")
         if not hmac.compare_digest(given.encode(), build_csrf_token(visitor.session).encode()):
             raise VisitRefused(403, "csrf", f"the {CSRF_HEADER} header is missing or wrong")
 
     async def find_visitor(self, request: web.Request) -> Visitor:
-        """Return who is signed in. Raises VisitRefused (401) when nobody is."""
+        """Return the signed-in visitor. Raises VisitRefused (401) if nobody is signed in."""
         session = self.find_session(request)
         identity = await self._logins.who(session) if session else None
         if identity is None:
@@ -130,49 +130,52 @@ class Guard:
         return Visitor(identity, session)
 
     async def check_reader(self, request: web.Request) -> Visitor:
-        """Return the visitor of a read. Raises VisitRefused."""
+        """Check a read, and return its visitor. Raises VisitRefused."""
         self.check_site(request)
         return await self.find_visitor(request)
 
     async def check_writer(self, request: web.Request) -> Visitor:
-        """Return the visitor of a write. Raises VisitRefused."""
+        """Check a write, and return its visitor. Raises VisitRefused."""
         self.check_origin(request)
         visitor = await self.find_visitor(request)
         self.check_token(request, visitor)
         return visitor
 
     def sign_in(self, request: web.Request, response: web.Response, session: str) -> None:
-        """Set the session cookie. It outlives the browser, as phones end those often; the gateway
-        itself knows when the session ends."""
+        """Set the session cookie. It outlives the browser, because phones close browsers often. The
+        gateway itself ends the session."""
         response.set_cookie(**self._cookie(request), value=session, max_age=LONGEST_SECONDS)
 
     def remember_try(
         self, request: web.Request, response: web.Response, browser: str, *, seconds: int
     ) -> None:
-        """Have a browser keep the secret by which a sign-in that it began is its own."""
+        """Set the cookie that ties a sign-in to the browser that began it, for these seconds."""
         response.set_cookie(**self._cookie(request, "-try"), value=browser, max_age=seconds)
 
     def find_try(self, request: web.Request) -> str:
-        """Return that secret. Raises VisitRefused where the browser has none."""
+        """Return that cookie's value. Raises VisitRefused if the browser has none."""
         if found := request.cookies.get(self._cookie(request, "-try")["name"]):
             return found
-        raise VisitRefused(403, "unauthorized", "this was begun in another browser, or long ago")
+        raise VisitRefused(
+            403, "unauthorized", "this sign-in began in another browser or has expired; try again"
+        )
 
     def sign_out(self, request: web.Request, response: web.Response) -> None:
         """Delete the session cookie."""
         response.del_cookie(**self._cookie(request))
 
     def _is_secure(self, request: web.Request) -> bool:
-        """Whether this browser comes over TLS: `gateway up --lan` is there for both kinds."""
+        """Whether this browser uses TLS; with `gateway up --lan`, browsers can come with or
+        without."""
         return self._secure or request.secure
 
     def _cookie(self, request: web.Request, kind: str = "") -> JsonObject:
-        """Return name and attributes of a cookie of ours; browsers take `__Host-` over TLS only."""
+        """Return the name and attributes of a cookie. Browsers accept `__Host-` only over TLS."""
         common = {"httponly": True, "samesite": "Strict"}
         if self._is_secure(request):  # `__Host-` needs Path=/
             return {**common, "name": f"__Host-agw{kind}", "secure": True, "path": "/"}
-        # Without TLS any program on this host name can plant cookies, so the narrower path at least
-        # keeps ours away from what else is served there.
+        # Without TLS, any program on this host name can plant cookies. The narrower path at least
+        # keeps these cookies from its other pages.
         return {**common, "name": f"agw{kind}", "path": "/inbox"}
 
     async def _call_handler(self, handler: Handler, request: web.Request) -> web.StreamResponse:
@@ -185,57 +188,58 @@ class Guard:
 
 
 async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Complete a write even when the browser disconnects."""
+    """Complete a write even if the browser disconnects."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task})
         if not task.cancelled() and (error := task.exception()) is not None:
-            # There is no client to report it to.
+            # The client is gone, so only the log can report it.
             log.warning("a write failed: %r", error, extra={"event": "write_unheard"})
         raise
 
 
 async def read_json_body(request: web.Request) -> bytes:
-    """Return the JSON bytes of a write, at most MAX_BODY."""
+    """Read the JSON body of a write, at most MAX_BODY bytes. Raises VisitRefused."""
     if request.content_type != "application/json":
         raise VisitRefused(415, "content_type", "send application/json")
     try:
         return await read_whole(request.content.iter_any(), most=MAX_BODY)
     except BodyTooLarge:
-        raise VisitRefused(413, "too_large", f"more than {MAX_BODY} bytes") from None
+        raise VisitRefused(413, "too_large", f"the body has more than {MAX_BODY} bytes") from None
     except BodyTooSlow:
         raise VisitRefused(408, "timeout", "the body did not arrive in time") from None
 
 
 def build_csrf_token(session: str) -> str:
-    """Return the token that only a page with access to the session's API can know."""
+    """Return the CSRF token of a session; only pages that can read the API know it."""
     return hmac.new(session.encode(), b"inbox csrf", hashlib.sha256).hexdigest()
 
 
 def build_seen_token(
     session: str, request_id: str, revision: int, *, revealed: bool = False
 ) -> str:
-    """Return the token that the page gets with a request shown whole, at this revision.
+    """Return the token that a page gets with a complete request, for this revision.
 
-    Approval requires it, so nobody approves what was cut or never fetched. With `revealed`, a
-    different token says that secrets were shown too.
+    Approval requires it, so nobody can approve a request that was cut or never loaded. With
+    `revealed`, the token differs and says that secrets were shown too.
     """
     shown = f"{'revealed' if revealed else 'seen'} {request_id} {revision}"
     return hmac.new(session.encode(), shown.encode(), hashlib.sha256).hexdigest()
 
 
 def refuse_unseen(visitor: Visitor, request_id: str, revision: int, given: object) -> bool:
-    """Refuse an approval of what was not shown whole; return whether secrets were revealed."""
+    """Raise VisitRefused if the page did not show the complete request; return whether secrets were
+    revealed."""
     if given == build_seen_token(visitor.session, request_id, revision, revealed=True):
         return True
     if given != build_seen_token(visitor.session, request_id, revision):
         raise VisitRefused(
             409,
             "not_seen",
-            "open everything, and reveal what is masked where the page says so, before you "
-            "approve: only a part was shown",
+            "you have seen only a part of the request: open everything, and reveal masked values "
+            "if the page says so, before you approve",
         )
     return False
 
@@ -258,7 +262,7 @@ _ROUTES: dict[Method, tuple[str, str]] = {}
 
 
 class Handlers:
-    """HTTP handlers of one subject: the methods that `read`, `write` and `route` mark."""
+    """Base class of HTTP handlers: methods marked with `read`, `write` or `route`."""
 
     _guard: Guard
 
@@ -267,13 +271,13 @@ class Handlers:
         self._guard = guard
 
     def table(self) -> list[tuple[str, str, Handler]]:
-        """Return method, path and handler of each."""
+        """Return the HTTP method, path and handler of each marked method."""
         own = [one for one in vars(type(self)).values() if isinstance(one, FunctionType)]
         return [(*_ROUTES[one], partial(one, self)) for one in own if one in _ROUTES]
 
 
 def route(method: str, path: str) -> Callable[[Method], Method]:
-    """Serve a method of `Handlers` at a path. It checks itself who calls."""
+    """Serve a method of `Handlers` at a path, without checks. The method must check the caller."""
 
     def mark(work: Method) -> Method:
         _ROUTES[work] = method, path
@@ -283,7 +287,7 @@ def route(method: str, path: str) -> Callable[[Method], Method]:
 
 
 def read(path: str) -> Callable[[Reading], Method]:
-    """Serve a method of `Handlers` at a path, to whoever is signed in."""
+    """Serve a method of `Handlers` at a path, for GET by signed-in people."""
 
     def mark(work: Reading) -> Method:
         async def serve(self: Any, request: web.Request) -> web.StreamResponse:
@@ -297,8 +301,10 @@ def read(path: str) -> Callable[[Reading], Method]:
 def write(
     path: str, members: dict[str, type], *, needed: tuple[str, ...] | None = None
 ) -> Callable[[Writing], Method]:
-    """Serve a method of `Handlers` at a path, once the visitor and the body were checked. All
-    members are needed unless it says which."""
+    """Serve a method of `Handlers` at a path, for POST, after checks of visitor and body.
+
+    `members` are the known members and their types. All are required, unless `needed` lists some.
+    """
     wanted = tuple(members) if needed is None else needed
 
     def mark(work: Writing) -> Method:
@@ -313,7 +319,8 @@ def write(
 
 
 def check_members(body: Any, members: dict[str, type], needed: tuple[str, ...]) -> JsonObject:
-    """Return a JSON object. Raises VisitRefused for unknown, missing or wrongly typed members."""
+    """Check and return a JSON object. Raises VisitRefused for members that are unknown, missing or
+    of another type."""
     if not isinstance(body, dict):
         raise VisitRefused(422, "invalid_request", "send one JSON object")
     for name, value in body.items():

@@ -1,4 +1,5 @@
-"""Signing in and out of the inbox: one-time links, passkeys, an identity provider, devices."""
+"""Sign people in to the inbox and out: by links, passkeys or an identity provider; list devices.
+Start with SignInHandlers."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from gateway.ports import (
 
 
 class SignInHandlers(Handlers):
-    """HTTP handlers of the ways in and out. None needs a session, all need our own page."""
+    """HTTP handlers to sign in by link and to sign out. Calls must come from the inbox's pages."""
 
     def __init__(self, logins: Logins, guard: Guard, streams: Streams) -> None:
         self._logins = logins
@@ -40,7 +41,7 @@ class SignInHandlers(Handlers):
 
     @route("GET", "/inbox/api/login/ways")
     async def _ways(self, request: web.Request) -> web.StreamResponse:
-        """Say which ways in there are besides links, to whom is not signed in."""
+        """Say which sign-in methods exist apart from links. Needs no session."""
         self._guard.check_site(request)
         provider = self._logins.provider.name
         return web.json_response(
@@ -49,14 +50,14 @@ class SignInHandlers(Handlers):
 
     @route("POST", "/inbox/api/login/whose")
     async def _whose(self, request: web.Request) -> web.StreamResponse:
-        """Say whom a link signs in, before anybody presses: a link of somebody else's would have
-        a person answer under another name."""
+        """Say whom a link signs in, before the person presses the button. With somebody else's
+        link, a person would decide under that name."""
         code = await self._read_code(request)
         name = await self._logins.find_holder(code, address=request.remote or "")
         return web.json_response({"name": name, "now": await self._find_name(request)})
 
     async def _find_name(self, request: web.Request) -> str | None:
-        """Return who is signed in in this browser already."""
+        """Return the name of the person who is already signed in in this browser."""
         session = self._guard.find_session(request)
         devices = await self._logins.list_devices(session) if session else []
         return next((one.person for one in devices if one.current), None)
@@ -69,8 +70,8 @@ class SignInHandlers(Handlers):
         return await self.sign_in(request, await run_to_end(redeeming))
 
     async def sign_in(self, request: web.Request, session: str) -> web.Response:
-        """Return the answer that hands a browser its session. The one that it had ends: nobody
-        could see it any more, and it would still answer."""
+        """Return the response that gives a browser its new session. End its old session, which
+        would stay valid but unreachable."""
         if before := self._guard.find_session(request):
             await run_to_end(self._end(before))
         response = web.json_response({"ok": True})
@@ -98,13 +99,13 @@ class SignInHandlers(Handlers):
         self._streams.end(session)
 
 
-# Passkeys in the inbox: making and removing them under Devices, and signing in with one.
+# Passkeys: add and remove them on the page Devices, and sign in with one.
 
 _TRY_SECONDS = 300
 
 
 class PasskeyHandlers(Handlers):
-    """HTTP handlers of passkeys. What begins and ends a sign-in needs our own page alone."""
+    """HTTP handlers of passkeys. The two calls of a sign-in need no session."""
 
     def __init__(self, logins: Logins, guard: Guard, signing_in: SignInHandlers) -> None:
         self._passkeys = logins.passkeys
@@ -139,7 +140,7 @@ class PasskeyHandlers(Handlers):
 
     @route("POST", "/inbox/api/login/passkey/options")
     async def _begin_sign_in(self, request: web.Request) -> web.StreamResponse:
-        """Hand out a challenge, and the secret by which this browser is known again."""
+        """Return a challenge, and set the cookie that ties the sign-in to this browser."""
         self._guard.check_origin(request)
         browser = secrets.token_urlsafe(32)
         address = request.remote or ""
@@ -163,17 +164,17 @@ class PasskeyHandlers(Handlers):
         return await self._signing_in.sign_in(request, await run_to_end(signing_in))
 
 
-# Signing in with an identity provider: to its page, and back to one of ours.
+# Signing in with an identity provider: to its page, and back to a page of the inbox.
 #
-# The page that it comes back to is ours, and sends what it came with: the cookie of the browser
-# that began goes with our own page's calls alone, and no GET signs anybody in.
+# That page posts the provider's answer to the gateway, because a GET must sign nobody in. Only
+# calls from the inbox's pages include the cookie that ties the sign-in to the browser.
 
 _PROVIDER_TRY_SECONDS = 300
 _ANSWER: dict[str, type] = {"code": str, "state": str, "iss": str, "error": str}
 
 
 class ProviderHandlers(Handlers):
-    """HTTP handlers of an identity provider. Both need our own page."""
+    """HTTP handlers of an identity provider. Both need no session, but a page of the inbox."""
 
     def __init__(self, logins: Logins, guard: Guard, signing_in: SignInHandlers) -> None:
         self._provider = logins.provider
@@ -203,7 +204,7 @@ class ProviderHandlers(Handlers):
         return await self._signing_in.sign_in(request, await run_to_end(finishing))
 
 
-# Where somebody is signed in: their devices, and the calls that end one or all others.
+# A person's signed-in devices, and the calls that end one or all others.
 
 
 class DeviceHandlers(Handlers):
@@ -220,9 +221,9 @@ class DeviceHandlers(Handlers):
 
     @write("/inbox/api/devices/end", {"device": str, "others": bool}, needed=())
     async def _end(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        """End one device, or all others: never all by a member that was left out."""
+        """End one device, or all others. A missing member never means all."""
         others, device = body.get("others") is True, body.get("device")
         if others == (device is not None):
-            raise VisitRefused(422, "invalid_request", "name one device, or say others")
+            raise VisitRefused(422, "invalid_request", "send either device or others")
         ids = None if device is None else (device,)
         return web.json_response({"ended": await self._logins.end_devices(visitor.session, ids)})

@@ -146,7 +146,7 @@ def test_a_page_of_slack_that_is_not_whole_leaves_nothing_to_approve() -> None:
     form = ModalMetadata(record.id, record.revision, COPY, "C1", "1.1")
     view = modals.build_details(everything(record), full, form, refusal="")
     assert not acts(view)
-    assert "cannot show all of a page" in json.dumps(view)
+    assert "cannot show a page in full" in json.dumps(view)
 
 
 def test_a_card_with_approve_shows_all_that_runs() -> None:

@@ -130,7 +130,9 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
         "changes": lambda: build_edit_state(BUTTON, changed),
         "changes-high": lambda: build_edit_state(BUTTON, replace(changed, high=True)),
         "edit-refused": lambda: build_edit_state(BUTTON, refused),
-        "step-up": lambda: build_private_reply("It takes a step-up: a passkey.", INBOX).shown,
+        "step-up": lambda: (
+            build_private_reply("Extra verification needed: a passkey.", INBOX).shown
+        ),
         "step-up-no-address": lambda: build_private_reply("It takes a passkey.", "").shown,
         "login": lambda: build_private_reply("This signs you in to the inbox.", INBOX).shown,
     }

@@ -94,7 +94,9 @@ async def test_25_neither_bots_nor_the_timed_out_nor_the_mighty_decide(stage: St
     for mighty in (owner, server.eve):
         assert "not an approver" in private_text(await stage.click(mighty, card, "Approve"))
     server.bob.user.bot = True
-    assert "Bots decide nothing" in private_text(await stage.click(server.bob, card, "Approve"))
+    assert "Bots cannot decide requests" in private_text(
+        await stage.click(server.bob, card, "Approve")
+    )
     await stage.asked(arguments={"command": "ls other"})
     more = [(await stage.click(server.ann, card, "More…")).private[0] for _ in range(2)]
     await stage.click(server.ann, more[1], "All 2…")

@@ -236,8 +236,8 @@ async def test_nothing_is_claimed_in_direct_messages(stage: Stage) -> None:
     inbox = ann.inbox(stage.server.app)
     for below, options in (("here", {"code": code}), ("here", {}), ("me", {"code": code})):
         told = text(await use(stage, ann, below, inbox, **options))
-        assert REFUSED in told and "in a channel of a server only" in told
-    assert "of a server only" in text(await use(stage, ann, "who", inbox))
+        assert REFUSED in told and "only in a channel of a server" in told
+    assert "of a server" in text(await use(stage, ann, "who", inbox))
     assert await claimed(stage) == []
     assert len(await stage.events("refused")) == 4
     await use(stage, ann, "here", code=code)
@@ -248,7 +248,7 @@ async def test_bots_and_webhooks_claim_nothing(stage: Stage) -> None:
     """A bot by its mark; a webhook is no member of any server."""
     server, code = stage.server, await code_for(stage)
     server.eve.user.bot = True
-    assert "decide nothing" in text(await use(stage, server.eve, "here", code=code))
+    assert "cannot decide requests" in text(await use(stage, server.eve, "here", code=code))
     hook = server.discord.town.user("approvals")
     member = {**Member(hook).json(), "permissions": "0"}
     assert ONE_SERVER in text(await forged(stage, server.ann, code, member=member))
@@ -365,7 +365,7 @@ async def test_nothing_is_claimed_while_discord_does_not_say_who_it_is(stage: St
     """The person is told that it failed, and the code works afterwards."""
     server, code = stage.server, await code_for(stage)
     server.discord.rest.stage("GET", r"/members/\d+$", times=9, status=503)
-    assert "does not say who you are" in text(await use(stage, server.ann, "here", code=code))
+    assert "did not confirm who you are" in text(await use(stage, server.ann, "here", code=code))
     assert await claimed(stage) == []
     server.discord.rest.faults.clear()
     await use(stage, server.ann, "here", code=code)

@@ -186,7 +186,7 @@ async def test_40_sessions_that_end_as_they_begin_do_not_use_up_the_day(
     async with asyncio.timeout(40):
         while (await ready(stage))[0] == "ready":
             await moment()
-    assert "ends the sessions" in (await ready(stage))[1]
+    assert "too many sessions" in (await ready(stage))[1]
     assert gateway.identified == 1
 
 

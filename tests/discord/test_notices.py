@@ -23,7 +23,7 @@ async def replies(stage: Stage, count: int) -> list[Json]:
 
     def look() -> list[Json] | None:
         found = [
-            m for m in stage.server.channel.messages.values() if "Still waiting" in m["content"]
+            m for m in stage.server.channel.messages.values() if "Still pending" in m["content"]
         ]
         return found if len(found) >= count else None
 

@@ -70,7 +70,7 @@ async def test_grants_are_listed_and_revoked_by_command(stage: Stage) -> None:
     _, card = await stage.asked(arguments={"command": "make lint"})
     await remembered(stage, card, "Approve")
     listed = await server.bob.command(server.app, server.channel, "grants")
-    assert "What is remembered" in private_text(listed) and "allow" in private_text(listed)
+    assert "Grants" in private_text(listed) and "allow" in private_text(listed)
     stranger = server.discord.person("mallory")
     server.discord.town.join(server.guild, stranger.user)
     for other in (stranger, server.eve):

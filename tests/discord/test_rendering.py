@@ -234,7 +234,7 @@ def test_33_a_page_that_is_not_shown_whole_can_only_be_denied() -> None:
         sent = message(build_full_view(whole, view, button, page=page))
         assert labels(sent) <= {"Deny", "Deny and stop", "◀ Back", "Next ▶"}
         assert "Deny" in labels(sent)
-        assert "cannot show all of a page" in shown_text(sent)
+        assert "cannot show a page in full" in shown_text(sent)
 
 
 async def test_34_secrets_reach_neither_card_nor_file_nor_log(
@@ -272,7 +272,7 @@ async def test_35_cards_are_drawn_whole_and_legible(tmp_path: Path) -> None:
     async with chromium() as page:
         for name, size, dark in SEEN:
             path = tmp_path / "picture.png"
-            word = words.get(name, "remembered")
+            word = words.get(name, "Grants")
             text = await photographed(page, scenes()[name], path, size, word=word, dark=dark)
             assert ("Approve\n" in text) == (name in ("pending", "hostile"))
             with Image.open(path) as picture:

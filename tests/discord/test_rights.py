@@ -119,7 +119,7 @@ async def test_permissions_are_checked_per_channel(server: Server) -> None:
     assert "attach files" in lines[0]
     assert "cannot see" in lines[1]
     assert "this kind" in lines[2]
-    assert "not a target" in lines[3]
+    assert "not a Discord target" in lines[3]
 
 
 async def found(server: Server, *targets: str, live: bool = False) -> dict[str, tuple[str, str]]:

@@ -211,7 +211,7 @@ async def test_it_goes_on_where_nobody_added_the_bot(
     """It ends after a while with what to do; the next time only the link is left."""
     with monkeypatch.context() as brief:
         brief.setattr(discord_setup, "_JOIN_SECONDS", 0.05)
-        with pytest.raises(InvalidRequest, match="in no server yet"):
+        with pytest.raises(InvalidRequest, match="not in a server yet"):
             await connect(broken := Scripted("wrong", portal.app.token))
     assert broken.kept == {TOKEN: portal.app.token}
     terminal = Scripted(opens=authorizing(portal))
@@ -244,7 +244,7 @@ async def test_a_token_is_not_wrong_because_discord_is_away(portal: Server) -> N
     """The set-up ends, and asks for no other token."""
     portal.discord.rest.stage("GET", "/users/@me", times=9, status=503)
     terminal = Scripted("never asked")
-    with pytest.raises(GatewayError, match="cannot be reached") as failed:
+    with pytest.raises(GatewayError, match="cannot reach Discord") as failed:
         await connect(terminal, **{TOKEN: portal.app.token})
     assert not isinstance(failed.value, Misconfigured)
     assert terminal.answers == ["never asked"]

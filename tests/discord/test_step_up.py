@@ -49,5 +49,5 @@ async def test_another_answer_that_takes_it_leads_to_the_inbox(stage: Stage) -> 
     view = await stage.click(ann, card, "Respond instead…")
     opened = await stage.click(ann, view.private[0], "Respond instead: I have read it")
     done = await ann.submit(opened, result="done")
-    assert "It takes a step-up" in private_text(done)
+    assert "Extra verification needed" in private_text(done)
     assert (await stage.core.requests.get(record.id)).status is Status.PENDING

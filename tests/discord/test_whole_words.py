@@ -160,7 +160,7 @@ def test_what_a_denial_can_cover_is_whole_where_it_is_chosen() -> None:
     modal = json.dumps(scenes.modals()["remember-deny"].to_dict(), ensure_ascii=False)
     assert "**4.** shell, whatever it is given" in modal.replace("\\", "")
     assert '"4. shell…"' in modal
-    assert "a denial can cover is listed where it is chosen" in shown("options")
+    assert "Press Deny and remember to see its scopes" in shown("options")
 
 
 def test_a_batch_has_the_colour_of_the_loudest() -> None:

@@ -42,7 +42,7 @@ async def main() -> None:
             await box.sign_in(page)
             await page.evaluate("document.querySelector('[data-view=grants]').click()")
             await page.until("document.querySelectorAll('.grant').length === 2")
-            await page.press("How far it reaches")
+            await page.press("Matches in history")
             await page.until("document.querySelector('.grant').textContent.includes('of the last')")
             await page.until("!document.querySelector('.settling')")
             await page.evaluate("scrollTo(0, 0)")

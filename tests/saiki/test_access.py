@@ -116,7 +116,7 @@ async def test_who_was_signed_out_elsewhere_decides_nothing(box: Inbox, ann: Ui)
         await box.gateway.backend.logins.end(ann.token)
         await screen.emit({"executionId": execution, "approved": True})
         frame = await screen.socket.receive(20)
-        assert frame.type is not aiohttp.WSMsgType.TEXT or "not signed in" in frame.data
+        assert frame.type is not aiohttp.WSMsgType.TEXT or "no longer signed in" in frame.data
     assert await still_waits(box, execution)
 
 

@@ -110,7 +110,7 @@ def test_the_command_prints_the_route(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(words) == 0
     printed, said = capsys.readouterr()
     for text in (printed, said):  # in the file that it becomes, and where it is made
-        assert "asks nobody" in text
+        assert "runs every call" in text
     assert 'mode = "auto-approve"' in printed
     path.write_text("toolConfirmation:\n  mode: sometimes\n")
     assert main(words) != 0

@@ -50,9 +50,9 @@ async def test_the_event_that_asks_has_every_field(box: Inbox, ann: Ui) -> None:
     assert event["sessionId"] == "session-123"
     assert event["executionId"].startswith(record.id)
     assert abs((datetime.fromisoformat(event["timestamp"]) - before).total_seconds()) < 60
-    assert "nobody verified it: “see what changed”" in event["description"]
+    assert "The agent says (unverified): “see what changed”" in event["description"]
     assert "medium risk" in event["description"]
-    assert "Waits until 20" in event["description"]
+    assert "Expires 20" in event["description"]
 
 
 @pytest.mark.parametrize("approved", [True, False])
@@ -262,7 +262,7 @@ async def test_high_risk_is_only_denied_here(box: Inbox, ann: Ui) -> None:
     async with ann.connect() as screen:
         record = await box.ask(**STATUS, risk=Risk(level=RiskLevel.HIGH))
         event = await screen.next()
-        assert "can be denied here" in event["description"]
+        assert "you can deny it here" in event["description"]
         status, answer = await ann.post(event["executionId"], {"approved": True})
         assert (status, "high risk" in answer["error"]) == (422, True)
         await ended(box, record, Status.PENDING)
@@ -278,7 +278,7 @@ async def test_a_step_up_is_refused_here_and_says_where_it_is_done(box: Inbox, a
         record = await box.ask(**STATUS)
         event = await screen.next()
         status, answer = await ann.post(event["executionId"], {"approved": True})
-    assert (status, "answer at " in answer["error"]) == (422, True)
+    assert (status, "approve at " in answer["error"]) == (422, True)
     await ended(box, record, Status.PENDING)
 
 

@@ -458,9 +458,9 @@ def replies() -> dict[str, tuple[str, list[Json]]]:
     waiting = [asked(), known_as(PAYMENT, "3a"), known_as(LONG, "4b")]
     login = "This signs you in to the inbox as ann: once, within 10 minutes."
     entries = [build_request_entry(one) for one in waiting]
-    made["reply-list"] = ("3 waiting", build_list(entries, len(entries)))
+    made["reply-list"] = ("3 pending", build_list(entries, len(entries)))
     remembered = [build_grant_entry(one) for one in GRANTS[:-1]]
-    made["reply-grants"] = ("5 remembered", build_list(remembered, len(remembered)))
+    made["reply-grants"] = ("Grants: 5", build_list(remembered, len(remembered)))
     made["reply-login"] = (login, build_login_reply(login, "https://x.example/in"))
     errors = (
         Unauthorized("you are not an approver for this request"),
@@ -475,7 +475,7 @@ def replies() -> dict[str, tuple[str, list[Json]]]:
     said |= {f"state-{n}": describe_state(RECORDS[n]) for n in ("pending-votes", "approved-ran")}
     said["no-form"] = "Slack took too long to open the form. Press the button again."
     made |= {f"reply-{name}": (text, blocks.build_thread_note(text)) for name, text in said.items()}
-    reminder = "<@UANN> This still waits for an answer."
+    reminder = "<@UANN> This request is still pending."
     return {**made, "note-reminder": (reminder, [blocks.section(blocks.ours(reminder))])}
 
 

@@ -217,8 +217,8 @@ async def test_21_a_limit_is_called_a_limit(
         record, message = await office.asked()
         slack.faults.plan(method, Fault.LIMITED)
         await office.ann.click(message, "Approve")
-        await told(office.ann, "Slack limits how often")
-        assert "try again in 1 s" in office.ann.private()[-1]
+        await told(office.ann, "limit for user lookups is reached")
+        assert "Try again in 1 s" in office.ann.private()[-1]
         await office.ann.click(message, "Approve")
         assert (await office.ended(record)).status is Status.APPROVED
 

@@ -90,8 +90,8 @@ async def test_channels_are_looked_at(slack: Slack) -> None:
         ("slack:T1/C9", "channel_not_found"),
         ("slack:T1/C3", "is archived"),
         ("slack:T1/UGONE", "is deactivated"),
-        ("slack:T2/C1", "there is no token here"),
-        ("slack:general", "is not slack:TEAM/CHANNEL"),
+        ("slack:T2/C1", "the gateway has no token"),
+        ("slack:general", "is not a Slack target"),
     ):
         result, words = (await results(slack, target))["slack channels"]
         assert (result, said in words) == (FAIL, True), target
@@ -150,8 +150,8 @@ async def test_live_tries_each_workspace(slack: Slack, world: World) -> None:
     assert said == [
         "slack tokens: the bot token of T2: Slack says token_revoked",
         "slack tokens: the app is not installed in the Slack workspace T3",
-        "slack channels: slack:T2/C2 is in a workspace of which there is no token here; "
-        "slack:T3/C3 is in a workspace of which there is no token here",
+        "slack channels: slack:T2/C2 is in a workspace for which the gateway has no token; "
+        "slack:T3/C3 is in a workspace for which the gateway has no token",
     ]
 
 

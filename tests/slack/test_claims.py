@@ -136,7 +136,7 @@ async def test_only_full_members_claim(office: Office, trait: str, verb: str) ->
     [
         ({"archived": True}, "This channel is archived"),
         ({"external": True}, "people of other organisations read this channel"),
-        ({"across": True}, "others than this workspace read this channel"),
+        ({"across": True}, "people outside this workspace read this channel"),
         ({"inviting": True}, "people of other organisations are invited"),
         ({"group": True}, "not in a direct message"),
         ({"members": {"UANN", "UCHIEF"}}, "type /invite @approvals first"),

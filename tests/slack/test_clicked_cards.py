@@ -67,7 +67,7 @@ async def test_who_cannot_be_shown_the_card_is_told(office: Office) -> None:
     await use_up(office)
     office.slack.faults.plan("response_url", Fault.UNAVAILABLE)
     await office.ann.click(message, "Approve")
-    await told(office.ann, "The card follows")
+    await told(office.ann, "The card will update soon")
     assert "approved by ann" in office.ann.private()[0].lower()
     assert (await office.ended(record)).status is Status.APPROVED
 

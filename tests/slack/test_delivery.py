@@ -221,7 +221,9 @@ async def test_08_without_its_file_the_card_leads_to_the_inbox(slack: Slack, wor
     slack.faults.plan("files.completeUploadExternal", Fault.ERROR, error="channel_not_found")
     async with at_work(slack, world, inbox="https://approvals.example/inbox") as office:
         record, message = await office.asked(arguments=LONG)
-        await office.card_says(message, "cannot be approved in Slack: approve it in the inbox.")
+        await office.card_says(
+            message, "you cannot approve this in Slack. Approve it in the inbox."
+        )
         pressed = {one["text"]["text"]: one for _, one in office.ann.buttons(message.blocks)}
         assert "style" not in pressed["Read it all…"]
         leads = pressed["Open in the inbox"]
@@ -241,7 +243,7 @@ async def test_08_without_its_file_a_long_request_cannot_be_approved(office: Off
     that is forged from the button beside."""
     office.slack.faults.plan("files.completeUploadExternal", Fault.ERROR, error="channel_not_found")
     record, message = await office.asked(arguments=LONG)
-    await office.card_says(message, "cannot be approved in Slack")
+    await office.card_says(message, "you cannot approve this in Slack")
     ann = office.ann
     await ann.click(message, "Read it all…")
     await office.slack.until(lambda: ann.has_modal and "Page 1" in office.modal_says(ann))
@@ -251,9 +253,9 @@ async def test_08_without_its_file_a_long_request_cannot_be_approved(office: Off
         page += 1
         await office.page(ann, page)
     assert "Approve" not in office.modal_buttons(ann)
-    assert "cannot be approved here" in office.modal_says(ann)
+    assert "cannot approve this here" in office.modal_says(ann)
     await ann.slash("/approvals", f"approve {record.id}", "C1")
-    await office.slack.until(lambda: any("cannot be approved here" in t for t in ann.private()))
+    await office.slack.until(lambda: any("cannot approve this here" in t for t in ann.private()))
     block, button = next(
         pair for pair in ann.buttons(message.blocks) if pair[1]["text"]["text"] == "Read it all…"
     )
@@ -264,7 +266,7 @@ async def test_08_without_its_file_a_long_request_cannot_be_approved(office: Off
     await office.settled()
     assert (await office.api.requests.get(record.id)).status is Status.PENDING
     await office.slack.until(lambda: len(ann.private()) > told)
-    assert "cannot be approved here" in ann.private()[-1]
+    assert "cannot approve this here" in ann.private()[-1]
 
 
 async def test_reminders_and_escalation_call_the_approvers(slack: Slack, world: World) -> None:
@@ -280,7 +282,7 @@ async def test_reminders_and_escalation_call_the_approvers(slack: Slack, world: 
         _, message = await office.asked()
         await slack.until(lambda: slack.thread("C1", message.ts), seconds=15)
         said = slack.thread("C1", message.ts)[0].text
-        assert said == "<@UANN> <!subteam^S1> This still waits for an answer."
+        assert said == "<@UANN> <!subteam^S1> This request is still pending."
         await slack.until(lambda: slack.messages("C2"), seconds=15)
 
 

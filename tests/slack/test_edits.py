@@ -99,7 +99,7 @@ async def test_11_other_surfaces_parse_nothing_either(office: Office) -> None:
     await office.slack.until(lambda: "Page 1" in office.modal_says(ann))
     assert tool in office.modal_says(ann)
     await ann.slash("/approvals", "list", "C1")
-    await told(ann, "1 waiting")
+    await told(ann, "1 pending")
     await ann.open_home()
     await office.slack.until(lambda: office.slack.workspace().homes)
     for method, where in (("chat.postMessage", "text"), ("chat.update", "text")):

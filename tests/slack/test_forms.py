@@ -92,7 +92,7 @@ async def test_a_tapped_reason_keeps_what_was_chosen(office: Office) -> None:
     bob = office.bob
     await bob.click(message, "Deny…")
     await form(bob, "deny")
-    bob.fill("What then", "Deny, and ask for another plan")
+    bob.fill("What happens next", "Deny, and ask for another plan")
     await bob.click_modal("It is too broad")
     done = await office.ended(record)
     assert done.decision is not None
@@ -160,7 +160,7 @@ async def test_responding_and_stopping(office: Office) -> None:
     record, message = await office.asked()
     await office.ann.more(message, "Deny and stop…")
     await form(office.ann, "abort")
-    office.ann.fill("What stops", "Stop the agent")
+    office.ann.fill("What to stop", "Stop the agent")
     await office.ann.submit()
     done = await office.ended(record)
     assert done.decision is not None
@@ -173,7 +173,7 @@ async def test_feedback_needs_words(office: Office) -> None:
     bob = office.bob
     await bob.click(message, "Deny…")
     await form(bob, "deny")
-    bob.fill("What then", "Deny, and ask for another plan")
+    bob.fill("What happens next", "Deny, and ask for another plan")
     await bob.submit()
     assert "reason" in bob.modal.view["errors"]
     bob.fill("Reason, for the agent", "use the staging machine")
@@ -254,7 +254,7 @@ async def test_remembering_says_what_it_covers_and_can_be_taken_back(office: Off
     assert again.decision is not None
     assert again.decision.reason is Reason.GRANT
     await ann.slash("/approvals", "grants", "C1")
-    await told(ann, "1 remembered")
+    await told(ann, "Grants: 1")
     (grant,) = await office.api.grants.newest()
     assert (grant.made_by, grant.session) == ("ann", None)
     eve = office.slack.person("UEVE", name="eve")

@@ -96,12 +96,12 @@ async def test_a_sessions_grants_and_all_are_taken_back_from_home_and_by_command
     for number in range(2):
         await remembered(office, arguments={"command": f"ls {number}"})
     await remembered(office, session="other")
-    await home(office, "ann", "3 remembered")
+    await home(office, "ann", "3 grants")
     await office.ann.click_home("Revoke all of this session", 1)
     await office.slack.until(lambda: "'Revoke all'" not in str(office.ann.home))
     assert [one.session for one in await office.api.grants.newest()] == ["other"]
     await remembered(office)
-    await home(office, "ann", "2 remembered")
+    await home(office, "ann", "2 grants")
     await office.ann.click_home("Revoke all")
     await office.slack.until(lambda: "remembered" not in str(office.ann.home))
     assert await office.api.grants.newest() == []

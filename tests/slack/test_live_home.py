@@ -24,7 +24,7 @@ async def test_what_comes_and_goes_is_drawn(office: Office) -> None:
     await office.ann.open_home()
     await office.slack.until(lambda: says(office, "Nothing waits"))
     record = await office.ask()
-    await office.slack.until(lambda: says(office, "1 waiting"))
+    await office.slack.until(lambda: says(office, "1 pending"))
     assert "Approve" in offered(office)
     await office.api.requests.decide(click(record, identity=identity("bob")))
     await office.slack.until(lambda: says(office, "Nothing waits"))
@@ -34,7 +34,7 @@ async def test_a_stop_takes_every_approve_away(office: Office) -> None:
     """Stopped by somebody else: the tab offers nothing to decide until it is lifted."""
     await office.asked()
     await office.ann.open_home()
-    await office.slack.until(lambda: says(office, "1 waiting"))
+    await office.slack.until(lambda: says(office, "1 pending"))
     await office.api.operator.stop_all(identity("root"), on=True)
     await office.slack.until(lambda: says(office, "stopped") or says(office, "Stopped"))
     assert "Approve" not in offered(office)
@@ -47,7 +47,7 @@ async def test_nobody_is_drawn_who_sees_no_change(office: Office) -> None:
     await office.ann.open_home()
     await office.slack.until(lambda: len(office.slack.state.called("views.publish")) == 2)
     await office.ask()
-    await office.slack.until(lambda: says(office, "1 waiting"))
+    await office.slack.until(lambda: says(office, "1 pending"))
     drawn = [call["user_id"] for call in office.slack.state.called("views.publish")]
     assert drawn.count("UEVE") == 1
 
@@ -61,4 +61,4 @@ async def test_a_tab_stays_true_over_a_restart(slack: Slack, world: World) -> No
             await moment()
     async with at_work(slack, world) as office:
         await office.ask()
-        await slack.until(lambda: says(office, "1 waiting"))
+        await slack.until(lambda: says(office, "1 pending"))

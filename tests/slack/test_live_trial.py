@@ -236,7 +236,7 @@ async def test_an_account_of_another_workspace(slack: Slack, ann: Operator) -> N
     """There is no token for it, and nothing is posted."""
     ann.user = "T7/UANN"
     (found,) = await tried(slack, ann)
-    assert (found.result, "no token here is of T7" in found.says) == (FAIL, True)
+    assert (found.result, "no token for T7" in found.says) == (FAIL, True)
     assert slack.state.called("chat.postMessage") == []
 
 

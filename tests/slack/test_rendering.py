@@ -120,14 +120,14 @@ def test_09_markup_of_agents_is_never_parsed() -> None:
     """Mentions, links, fences and bold in every field of a card, its modals and lists stay text."""
     for name, made in rendered().items():
         for parsed in untrusted(made):
-            waits = "⏳ Approval needed · waits until <!date^"
+            waits = "⏳ Approval needed · expires <!date^"
             ours = (
                 waits,
                 waits.replace("⏳ Approval needed", "❓ Question"),
-                "⏳ Approval needed · until <!date^",
-                "❓ Question · until <!date^",
-                "💤 Ends at <!date^",
-                "⛔ Ends at <!date^",
+                "⏳ Approval needed · expires <!date^",
+                "❓ Question · expires <!date^",
+                "💤 Expires <!date^",
+                "⛔ Expires <!date^",
                 "Until <!date^",
                 "Until revoked",
                 "⏳ The first of them waits until <!date^",

@@ -113,14 +113,14 @@ def test_what_people_type_then_is_our_command() -> None:
 @pytest.mark.parametrize(
     ("pasted", "said"),
     [
-        ("", "You pasted nothing, or no token that an app has. The one for here begins with xoxb-"),
-        ("Approvals", "no token that an app has"),
+        ("", "You pasted no app token. The right one begins with xoxb-"),
+        ("Approvals", "no app token"),
         (
             APP_TOKEN,
-            "an app-level token. The one for here begins with xoxb-, on the page OAuth",
+            "an app-level token. The right one begins with xoxb-; find it on the page OAuth",
         ),
         ("xoxp-1-2-3", "a user token"),
-        ("xoxe.xoxp-1-2", "a token that configures apps"),
+        ("xoxe.xoxp-1-2", "an app configuration token"),
         ("xoxb-wrong", "Slack does not know this token: copy it again"),
     ],
 )
@@ -173,10 +173,10 @@ async def test_an_app_that_lacks_scopes(slack: Slack) -> None:
     [
         (
             BOT_TOKEN,
-            "a bot token. The one for here begins with xapp-, on the page Basic Information",
+            "a bot token. The right one begins with xapp-; find it on the page Basic Information",
         ),
         ("xoxp-1", "a user token"),
-        ("xapp-1-A0OTHER-1-abc", "of another app, A0OTHER, perhaps in another workspace"),
+        ("xapp-1-A0OTHER-1-abc", "to another app, A0OTHER, perhaps in another workspace"),
         ("xapp-1-A0GATEWAY-1-no", "Slack does not know this token: copy it again, or generate"),
         ("xapp-1", "Slack does not know this token"),
     ],
@@ -225,7 +225,7 @@ async def test_socket_mode_that_is_off(slack: Slack) -> None:
 async def test_after_five_wrong_tokens_it_ends() -> None:
     """And asks for no sixth."""
     typist = Typist([f"xoxb-{number}" for number in range(9)])
-    with pytest.raises(InvalidRequest, match="none of 5 tokens works"):
+    with pytest.raises(InvalidRequest, match="all 5 tokens failed"):
         await connect(typist)
     assert typist.asked == [BOT] * 5
 
@@ -279,7 +279,7 @@ async def test_where_no_socket_opens_the_network_is_named(
 ) -> None:
     """Slack takes the token, but a firewall stops the connection."""
     monkeypatch.setattr(slack.sockets, "ticket", lambda _: "ws://127.0.0.1:9/link")
-    with pytest.raises(Unreachable, match="a firewall and HTTPS_PROXY"):
+    with pytest.raises(Unreachable, match="firewall and HTTPS_PROXY"):
         await connect(Typist([BOT_TOKEN, APP_TOKEN]))
 
 

@@ -41,7 +41,7 @@ async def test_another_message_is_no_request(office: Office) -> None:
     _, message = await office.asked()
     message.blocks, message.metadata = [{"type": "divider"}], None
     await office.ann.shortcut(message, CALLBACK)
-    await told(office.ann, "This message is no request. /approvals list")
+    await told(office.ann, "This message is not a request. Use /approvals list")
     assert not office.ann.has_modal
 
 

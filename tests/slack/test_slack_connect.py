@@ -43,7 +43,7 @@ async def test_where_slack_does_not_say_nothing_is_posted(slack: Slack, world: W
     slack.channel("C2", "UANN")
     slack.faults.plan("conversations.info", Fault.ERROR, error="missing_scope")
     async with at_work(slack, world, ROUTE, steps=True) as office:
-        assert "is not known: Slack says missing_scope" in await why_elsewhere(office)
+        assert "is shared with others: Slack says missing_scope" in await why_elsewhere(office)
 
 
 async def test_a_person_of_elsewhere_is_no_target(slack: Slack, world: World) -> None:

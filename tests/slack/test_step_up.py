@@ -108,7 +108,7 @@ async def test_another_answer_that_takes_it_leads_to_the_inbox(office: Office) -
     await form(office.ann, "respond")
     office.ann.fill("Result, given to the agent instead of running it", "done")
     await office.ann.submit()
-    assert "It takes a step-up" in office.modal_says(office.ann)
+    assert "Extra verification needed" in office.modal_says(office.ann)
     assert (await office.api.requests.get(record.id)).status is Status.PENDING
 
 
@@ -129,7 +129,7 @@ async def test_what_takes_a_step_up_leads_there_by_a_link_that_works_once(
             while often:
                 await office.api.links.make(ann)
         await office.ann.submit()
-        assert "It takes a step-up" in office.modal_says(office.ann)
+        assert "Extra verification needed" in office.modal_says(office.ann)
         (url,) = re.findall(r'"url": "([^"]+)"', json.dumps(office.ann.modal.view))
         found = re.fullmatch(rf"{address}/login#code=([\w-]+)&to={record.id}", url)
         assert (found is None) == often

@@ -57,7 +57,7 @@ async def test_42_the_command_lists_and_shows_what_one_may_see(office: Office) -
         before = len(ann.private())
         await ann.slash("/approvals", "list", channel)
         await office.slack.until(partial(ann.told_more_than, before))
-    assert ann.private().count("1 waiting") == 2
+    assert ann.private().count("1 pending") == 2
     await eve.slash("/approvals", "", "C1")
     await told(eve, "Nothing waits for you.")
     await eve.slash("/approvals", f"show {record.id[:8]}", "C1")
@@ -161,7 +161,7 @@ async def test_43_home_shows_what_waits_and_decides(office: Office) -> None:
     record, message = await office.asked()
     await office.ann.open_home()
     await office.slack.until(lambda: "UANN" in office.slack.workspace().homes)
-    assert "1 waiting" in str(office.ann.home)
+    assert "1 pending" in str(office.ann.home)
     await office.ann.click_home("Approve")
     assert (await office.ended(record)).status is Status.APPROVED
     await office.card_says(message, "Approved by ann")
@@ -196,7 +196,7 @@ async def test_43_home_keeps_to_a_hundred_blocks_and_retries_a_conflict(office: 
     await office.slack.until(lambda: "UANN" in office.slack.workspace().homes)
     home = office.ann.home
     assert len(home["blocks"]) <= 100
-    assert "40 waiting" in str(home)
+    assert "40 pending" in str(home)
     assert "more: /approvals list" in str(home)
 
 

@@ -112,9 +112,9 @@ def test_what_is_remembered_has_short_labels_with_its_number() -> None:
     found = [one["text"]["text"] for one in covers["element"]["options"]]
     assert found == [
         "1. exactly this",
-        "2. git log, with no flags but --oneline -n (more of it under 2 above)",
-        "3. git log with any names (more of it under 3 above)",
-        "4. looking at anything below /srv/app on c… (more of it under 4 above)",
+        "2. git log, with no flags but --oneline -n (full text under 2 above)",
+        "3. git log with any names (full text under 3 above)",
+        "4. looking at anything below /srv/app on c… (full text under 4 above)",
         "5. a pass, 8 hours at most",
         "6. a pass, 8 hours at most",
     ]
@@ -146,8 +146,8 @@ def test_home_keeps_what_waits_and_what_is_remembered_apart() -> None:
     """Each has its heading, and each entry a line before the next one."""
     made = states.views()["home"]["blocks"]
     found = list(kinds(made))
-    assert found[:2] == ["Approvals", "Waits for you"]
-    remembered = found.index("Remembered answers")
+    assert found[:2] == ["Approvals", "Pending requests"]
+    remembered = found.index("Grants")
     assert found[remembered - 1] == "divider"
     assert found.count("divider") == 3
     assert "Revoke" not in labels(made[:remembered])
@@ -183,7 +183,7 @@ def test_a_stopped_home_asks_for_no_approval() -> None:
         assert not [one for one in ("Approval needed", " waiting", "until", "for you:", "inbox")
                     if one in text]  # fmt: skip
         assert text.count("Being denied") == len(waiting) + bool(waiting)
-    assert "1 request waited here" in says(states.views()["home-stopped"]["blocks"])
+    assert "1 request was pending" in says(states.views()["home-stopped"]["blocks"])
     assert "Approval needed" in says(build_home([states.asked()], [])["blocks"])
 
 
@@ -336,7 +336,7 @@ def test_how_an_idle_card_stands_is_said_once(name: str) -> None:
     """By its notice, not in the line of its deadline again; also in a list."""
     for made in (states.messages()[name][1], build_request_entry(states.RECORDS[name])):
         assert whole(name).word not in says(made)
-        assert f"⚠️ {whole(name).notices[0]}" in says(made) and " Ends at " in says(made)
+        assert f"⚠️ {whole(name).notices[0]}" in says(made) and " Expires " in says(made)
 
 
 def test_a_batch_says_why_there_is_no_approve_all() -> None:

@@ -117,8 +117,8 @@ async def partial(world: World) -> AsyncIterator[Seat]:
 
 @asynccontextmanager
 async def empty(world: World) -> AsyncIterator[Seat]:
-    """Nothing waits."""
-    async with opened(world, "Nothing waits") as seat:
+    """No pending requests."""
+    async with opened(world, "No pending requests") as seat:
         yield seat
 
 
@@ -139,7 +139,7 @@ STATES: dict[str, Any] = {
     "cut": asked("characters shown", LONG, "press f"),
     "full": asked("Approval needed", LONG, "digest", "f"),
     "high-risk": asked("high risk", PROD, "Type yes", "y"),
-    "deny": asked("Approval needed", COMMAND, "Words for the agent", "n"),
+    "deny": asked("Approval needed", COMMAND, "Message to the agent", "n"),
     "form": asked("Question", FORM, "Password?", "y"),
     "help": asked("Approval needed", COMMAND, "several", "question_mark"),
     "remember": asked("Approval needed", {"arguments": {"command": "git status"}}, "how long", "r"),

@@ -178,7 +178,7 @@ def test_findings_that_have_no_room_are_counted_and_whole_in_the_full_text() -> 
     """None vanishes silently."""
     record = different()
     text = "\n".join(inside(record, 80))
-    assert "… 5 more found" in text
+    assert "… 5 more in the full text" in text
     full = "".join(row.strip() for row in rows(render_full(whole(record), None), 80))
     for one in record.findings:
         assert one.replace(" ", "") in full.replace(" ", "")
@@ -190,7 +190,7 @@ def test_the_sentence_of_a_confirmation_holds_no_findings() -> None:
     control = next(one for one in now.controls if one.confirm)
     assert control.question == "This is high risk. Have you read all of it?"
     about = rows(render_about(now), 80)
-    assert "… 5 more found" in "\n".join(about)
+    assert "… 5 more in the full text" in "\n".join(about)
     assert len(about) < 30
 
 
@@ -304,8 +304,8 @@ def test_no_time_is_left_where_nobody_can_use_it(name: str) -> None:
 def test_a_secret_that_is_asked_for_says_who_gets_it() -> None:
     """Before it is typed."""
     text = " ".join(" ".join(inside(states.SECRET)).split())
-    assert 'not shown while you type. It goes through the gateway to agent "deployer" alone' in text
-    assert "no card, log or audit" in text
+    assert 'not shown while you type. The gateway passes it only to agent "deployer"' in text
+    assert "No card, log or audit" in text
 
 
 def test_the_head_of_an_edit_is_that_of_what_will_run() -> None:
@@ -332,7 +332,7 @@ def test_an_edit_asks_what_an_approval_would() -> None:
 
 def test_the_help_lists_every_way() -> None:
     """Answering a question, back, and itself."""
-    for said in ("answer a question", "Esc  back", "?  this help"):
+    for said in ("answer a question", "Esc  go back", "?  this help"):
         assert said in HELP
 
 

@@ -238,7 +238,7 @@ async def test_what_is_remembered_uses_the_rows_that_are_free() -> None:
     lines = [line.strip("│ ").rstrip() for line in shown.split("\n")]
     assert len([line for line in lines if line]) >= HEIGHT - 3  # two of margin, and an empty field
     said = " ".join(shown.replace("│", " ").split())
-    assert "or all for each that you may revoke: 4 of the 6 listed" in said
+    assert "or all. You can revoke 4 of the 6 listed." in said
     held = [line[line.index("│") :] for line in shown.split("\n") if "│" in line]
     assert [line for line in held if line.startswith(("│ yet", "│ times", "│ exactly"))] == []
 
@@ -247,10 +247,10 @@ async def test_what_is_remembered_uses_the_rows_that_are_free() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("waiting", "1 of 3 waiting · ← → the others"),
-        ("empty", "Nothing waits"),
-        ("disconnected", "nothing can be decided"),
-        ("one", "1 of 1 waiting · ann"),
+        ("waiting", "1 of 3 pending · ← → the others"),
+        ("empty", "No pending requests"),
+        ("disconnected", "you cannot decide"),
+        ("one", "1 of 1 pending · ann"),
     ],
 )
 async def test_the_main_screen_says_how_it_stands(name: str, said: str, columns: int) -> None:
@@ -272,8 +272,8 @@ async def test_the_main_screen_says_how_it_stands(name: str, said: str, columns:
         ("cut", ("deny", "read", "scroll"), ("approve", "answer", "remember", "several")),
         ("nobody", ("deny", "read"), ("approve", "edit", "remember", "several")),
         ("looking", ("read", "copy"), ("approve", "deny", "edit", "several", "looking", "plan")),
-        ("empty", ("remembered",), ("approve", "deny", "read", "edit", "several", "copy")),
-        ("disconnected", (), ("approve", "deny", "read", "edit", "several", "remembered")),
+        ("empty", ("grants",), ("approve", "deny", "read", "edit", "several", "copy")),
+        ("disconnected", (), ("approve", "deny", "read", "edit", "several", "grants")),
     ],
 )
 async def test_the_foot_lists_the_keys_that_do_something(
@@ -308,7 +308,7 @@ async def test_a_key_decides_nothing_but_what_is_drawn() -> None:
         for other in (states.known_as(drawn, "3a"), replace(drawn, revision=drawn.revision + 1)):
             app._queue = [other]
             for one in actions:
-                assert "look at it first" in str(app.why_not(one))
+                assert "read it first" in str(app.why_not(one))
         app._draw()
         assert app.why_not("approve") is None
 
@@ -388,7 +388,7 @@ async def test_what_is_remembered_where_and_how_long_are_in_sight(columns: int, 
             words = ("only in the session", "in all sessions", f"how long {lives}")
             assert [one for one in words if one not in shown] == []
             assert ("approve and remember" in foot_of(app)) == (chosen_of(asking) in shown)
-            while "show what is chosen" in foot_of(app):
+            while "show your choice" in foot_of(app):
                 await pilot.press("ctrl+s")
                 await settle(pilot)
                 assert sent == []

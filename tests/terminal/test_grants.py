@@ -23,7 +23,7 @@ async def test_what_is_remembered_is_told_listed_and_taken_back(world: World) ->
     async with seated(world, size=(120, 40)) as seat:
         await seat.press("g")
         await seat.type("9")
-        await seat.sees("a number of the list")
+        await seat.sees("a number from the list")
         await seat.press("g")
         await seat.type("1")
         await seat.sees("Revoked: exactly this")
@@ -32,5 +32,5 @@ async def test_what_is_remembered_is_told_listed_and_taken_back(world: World) ->
         await seat.type("all")
         await seat.sees("Revoked: 2")
         await seat.press("g")
-        await seat.sees("nothing is remembered")
+        await seat.sees("there are no grants")
     assert (await world.submit(arguments={"command": "ls 0"})).status is Status.PENDING

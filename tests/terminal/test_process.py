@@ -121,7 +121,7 @@ def terminal(open_terminal: Callable[..., Terminal]) -> Terminal:
 
 def test_the_owner_answers_out_of_the_box(up: Shell, terminal: Terminal) -> None:
     """`gateway up`, and `gateway adapter terminal` in a second window: nothing else to set up."""
-    terminal.sees("Nothing waits")
+    terminal.sees("No pending requests")
     asking = up.popen("ask", "shell", "--", "make", "deploy")
     terminal.sees("make deploy")
     terminal.type("y")
@@ -148,11 +148,11 @@ def test_who_answers_is_known_by_the_system_not_by_variables(
 
 def test_a_closed_window_decides_nothing(up: Shell, terminal: Terminal) -> None:
     """Closed in the middle of a question: the request still waits."""
-    terminal.sees("Nothing waits")
+    terminal.sees("No pending requests")
     asking = up.popen("ask", "shell", "--", "make")
     terminal.sees("Approval needed")
     terminal.type("n")
-    terminal.sees("Words for the agent")
+    terminal.sees("Message to the agent")
     terminal.close()
     assert terminal.ended() == -signal.SIGHUP
     assert len(up.run("pending", "--json").splitlines()) == 1
@@ -167,7 +167,7 @@ def test_a_window_is_closed_where_hangups_are_ignored(
     """Started as with nohup, or with a policy file that SIGHUP reads again: without its window it
     ends all the same, decides nothing, and does not go on reading where nobody types."""
     terminal = open_terminal(hangup=signal.SIG_IGN)
-    terminal.sees("Nothing waits")
+    terminal.sees("No pending requests")
     asking = up.popen("ask", "shell", "--", "make")
     terminal.sees("Approval needed")
     terminal.close()
@@ -180,7 +180,7 @@ def test_a_killed_terminal_decides_nothing(
     up: Shell, terminal: Terminal, open_terminal: Callable[..., Terminal]
 ) -> None:
     """`kill -9`, and another terminal takes over."""
-    terminal.sees("Nothing waits")
+    terminal.sees("No pending requests")
     asking = up.popen("ask", "shell", "--", "make")
     terminal.sees("Approval needed")
     os.kill(terminal.pid, signal.SIGKILL)

@@ -45,7 +45,7 @@ async def test_yes_is_the_first_of_two_where_that_is_a_way(world: World) -> None
     async with seated(world) as seat:
         await seat.sees("waits, or a second")
         await seat.press("y")
-        await seat.sees("or yes to have somebody")
+        await seat.sees("or yes if a second person")
         await seat.type("yes")
         await seat.sees("You approved; waits for 1 more: bob")
 
@@ -58,6 +58,6 @@ async def test_what_cannot_be_done_here_says_where_and_decides_nothing(world: Wo
         await seat.sees("touches prod")
         assert "y approve" not in seat.text()
         await seat.press("y")
-        await seat.sees("step-up")
-        await seat.sees("Answer at")
+        await seat.sees("needs a passkey")
+        await seat.sees("Go on at")
     assert (await world.core.requests.get(record.id)).status is Status.PENDING

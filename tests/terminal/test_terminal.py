@@ -60,7 +60,7 @@ async def test_yes_approves_what_is_shown(world: World) -> None:
         await seat.sees("Approval needed", "ls", "to see the files", "unverified", "1 of 1")
         await seat.press("y")
         assert (await seat.ended(record)).status is Status.APPROVED
-        await seat.sees("Nothing waits")
+        await seat.sees("No pending requests")
 
 
 async def test_no_takes_a_reason(world: World) -> None:
@@ -69,7 +69,7 @@ async def test_no_takes_a_reason(world: World) -> None:
     async with seated(world) as seat:
         await seat.sees("Approval needed")
         await seat.press("n")
-        await seat.sees("Words for the agent")
+        await seat.sees("Message to the agent")
         await seat.type("not today")
         decision = (await seat.ended(record)).decision
     assert decision is not None
@@ -82,14 +82,14 @@ async def test_another_plan_is_asked_for_by_a_key_of_its_own(world: World) -> No
     async with seated(world) as seat:
         await seat.sees("Approval needed")
         await seat.press("n")
-        await seat.sees("Words for the agent")
+        await seat.sees("Message to the agent")
         await seat.type("no")
         assert _why(await seat.ended(denied)) is Reason.PERSON
         await seat.sees("develop")
         await seat.press("p")
         await seat.sees("Deny, and ask for another plan", "Say what the agent should plan instead")
         await seat.type("")
-        await seat.sees("another plan needs words")
+        await seat.sees("another plan needs a message")
         await seat.press("p")
         await seat.sees("Say what the agent should plan instead")
         await seat.type("use the staging server")
@@ -107,9 +107,9 @@ async def test_escape_takes_nothing(world: World) -> None:
     async with seated(world) as seat:
         await seat.sees("Approval needed")
         await seat.press("n")
-        await seat.sees("Words for the agent")
+        await seat.sees("Message to the agent")
         await seat.press("escape")
-        await seat.until(lambda: "Words for the agent" not in seat.text())
+        await seat.until(lambda: "Message to the agent" not in seat.text())
     assert (await world.core.requests.get(record.id)).status is Status.PENDING
 
 
@@ -199,7 +199,7 @@ async def test_an_edit_that_makes_it_high_risk_is_confirmed_as_such(
         await seat.press("e")
         await seat.sees("Approve with these changes?", '+   "command": "rm -rf x"')
         await seat.type("yes")
-        await seat.sees("With these changes it is high risk", '+   "command": "rm -rf x"')
+        await seat.sees("With these changes the risk is high", '+   "command": "rm -rf x"')
         assert (await world.core.requests.get(record.id)).status is Status.PENDING
         await seat.type("yes")
         assert (await seat.ended(record)).status is Status.APPROVED
@@ -280,10 +280,10 @@ async def test_a_question_is_withdrawn_when_it_was_decided_elsewhere(world: Worl
     async with seated(world) as seat:
         await seat.sees("Approval needed")
         await seat.press("n")
-        await seat.sees("Words for the agent")
+        await seat.sees("Message to the agent")
         await by_bob(world, record)
-        await seat.sees("approved by bob", "Nothing waits")
-        assert "Words for the agent" not in seat.text()
+        await seat.sees("approved by bob", "No pending requests")
+        assert "Message to the agent" not in seat.text()
 
 
 async def test_two_terminals_make_one_decision(world: World) -> None:
@@ -294,7 +294,7 @@ async def test_two_terminals_make_one_decision(world: World) -> None:
         await bob.sees("Approval needed")
         await ann.press("y")
         await ann.ended(record)
-        await bob.sees("approved by ann", "Nothing waits")
+        await bob.sees("approved by ann", "No pending requests")
     ended = [event for event in await world.events(record.id) if event.type == "approved"]
     assert len(ended) == 1
 
@@ -333,7 +333,7 @@ async def test_after_my_vote_the_terminal_says_who_is_missing(world: World) -> N
         await seat.sees("You approved; waits for 1 more: bob")
         await seat.press("y")
         await seat.press("a")
-        await seat.sees("none of them can be approved")
+        await seat.sees("each of them needs a closer look")
         now = await world.core.requests.get(record.id)
         assert (len(now.votes), now.revision) == (1, 2)
         assert not [event for event in await world.events() if event.type == "refused"]
@@ -444,7 +444,7 @@ async def test_high_risk_is_never_remembered(world: World) -> None:
     async with seated(world) as seat:
         await seat.sees("high risk")
         await seat.press("r")
-        await seat.sees("asked about each time")
+        await seat.sees("requires approval each time")
     assert (await world.core.requests.get(record.id)).status is Status.PENDING
 
 
@@ -471,7 +471,7 @@ async def test_the_keys_at_the_foot_are_whole(world: World, columns: int) -> Non
     """The last of them too; the others are told by `?`. What does nothing is not listed."""
     async with seated(world) as seat:
         await seat.pilot.resize_terminal(columns, 24)
-        await seat.sees("Nothing waits", " ? help  q quit ")
+        await seat.sees("No pending requests", " ? help  q quit ")
         assert "approve" not in seat.text()
         await world.submit()
         await seat.sees("Approval needed", " y approve  n deny  f read ", " ? more  q quit ")
@@ -484,12 +484,12 @@ async def test_a_gateway_that_is_gone_is_told_until_it_is_back(
     monkeypatch.setattr("adapters.terminal.screen._LOOK_SECONDS", 0.3)
     record = await world.submit()
     async with seated(world) as seat:
-        await seat.sees("Approval needed", "1 of 1 waiting")
+        await seat.sees("Approval needed", "1 of 1 pending")
         await world.store.redis.client_pause(3000, all=True)
         await seat.sees("The gateway does not answer")
         await seat.press("y")
         await seat.sees("no answer: nothing was done")
-        await seat.sees("1 of 1 waiting")
+        await seat.sees("1 of 1 pending")
         assert (await world.core.requests.get(record.id)).status is Status.PENDING
         await seat.press("y")
         assert (await seat.ended(record)).status is Status.APPROVED
@@ -507,11 +507,11 @@ async def test_a_new_request_rings(world: World, monkeypatch: pytest.MonkeyPatch
     rung: list[StoredRequest | None] = []
     async with seated(world) as seat:
         monkeypatch.setattr(seat.screen, "bell", lambda: rung.append(seat.screen.record))
-        await seat.sees("Nothing waits")
+        await seat.sees("No pending requests")
         record = await world.submit()
         await seat.sees("Approval needed")
         await by_bob(world, record)
-        await seat.sees("Nothing waits")
+        await seat.sees("No pending requests")
     assert len(rung) == 1
 
 
@@ -523,7 +523,7 @@ def _not_suspended(screen: object) -> object:
 async def test_a_tick_after_the_end_is_no_error(world: World) -> None:
     """A timer may come once more when the screen is gone; nobody is shown a traceback for it."""
     async with seated(world) as seat:
-        await seat.sees("Nothing waits")
+        await seat.sees("No pending requests")
         screen = seat.screen
     screen._draw()
     assert not screen.screen_stack

@@ -120,7 +120,7 @@ _SCRIPT = states.asked(
     arguments={"command": "\n".join(["set -e", *(f"step-{n} --all" for n in range(38)), "rm -r x"])}
 )
 _REFUSED = "you are not an approver for this request"
-_LOST = "The gateway did not answer: perhaps nothing was recorded. Try again."
+_LOST = "The gateway did not answer, so your decision may not be recorded. Try again."
 
 
 def scenes() -> dict[str, Scene]:
@@ -188,7 +188,7 @@ def _drafts() -> dict[str, Scene]:
     return {
         "panel-reason-refused": Scene(record=_GIT, draft={**typed, "problem": _LOST}),
         "panel-edit-refused": Scene(
-            record=_GIT, whole=True, draft={"panel": "edit", "problem": "Nothing is changed."}
+            record=_GIT, whole=True, draft={"panel": "edit", "problem": "You have changed nothing."}
         ),
         "panel-edit-money": Scene(record=states.PAYMENT, whole=True, draft={"panel": "edit"}),
         "panel-edit-json": Scene(

@@ -140,7 +140,7 @@ async def notified(box: Inbox, camera: Camera, service: PushService) -> None:
         await camera.take("devices")
     await page.send("Page.addScriptToEvaluateOnNewDocument", source="delete window.PushManager")
     await page.evaluate("location.reload()")
-    await page.until("document.body.textContent.includes('This browser takes no pushes')")
+    await page.until("document.body.textContent.includes('This browser does not support push')")
     await camera.take("nothing can be pushed")
 
 

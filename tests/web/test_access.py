@@ -197,7 +197,7 @@ async def test_every_control_has_a_role_and_a_name(box: Inbox, page: Page) -> No
         ("combobox", "When?"),
         ("spinbutton", "How many servers?"),
         ("combobox", "Tell the customers (optional)"),
-        ("textbox", "Words for the agent"),
+        ("textbox", "Message to the agent"),
     ):
         assert (role, name) in controls
     lines = {name.split(" ")[0] for role, name in controls if role == "link" and "left" in name}
@@ -209,7 +209,7 @@ async def test_every_control_has_a_role_and_a_name(box: Inbox, page: Page) -> No
 async def test_what_happens_is_announced_politely(box: Inbox, page: Page) -> None:
     """Arrivals and decisions are said once, in a region that does not interrupt."""
     record = await box.ask(**COMMAND)
-    await page.until("document.getElementById('announce').textContent === 'A new request waits.'")
+    await page.until("document.getElementById('announce').textContent === 'A new request arrived.'")
     await page.press("Approve")
     said = "document.getElementById('announce').textContent"
     await page.until(f"{said} === 'Approved: \"deployer\"'")

@@ -116,9 +116,9 @@ async def test_who_has_no_quiet_hours_is_shown_none(box: Inbox, tab: Page) -> No
     await tab.until(f"{none} && {fields} === ','")
     for name, hour in (("begin", "21:30"), ("end", "06:00")):
         await tab.evaluate(f"document.getElementById({name!r}).value = {hour!r}")
-    await tab.press("Keep quiet hours")
+    await tab.press("Save quiet hours")
     await tab.until("document.body.textContent.includes('Quiet from 21:30 to 06:00')")
-    await tab.press("Have none")
+    await tab.press("Turn off")
     await tab.until(f"{none} && {fields} === ','")
 
 

@@ -68,7 +68,7 @@ async def test_ticked_ones_are_approved_together_and_the_others_wait(
     assert await page.evaluate("document.querySelector('[data-key=approve]').disabled")
     apart = await page.evaluate("document.getElementById('apart').textContent")
     assert "high risk is decided alone" in apart
-    assert "it asks for an answer of its own" in apart
+    assert "it needs an answer, not an approval" in apart
     assert await unseen(page, records) == "not_seen"
     for record in (records[0], records[2]):
         await tick(page, record)

@@ -67,10 +67,10 @@ async def test_a_request_calls_on_every_page(box: Inbox, listener: Page, name: s
     await box.ask(**FILE_CHANGE)
     await listener.until(f"document.title === '(2) {title}'")
     await listener.until("window.sounds === 1 && window.shown.length === 1")
-    told = [["Approval needed", "A new request waits."]]
+    told = [["Approval needed", "A new request arrived."]]
     assert await listener.evaluate("window.shown") == told
     said = await listener.evaluate("document.getElementById('announce').textContent")
-    assert said == "A new request waits."
+    assert said == "A new request arrived."
     await box.decide(first)
     await listener.until(f"document.title === '(1) {title}'")
     assert await listener.evaluate("window.sounds") == 1

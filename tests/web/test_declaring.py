@@ -24,7 +24,7 @@ async def test_an_admin_declares_and_the_card_is_read_anew(box: Inbox, page: Pag
     """The list, the choice, one press; the row is in the policy and the value leaves the list."""
     record = await box.ask(**NOTE)
     await page.until(f"{card(record)} !== null")
-    await page.press("What is what here?")
+    await page.press("Declare arguments")
     await page.until(f"{card(record)}.querySelectorAll('.undeclared li').length === 2")
     assert not await page.evaluate(f"{card(record)}.querySelector('[data-key=send-declare]')")
     await choose(page, "data")
@@ -41,7 +41,7 @@ async def test_what_frees_an_action_is_asked_once_more(box: Inbox, page: Page) -
     """Back writes nothing; only the second press does."""
     record = await box.ask(tool="jot", arguments={"query": "x"})
     await page.until(f"{card(record)} !== null")
-    await page.press("What is what here?")
+    await page.press("Declare arguments")
     await choose(page, "data")
     await page.press("Declare it")
     await page.until(f"{card(record)}.textContent.includes('By its name or its look')")
@@ -49,7 +49,7 @@ async def test_what_frees_an_action_is_asked_once_more(box: Inbox, page: Page) -
     await page.until(f"{card(record)}.querySelector('[data-key=send-declare]') !== null")
     assert (await box.gateway.backend.store.policy()).tools == ()
     await page.press("Declare it")
-    await page.press("Declare it all the same")
+    await page.press("Declare anyway")
     await page.until(f"{card(record)}.textContent.includes('Declared: data from now on')")
     (row,) = (await box.gateway.backend.store.policy()).tools
     assert row.arguments == {"query": "data"}
@@ -91,7 +91,7 @@ async def test_it_is_read_on_a_phone(box: Inbox, page: Page) -> None:
     record = await box.ask(tool="jot", arguments={"x" * 60: {"y" * 60: "v"}, "query": "x"})
     wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     await page.until(f"{card(record)} !== null")
-    await page.press("What is what here?")
+    await page.press("Declare arguments")
     await page.until(f"{card(record)}.querySelector('.undeclared') !== null")
     assert await page.evaluate(wide) == 0
     await page.press("Declare the whole tool harmless")

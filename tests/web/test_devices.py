@@ -153,7 +153,7 @@ async def test_a_link_says_whom_it_signs_in(box: Inbox, page: Page) -> None:
     """Opened by somebody who is somebody else, it names both and waits to be pressed."""
     code = await box.gateway.backend.logins.invite("bob")
     await page.goto(f"{box.gateway.url}/inbox/login#code={code}")
-    await page.until("document.body.textContent.includes('In this browser you are ann now')")
+    await page.until("document.body.textContent.includes('In this browser you are now ann')")
     assert await flaws(page) == []
     await page.goto(f"{box.gateway.url}/inbox")
     await page.until(f"{CONNECTED} && document.getElementById('who').textContent.includes('ann')")

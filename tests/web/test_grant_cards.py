@@ -37,7 +37,7 @@ async def test_a_grant_is_a_card_that_says_how_far_it_reaches_and_ends_live(
     text = await page.evaluate("document.querySelector('.grant').textContent")
     for part in ("Approval remembered", "shell", "exactly this", "bob", "session", "not used yet"):
         assert part in text, part
-    await page.press("How far it reaches")
+    await page.press("Matches in history")
     await page.until("document.querySelector('.grant').textContent.includes('of the last 1 req')")
     await box.gateway.core.grant_service.revoke(grant, identity("bob"))
     await page.until("document.querySelector('.grant.ended')?.textContent.includes('by bob')")
@@ -55,7 +55,7 @@ async def test_a_sessions_grants_and_all_of_them_are_taken_back_together(
     await page.until(f"{GRANTS} === 3")
     await page.press_twice("Revoke the session's 2: deployer, default")
     await page.until(f"{GRANTS} === 1")
-    await page.press_twice("Revoke all 1 that you may")
+    await page.press_twice("Revoke all 1 that you can")
     await page.until(f"{GRANTS} === 0")
     assert await box.gateway.core.grants.all() == []
 
@@ -74,8 +74,8 @@ async def test_what_rests_is_counted_above_the_cards_and_says_why(box: Inbox, pa
     await page.evaluate("document.querySelector('[data-view=grants]').click()")
     await page.until(f"{GRANTS} === 3 && document.querySelector('.grants > .notice') !== null")
     said = await page.evaluate("document.querySelector('.grants > .notice').textContent")
-    assert said.startswith("2 of the remembered answers are suspended: what is declared about")
-    assert "1 stays in force." in said
+    assert said.startswith("2 grants are suspended, because the declarations of")
+    assert "1 stays active." in said
     cards = await page.evaluate(
         "[...document.querySelectorAll('.grant')].map((card) => card.textContent)"
     )
@@ -137,9 +137,7 @@ async def _switched(box: Inbox, page: Page, other: Page) -> None:
     )
     assert await other.evaluate("document.querySelector('#stop button') === null")
     for tab in (page, other):
-        await tab.until(
-            f"{EMPTY} === 'Everything that agents ask is denied at once, so nothing comes here.'"
-        )
+        await tab.until(f"{EMPTY} === 'The kill switch is on: every request is denied at once.'")
     await page.until(f"document.querySelector('[data-id=\"{waiting.id}\"].denied')")
     assert (await box.ask(**COMMAND)).status is Status.DENIED
     await page.press_twice("Let agents ask again")

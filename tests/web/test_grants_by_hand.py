@@ -73,11 +73,11 @@ async def test_a_command_is_remembered_by_one_tap(
     await page.press(SHOW)
     await page.until(f"{FOUND}.querySelectorAll('li').length > 1")
     assert await page.evaluate(f"{FOUND}.textContent.includes('exactly this: \"git log -n 5\"')")
-    assert await page.evaluate("document.activeElement.textContent.startsWith('What may go')")
+    assert await page.evaluate("document.activeElement.textContent.startsWith('Choose what')")
     assert await page.evaluate("document.documentElement.scrollWidth") <= size[0]
     assert await flaws(page) == []
     await page.evaluate(f"{FOUND}.querySelector('li:last-child button').click()")
-    await page.until(f"{FOUND}.textContent.includes('From now on goes through')")
+    await page.until(f"{FOUND}.textContent.includes('Allowed from now on')")
     (grant,) = await box.gateway.core.grants.all()
     assert (grant.made_by, grant.agent, grant.session) == ("ann", AGENT, None)
     assert (grant.effect, grant.max_uses) == (Effect.ALLOW, 5)
@@ -101,7 +101,7 @@ async def test_a_tool_is_denied_in_one_session(box: Inbox, page: Page) -> None:
     await page.press(SHOW)
     await page.until(f"{FOUND}.querySelector('li')")
     await page.evaluate(f"{FOUND}.querySelector('li button').click()")
-    await page.until(f"{FOUND}.textContent.includes('From now on is denied')")
+    await page.until(f"{FOUND}.textContent.includes('Denied from now on')")
     (grant,) = await box.gateway.core.grants.all()
     assert (grant.effect, grant.session, grant.match.scope) == (Effect.DENY, "s1", Scope.EXACT)
     asked = {"tool": "pay", "arguments": {"amount": 10.0}}

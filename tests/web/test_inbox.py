@@ -192,7 +192,7 @@ async def test_secrets_are_revealed_to_those_who_may_and_that_is_written_down(
     assert SECRET not in await page.evaluate("document.body.innerHTML")
     await page.press("Edit")
     await page.press("As JSON")
-    await page.until(f"{card(record)}.textContent.includes('must be revealed before')")
+    await page.until(f"{card(record)}.textContent.includes('Reveal them to edit')")
     assert await box.events("revealed") == []
     await page.press("Reveal secrets", f"{card(record)}.querySelector('.panel')")
     await page.until(f"{card(record)}.querySelector('[data-key=edit]').value.includes('{SECRET}')")
@@ -215,7 +215,7 @@ async def test_a_claim_is_shown_to_others(box: Inbox, page: Page, browser_addres
         second = await other.tab()
         await box.sign_in(second, "bob")
         await page.press("I'm looking")
-        await page.until(f"{card(record)}.textContent.includes('You said that you are looking')")
+        await page.until(f"{card(record)}.textContent.includes('You are looking at it')")
         await second.until(f"{card(record)}.textContent.includes('ann is looking at it')")
         await page.press("No longer looking")
         await second.until(f"!{card(record)}.textContent.includes('looking at it')")
@@ -306,9 +306,9 @@ async def test_a_paused_agent_may_be_let_ask_again(box: Inbox, page: Page) -> No
     refused = await box.ask(**other)
     assert refused.decision is not None and refused.decision.reason is Reason.BREAKER
     await page.press("Sessions")
-    await page.until("document.querySelector('.sessions').textContent.includes('asks nobody')")
+    await page.until("document.querySelector('.sessions').textContent.includes('cool-down')")
     await page.press_twice("Let it ask for deployer")
-    await page.until("!document.querySelector('.sessions').textContent.includes('asks nobody')")
+    await page.until("!document.querySelector('.sessions').textContent.includes('cool-down')")
     await page.press("History")
     await page.until(f"{card(refused)}?.textContent.includes('Denied without asking anybody')")
     assert (await box.ask(**other)).status is Status.PENDING
@@ -366,7 +366,7 @@ async def test_what_is_copied_is_what_is_shown(box: Inbox, browser: Browser, pag
     record = await box.ask(**{**COMMAND, "arguments": {"command": "ls\u200b -la"}})
     await see(page, record)
     # That a request came is announced in the same place, and would take the answer's.
-    await page.until("/waits/.test(document.getElementById('announce').textContent)")
+    await page.until("/arrived/.test(document.getElementById('announce').textContent)")
     await page.evaluate(f"window.focus(); {card(record)}.querySelector('.copy').click()")
     await page.until("/Copied|Marked/.test(document.getElementById('announce').textContent)")
     said = await page.evaluate("document.getElementById('announce').textContent")
@@ -431,7 +431,7 @@ async def test_no_edit_is_shown_that_was_typed_over_meanwhile(box: Inbox, page: 
     await page.until("document.querySelector('[data-key=compare]').disabled")
     await page.fill("[data-key^=arg0]", "make two")
     await page.send("Fetch.disable")
-    await page.until(f"{card(record)}.textContent.includes('You typed on meanwhile')")
+    await page.until(f"{card(record)}.textContent.includes('Your text has changed')")
     assert await page.evaluate("document.querySelector('.panel .checked')") is None
     await page.press("Show the changes")
     await page.until("document.querySelector('.panel .added')?.textContent.includes('make two')")

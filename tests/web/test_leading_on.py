@@ -270,7 +270,7 @@ async def test_a_link_or_a_code_is_pasted(box: Inbox, browser: Browser) -> None:
     await page.until("document.body.textContent.includes('gateway login owner')")
     await page.fill("#link", await logins.invite("bob"))
     await page.press("Continue")
-    await page.until("document.body.textContent.includes('you are ann now')")
+    await page.until("document.body.textContent.includes('you are now ann')")
     await page.press("Sign in as bob")
     await page.until(CONNECTED)
     assert await page.evaluate("document.getElementById('who').textContent") == "bob"

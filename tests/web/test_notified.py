@@ -138,7 +138,7 @@ async def test_a_press_that_came_too_late_is_said(device: Device, desk: Desktop)
     shown = await desk.shows("rsync")
     await device.box.decide(record, Action.DENY)
     desk.press(shown, "Deny")
-    refused = await desk.shows("Your answer did not count")
+    refused = await desk.shows("Your decision was not recorded")
     assert refused.actions
     assert (await device.box.get(record)).decision is not None
 
@@ -151,7 +151,7 @@ async def test_a_press_of_who_is_signed_out_is_said(device: Device, desk: Deskto
     await device.page.send("Network.clearBrowserCookies")
     desk.press(shown, "Deny")
     refused = await desk.shows("You are signed out here")
-    assert refused.title == "Your answer did not count"
+    assert refused.title == "Your decision was not recorded"
     assert (await device.box.get(record)).status is Status.PENDING
 
 
@@ -164,7 +164,9 @@ async def test_the_page_sends_a_test_and_stops(device: Device, desk: Desktop) ->
     (shown,) = await device.shown()
     assert (shown["tag"], shown["actions"]) == ("test", ["open"])
     await device.page.press("Stop on this device")
-    await device.page.until("document.body.textContent.includes('None is told yet')")
+    await device.page.until(
+        "document.body.textContent.includes('No device gets notifications yet')"
+    )
     await device.box.ask(**COMMAND)
     assert len(device.phone.got) == 1
 
@@ -207,9 +209,9 @@ async def test_a_hidden_tab_notifies_by_the_worker(device: Device, desk: Desktop
         "localStorage.setItem('notify', 'on')"
     )
     await device.box.ask(**COMMAND)
-    await desk.shows("A new request waits.")
+    await desk.shows("A new request arrived.")
     (shown,) = await device.shown()
-    assert (shown["title"], shown["body"]) == ("Approval needed", "A new request waits.")
+    assert (shown["title"], shown["body"]) == ("Approval needed", "A new request arrived.")
 
 
 async def test_the_sound_is_heard(device: Device) -> None:

@@ -32,7 +32,7 @@ async def test_a_link_opens_this_request_whole_and_no_other(box: Inbox, page: Pa
 async def test_a_link_to_nothing_says_so(box: Inbox, page: Page) -> None:
     """An id of no request, as of one that was erased."""
     await page.goto(f"{box.gateway.url}/inbox/r/{new_id()}")
-    await page.until("document.body.textContent.includes('There is no such request')")
+    await page.until("document.body.textContent.includes('Request not found')")
 
 
 async def test_who_signs_in_goes_on_where_they_were(box: Inbox, page: Page) -> None:

@@ -284,7 +284,9 @@ async def test_an_edit_that_makes_it_high_risk_is_confirmed_as_such(box: Inbox, 
     await page.fill("[data-key=edit]", '{"amount": 900000}')
     await page.press("Show the changes")
     await page.press("Approve with these changes")
-    await page.until(f"{card(record)}.querySelector('.sure')?.textContent.includes('high risk')")
+    await page.until(
+        f"{card(record)}.querySelector('.sure')?.textContent.includes('the risk is high')"
+    )
     assert (await box.get(record)).status is Status.PENDING
     await page.press("Approve with these changes")
     await page.until(f"{card(record)}.classList.contains('approved')")

@@ -66,7 +66,7 @@ async def test_an_empty_number_approves_only_where_a_second_person_may(
     either, _ = await asked(box, page, StepUp.NUMBER, StepUp.PERSON)
     await says(page, either, "or a second person")
     await page.press("Review…", card(either))
-    await says(page, either, "Without it, a second person must approve this too.")
+    await says(page, either, "If you leave it empty, a second person must approve too.")
     await page.press("Yes, approve", card(either))
     await says(page, either, "You approved; waits for 1 more: bob")
 

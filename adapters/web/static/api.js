@@ -1,21 +1,21 @@
-// Calls to the gateway. Whoever is signed out is sent to the page that says so.
+// Calls to the gateway. A signed-out person is sent to the sign-in page.
 let csrf = "";
 
 const NEXT = "after-sign-in", KEPT_MS = 3_600_000;
 const ONE = /^\/inbox\/r\/[0-9a-f]{32}$/;
 
-// The id of the one request that the address names, null for the whole inbox.
+// The id of the request in the address; null for the whole inbox.
 export const openedId = () => (ONE.test(location.pathname) ? location.pathname.slice(-32) : null);
 
 export function signedOut() {
-  // The link that signs somebody in opens a page of its own: it goes on where this one was.
+  // A sign-in link opens a new page; it then returns to this request.
   if (openedId()) localStorage.setItem(NEXT, JSON.stringify({ path: location.pathname, at: Date.now() }));
   location.replace("/inbox/login#signed-out");
-  return new Promise(() => {}); // nothing goes on while the page leaves
+  return new Promise(() => {}); // callers stop while the page leaves
 }
 
-// `text` is JSON that a person wrote, sent as their "arguments" letter by letter: reading and writing
-// it here would turn 1249.0 into 1249, and round the digits of a long number.
+// `text` is JSON that a person wrote; it is sent unchanged as "arguments". Parsing it here would turn
+// 1249.0 into 1249, and round long numbers.
 export async function api(path, body, text = null) {
   const options = body === undefined ? {} : {
     method: "POST",
@@ -27,7 +27,7 @@ export async function api(path, body, text = null) {
   return { ok: answer.ok, status: answer.status, value: await answer.json(), at: Date.parse(answer.headers.get("Date")) };
 }
 
-// Where somebody goes on who just signed in: to the request that they had opened within the hour.
+// The path to open after sign-in: the request that the person opened within the last hour, or the inbox.
 export function whereTo(to) {
   const { path, at } = to ? { path: `/inbox/r/${to}`, at: Date.now() } : JSON.parse(localStorage.getItem(NEXT) ?? "{}");
   localStorage.removeItem(NEXT);
@@ -40,7 +40,7 @@ export async function signIn() {
   return answer.value;
 }
 
-// Unlike randomUUID this is there without TLS too, as on a phone in the same network.
+// Unlike randomUUID, this works without TLS, as on a phone in the same network.
 export function nonce() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -1,4 +1,4 @@
-// Several requests of one agent side by side: every one whole, one tick each, one answer for all ticked.
+// The batch page: several requests of one agent in full, a tick for each, and one decision for all ticked.
 import { api, nonce, signIn } from "./api.js";
 import { about, body, card, listen } from "./card.js";
 import { copied, line, make, plain, say, settle } from "./dom.js";
@@ -9,7 +9,7 @@ import { chosen, connect, follow, gather, recount } from "./live_updates.js";
 const agent = new URLSearchParams(location.search).get("agent") ?? "";
 const byId = (id) => document.getElementById(id);
 const list = byId("list"), bar = byId("bar"), told = byId("told"), apart = byId("apart");
-// Those that ended elsewhere stay among the items, as what they are now; ticks: id to the digest that was ticked.
+// Items that ended elsewhere stay, with their outcome. `ticks` maps an id to the digest that was ticked.
 const items = new Map(), ticks = new Map(), problems = new Map();
 const draft = { words: "", wording: false };
 let online = false, busy = false, press = null, anotherPlan = "";
@@ -24,7 +24,7 @@ function tell(text, failed) {
   say(text);
 }
 
-// ------------------------------------------------------------------ what people do
+// ------------------------------------------------------------------ actions
 
 function tick(item, on) {
   if (on) ticks.set(item.id, item.digest);
@@ -37,14 +37,14 @@ async function decide(action, feedback = false) {
   const ticked = [...ticks.keys()].map((id) => items.get(id));
   if (!online || busy || !ticked.length) return;
   const body = { action, feedback, message: draft.wording ? draft.words : "", items: ticked.map(({ id, revision, seen }) => ({ id, revision, seen })) };
-  // The same press sent again is told what became of the first one.
+  // The nonce makes a repeated press return the result of the first one.
   const said = JSON.stringify(body);
   if (press?.said !== said) press = { said, nonce: nonce() };
   busy = true;
   drawBar();
   const answer = await api("batch/decide", { ...body, nonce: press.nonce }).catch(() => null);
   busy = false;
-  if (!answer) tell("The gateway did not answer: perhaps nothing was recorded. Try again.", true);
+  if (!answer) tell("The gateway did not answer, so your decision may not be recorded. Try again.", true);
   else if (answer.ok) await settled(answer.value.items);
   else await refused(answer.value);
   drawBar();
@@ -57,7 +57,7 @@ async function settled(rows) {
   drawBar();
   const left = rows.filter(waits).length;
   tell(left ? `${left} of ${rows.length} need someone else's approval too.` : `${rows[0].word} together: ${rows.length}.`, false);
-  // What waits for others stands apart now, and the stream tells nothing new about it.
+  // Requests that need others move to the list below, and the stream sends no event for that.
   await load().catch(() => null);
   draw();
 }
@@ -70,7 +70,7 @@ async function refused({ detail, reasons = {}, ended = [] }) {
   await load().catch(() => null);
   draw();
   const many = count === 1 ? "one request" : `${count} requests`;
-  tell(count ? `Nothing was decided: ${many} stood in the way. The others are still ticked.` : detail, true);
+  tell(count ? `Nothing was decided, because of ${many}. The others are still ticked.` : detail, true);
   list.querySelector(".card .problem")?.closest(".card").focus();
 }
 
@@ -79,7 +79,7 @@ const acts = {
   open: async ({ id }) => { if (await reread(id, "?whole=1")) draw(); },
 };
 
-// ------------------------------------------------------------------ what the page shows
+// ------------------------------------------------------------------ drawing
 
 function article(item) {
   const why = problems.has(item.id) ? `Not decided: ${problems.get(item.id)}.` : null;
@@ -99,10 +99,10 @@ function article(item) {
 function draw() {
   const at = document.activeElement;
   const focused = at?.closest?.(".card")?.dataset.id, onTick = at?.matches?.("input");
-  // One of which nothing more is known stays in sight while its problem is told.
+  // A request that no longer exists stays visible with its problem.
   list.replaceChildren(...[...items.values()].map(article), ...[...problems].filter(([id]) => !items.has(id)).map(gone));
   if (!list.childElementCount) {
-    list.replaceChildren(make("div", { class: "empty" }, make("p", { class: "title" }, `Nothing of ${agent} can be reviewed together`), make("p", {}, apart.hidden ? "Nothing of it waits." : "What waits is decided one by one, in the inbox.")));
+    list.replaceChildren(make("div", { class: "empty" }, make("p", { class: "title" }, `No requests of ${agent} to review together`), make("p", {}, apart.hidden ? "It has no pending requests." : "Decide its pending requests one at a time in the inbox.")));
   }
   const again = focused && list.querySelector(`[data-id="${CSS.escape(focused)}"]`);
   (onTick ? again?.querySelector("input") : again)?.focus({ preventScroll: true });
@@ -116,13 +116,13 @@ function draw() {
 
 function gone([id, why]) {
   return make("article", { class: "card", tabindex: "-1", "data-id": id },
-    make("p", { class: "problem", role: "alert" }, `${id.slice(0, 8)} stood in the way: ${why}.`));
+    make("p", { class: "problem", role: "alert" }, `${id.slice(0, 8)} was not decided: ${why}.`));
 }
 
 function drawBar() {
   const { dataset: { key: at } = {}, selectionStart } = document.activeElement ?? {}, count = ticks.size;
   const view = { online: online && count > 0, busy };
-  const field = make("textarea", { rows: "2", id: "words", "data-key": "words", placeholder: "Words for the agent", "aria-label": "Words for the agent" });
+  const field = make("textarea", { rows: "2", id: "words", "data-key": "words", placeholder: "Message to the agent", "aria-label": "Message to the agent" });
   field.value = draft.words;
   field.addEventListener("input", () => { draft.words = field.value; });
   const word = (on) => { draft.wording = on; drawBar(); (byId("words") ?? bar.querySelector("[data-key=reason]")).focus(); };
@@ -142,7 +142,7 @@ function drawBar() {
   if (again?.matches("textarea")) again.setSelectionRange(selectionStart, selectionStart);
 }
 
-// ------------------------------------------------------------------ what the gateway says
+// ------------------------------------------------------------------ data from the gateway
 
 async function load() {
   const answer = await api(`batch?agent=${encodeURIComponent(agent)}`);
@@ -161,12 +161,12 @@ async function load() {
   }
   for (const id of ticks.keys()) if (!now.has(id)) ticks.delete(id);
   apart.hidden = !answer.value.apart.length && !answer.value.more;
-  apart.replaceChildren(...answer.value.apart.map(({ tool, why }) => make("li", {}, make("strong", {}, ...line(tool)), ` is not among these: ${why}.`)),
-    ...(answer.value.more ? [make("li", {}, "More waits than is shown here: it comes when these are decided.")] : []));
+  apart.replaceChildren(...answer.value.apart.map(({ tool, why }) => make("li", {}, make("strong", {}, ...line(tool)), ` is not listed: ${why}.`)),
+    ...(answer.value.more ? [make("li", {}, "There are more requests. They appear once these are decided.")] : []));
   if (JSON.stringify([...known]) !== JSON.stringify([...items]) || !list.querySelector(".card")) draw();
 }
 
-// Read one anew; whether it ended.
+// Read one again; return whether it has ended.
 async function reread(id, how = "") {
   const answer = await api(`requests/${id}${how}`).catch(() => null);
   if (!answer?.ok || waits(answer.value) || !items.has(id)) return false;
@@ -174,7 +174,7 @@ async function reread(id, how = "") {
   return true;
 }
 
-// What ended elsewhere has no tick and no clock any more.
+// Remove the tick of a request that ended elsewhere.
 function end(item) {
   items.set(item.id, item);
   ticks.delete(item.id);

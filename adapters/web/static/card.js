@@ -1,9 +1,9 @@
-// One request as a card, and the letters that act on it. The gateway decides what it says; this lays it out.
+// One request as a card, and its keyboard letters. The gateway decides the content; this lays it out.
 import { diff, line, lines, make, plain, told } from "./dom.js";
 import { clock, countdown } from "./time_left.js";
 import { button, controls, icon, idle, leadsToReveal, next, problem, questions, reveal, whole } from "./decision_panels.js";
 
-// `view` is what the page knows of the card: its draft, whether it may be decided, what buttons do.
+// `view` holds the page's state of the card: its draft, whether decisions are possible, and the actions.
 export function card(item, view) {
   const pending = item.status === "pending";
   const article = make("article", {
@@ -20,7 +20,7 @@ export function card(item, view) {
   return article;
 }
 
-// What happens, what was found in a few words, what runs, the rest of what was found, who asks, what the agent says.
+// In order: summary, short findings, the call, other findings, facts, and the agent's statement.
 export function body(item, view) {
   const pending = item.status === "pending";
   const rest = () => [...content(item, view), ...below(item, view), facts(item), ...because(item), ...words(item, view)];
@@ -41,14 +41,14 @@ function state(item) {
     ...(item.result ? [" · ", make("span", { class: "result" }, ...line(item.result))] : []), make("span", { class: "place" }));
 }
 
-// What each question was answered; words of ours stand apart from what a person wrote.
+// The answer to each question; the gateway's words look different from a person's.
 function answers(item) {
   if (!item.answers.length) return [];
   return [make("dl", { class: "answers" }, ...item.answers.map(({ question, given, words: ours }) => make("div", {},
     make("dt", {}, ...line(question)), make("dd", { class: given ? "" : "quiet" }, ...(given ? line(given) : [ours])))))];
 }
 
-// Who asks, and where it would run. While it waits, what else is known stands behind Details.
+// The facts that a pending card shows at once; Details shows the others.
 const PLACED = ["Agent", "Tool", "Host", "Folder"];
 
 function facts(item) {
@@ -62,26 +62,26 @@ export function about(item, view) {
   return make("div", { class: "foot" }, box, make("span", { class: "small" }, make("span", {}, view.busy ? "Sending…" : item.idle ? "" : item.word), make("span", { class: "place" })));
 }
 
-// What kept a remembered approval from covering it.
+// Why no grant covers the request.
 function because(item) {
   return item.because ? [make("p", { class: "quiet because" }, ...line(item.because))] : [];
 }
 
-// One that is long begins folded: its beginning and its end.
+// A long finding is folded: it shows its beginning and its end.
 function finding(text, item, short = null, key = "") {
   const dress = { class: `${item.alarms ? "alarm" : "notice"} finding` };
   return short ? make("details", dress, make("summary", { "data-key": key }, "⚠️ ", ...line(short)), make("p", {}, ...line(text)))
     : make("p", dress, "⚠️ ", ...line(text));
 }
 
-const MOST_FOUND = 3; // of more, the others are folded away
+const MOST_FOUND = 3; // others are folded
 
-// What was found, but for what stood above.
+// The findings, without the first `from`, which are above.
 function found(item, from = 0) {
   const made = item.findings.map((text, at) => finding(text, item, item.shorts[at], `found-${at}`)).slice(from);
   if (made.length <= MOST_FOUND + 1) return made;
   return [...made.slice(0, MOST_FOUND), make("details", { class: "found" },
-    make("summary", { "data-key": "found" }, `${made.length - MOST_FOUND} more were found`), ...made.slice(MOST_FOUND))];
+    make("summary", { "data-key": "found" }, `${made.length - MOST_FOUND} more findings`), ...made.slice(MOST_FOUND))];
 }
 
 function reasons(texts, item, why) {
@@ -90,7 +90,7 @@ function reasons(texts, item, why) {
     texts.length ? make("ul", {}, ...texts.map((text) => make("li", {}, ...line(text)))) : null)];
 }
 
-// What was found, as far as the gateway says that it is short enough to stand before what runs.
+// The findings and reasons that the gateway chose to come before the call.
 function above(item) {
   const { mark, findings, reasons: why } = item.above;
   return [...reasons(why, item, mark), ...findings.map((text) => finding(text, item))];
@@ -101,10 +101,10 @@ function below(item, view) {
   const { findings, reasons: why } = item.above;
   const made = [...reasons(item.reasons.slice(why.length), item, ""), ...found(item, findings.length)];
   if (item.claim) {
-    const who = item.claim.mine ? "You said that you are looking at it." : `${item.claim.by} is looking at it.`;
+    const who = item.claim.mine ? "You are looking at it." : `${item.claim.by} is looking at it.`;
     made.push(make("p", { class: "claimed" }, who));
   }
-  // The panel that confirms says for itself what it takes.
+  // The confirmation panel shows these steps itself.
   const notices = [...item.notices, item.steps && view.draft.panel !== "confirm" ? `${item.steps} ${item.tries}` : null];
   return [...made, ...notices.filter(Boolean).map((text) => make("p", { class: "notice" }, text))];
 }
@@ -116,18 +116,18 @@ function content(item, view) {
       make("p", {}, `Cut here: ${item.size}. You can approve once you have opened everything.`),
       item.refusal ? whole(item, view) : null));
   }
-  if (item.changed_by) made.push(make("h3", {}, ...line(item.changed_by)), diff(item.changed, "What was changed"));
+  if (item.changed_by) made.push(make("h3", {}, ...line(item.changed_by)), diff(item.changed, "Changes"));
   made.push(...masks(item, view));
   if (item.status === "pending" && item.opened && view.draft.wide) made.push(make("div", { class: "quiet-row" }, more(item, view)));
   return made;
 }
 
-// How much is masked, by the button that reveals it; where it must be pressed first, that stands below.
+// The number of masks, beside the Reveal button. If it must be pressed first, the button is at the bottom.
 function masks(item, view) {
-  if (item.revealed) return [make("p", { class: "quiet" }, "Secrets are shown, and marked. Who looked is written down.")];
+  if (item.revealed) return [make("p", { class: "quiet" }, "Secrets are shown and marked. The audit records who looked.")];
   if (!item.masks) return [];
   const may = !item.refusal && view.acts.reveal;
-  const said = [item.masks, ...(may ? [item.reveals, "Who looks is written down."] : [])].filter(Boolean).join(" ");
+  const said = [item.masks, ...(may ? [item.reveals, "The audit records who looks."] : [])].filter(Boolean).join(" ");
   return [make("div", { class: `quiet-row${item.status === "pending" ? " notice" : ""}` },
     may && !leadsToReveal(item) ? reveal(item, view) : null, make("span", {}, said))];
 }
@@ -138,19 +138,19 @@ function words(item, view) {
     made.push(make("blockquote", {},
       make("p", { class: "label" }, `The agent says (${item.unverified})`), make("p", {}, ...line(item.says))));
   }
-  if (item.preview) made.push(block(item, { ...item.preview, label: `the agent's own preview (${item.unverified})` }, "preview", view));
+  if (item.preview) made.push(block(item, { ...item.preview, label: `the agent's preview (${item.unverified})` }, "preview", view));
   return made;
 }
 
 function block(item, piece, key, view) {
   const text = make("pre", { class: piece.format, tabindex: "0", role: "region", "aria-label": piece.label, "data-key": key },
     ...lines(piece.lines, piece.format));
-  // What is copied is what is seen: escapes stay escapes, and masks stay masks.
+  // The copy is what the page shows, with escapes and masks.
   const copy = () => view.acts.copy(piece.lines.map(plain).join("\n"), text);
   const name = make("span", { class: "unseen" }, ` ${piece.label}`);
   const press = make("button", { type: "button", class: "copy", "data-key": `copy-${key}`, onclick: copy }, "Copy", name);
   const caption = make("figcaption", {}, make("span", {}, piece.label), press);
-  // One alone needs no name before it; of several each begins with its own.
+  // A single block has its name below; of several, each has its name above.
   return make("figure", {}, ...(item.blocks.length > 1 || piece !== item.blocks[0] ? [caption, text] : [text, caption]));
 }
 
@@ -165,7 +165,7 @@ function asking(item, view) {
 }
 
 function more(item, view) {
-  if (item.opened && !view.draft.wide) return null; // the page of this request shows it whole
+  if (item.opened && !view.draft.wide) return null; // the request's page already shows all of it
   return item.opened
     ? button(view, "Show less", { key: "less", class: "plain", decides: false, run: () => view.acts.less(item) })
     : button(view, "Details", { key: "open", class: "plain", decides: false, run: () => view.acts.open(item) });
@@ -186,10 +186,10 @@ function small(item) {
 
 // ------------------------------------------------------------------ the keyboard
 
-// Letters act on the card that has the focus.
+// Letters act on the focused card.
 const KEYS = [
   ["j", "next request"],
-  ["k", "the one before"],
+  ["k", "previous request"],
   ["a", "approve"],
   ["d", "deny"],
   ["r", "deny with a reason"],
@@ -206,11 +206,11 @@ export function listKeys(element) {
   element.append(...KEYS.flatMap(([key, means]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, means)]));
 }
 
-// `move` goes to another request; false leaves it to the cards of this page.
+// `move` goes to another request. If it returns false, the focus moves between the cards of this page.
 export function listen(list, { enabled, close, move = () => false }) {
   document.addEventListener("pointerdown", () => document.body.classList.remove("keys"));
   document.addEventListener("keydown", (event) => {
-    document.body.classList.add("keys"); // the open card has its ring
+    document.body.classList.add("keys"); // shows the focus ring
     if (event.metaKey || event.ctrlKey || event.altKey || event.repeat) return;
     const card = document.activeElement?.closest?.(".card");
     if (event.key === "Escape" && card) { close(card.dataset.id); return; }

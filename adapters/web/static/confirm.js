@@ -1,11 +1,11 @@
-// A button whose press is asked again before it does anything.
+// A button that needs a second press to act.
 import { make } from "./dom.js";
 
-// What was pressed last. For a while it stays asked when the list around it is drawn anew.
+// The button pressed last. It stays asked for a while, also when the list around it is redrawn.
 let asked = {};
 const STAYS_MS = 10_000;
 
-// `key` names what would be done, so that no other button is taken for the one that was pressed.
+// `key` identifies the action, so that a redraw cannot confuse two buttons.
 export function sure(key, label, about, act, done) {
   const place = make("span", { class: "sure" });
   const button = (kind, text) => make("button", { type: "button", class: kind }, text, make("span", { class: "unseen" }, about));
@@ -16,7 +16,7 @@ export function sure(key, label, about, act, done) {
     place.replaceChildren(really);
     really.focus();
   });
-  // Chromium also tells a blur while a redraw takes the button away: look a moment later whether it did.
+  // Chromium also sends a blur when a redraw removes the button, so check a moment later.
   really.addEventListener("blur", () => setTimeout(() => {
     if (really.disabled || !really.isConnected || really === document.activeElement) return;
     forget();

@@ -1,5 +1,5 @@
-// What people do with a request: the buttons, and the panel that one of them opens.
-// Whatever they typed lives in the card's draft, so that a redrawn card still has it.
+// The buttons of a request, and the panels that they open.
+// Typed text is kept in the card's draft, so that a redrawn card still has it.
 import { diff, line, make } from "./dom.js";
 
 export function button(view, label, { key, run, kind = "plain", letter = null, decides = true, ...options }) {
@@ -16,10 +16,10 @@ export function button(view, label, { key, run, kind = "plain", letter = null, d
   }, label);
 }
 
-// What each panel is called, and what draws it; none is sent with a note but those that are named first.
+// The title and the draw function of each panel. Those in UNNOTED have no note.
 const PANELS = {
   reason: ["Deny with a reason", reason], edit: ["Edit", edit], respond: ["Respond instead", respond],
-  abort: ["Deny and stop", abort], remember: ["Remember", remember], confirm: ["", confirm], declare: ["What is what here?", declare],
+  abort: ["Deny and stop", abort], remember: ["Remember", remember], confirm: ["", confirm], declare: ["Declare arguments", declare],
 };
 const UNNOTED = ["confirm", "declare"];
 
@@ -27,7 +27,7 @@ export function controls(item, view) {
   const offered = new Map(item.controls.map((control) => [control.action, control]));
   const box = make("div", { class: "controls" });
   const { panel, more: open } = view.draft, [title, draw] = PANELS[panel] ?? [];
-  // A panel stands alone: no answer beside it would take along what was typed into it.
+  // A panel replaces the other buttons, because those would not send its typed text.
   if (draw) {
     box.append(make("div", { class: "panel stack", role: "group", "aria-label": title || "Confirm", "data-panel": panel },
       title ? make("h3", {}, title) : null, draw(item, view), ...problem(view), UNNOTED.includes(panel) ? null : note(view)));
@@ -35,30 +35,30 @@ export function controls(item, view) {
   }
   if (offered.has("answer")) box.append(form(item, view));
   else box.append(...questions(item));
-  // The letters of the rest work also while it is out of sight.
+  // The letters of hidden buttons work, too.
   box.append(main(item, view, offered), make("div", { class: "rest", hidden: !open }, others(item, view, offered), note(view)), suggested(item, view));
   return box;
 }
 
-// What the gateway suggests. It stands below the answers, so that none moves under a finger.
+// The gateway's suggestion. It is below the buttons, so that no button moves under a finger.
 function suggested(item, view) {
   return item.suggested ? make("div", { class: "claimed stack" }, make("p", {}, item.suggested),
     button(view, "Remember…", { run: () => view.acts.panel(item, "remember") }),
     button(view, "Not again", { run: () => view.acts.tell(item, "decline", { offer: item.usual }) })) : "";
 }
 
-// Why the last answer did not count; it stands by the buttons that gave it.
+// Why the last decision failed, beside its buttons.
 export function problem({ draft: { problem: text, tone } }) {
   return text ? [make("p", { class: tone ?? "problem", role: "alert" }, text[0].toUpperCase() + text.slice(1))] : [];
 }
 
-// What a panel sends, and the way out of it.
+// A panel's send buttons, and Back.
 function sends(item, view, ...buttons) {
   return make("div", { class: "main" }, ...buttons,
     button(view, "Back", { key: "back", class: "strong", decides: false, run: () => view.acts.panel(item, null) }));
 }
 
-// The bar that stays in sight: what is wanted first stands here and nowhere else, so that nothing lies above it.
+// The bar that stays visible. It alone has the main button.
 function main(item, view, offered) {
   const row = make("div", { class: "main" });
   if (item.idle) row.append(idle(item));
@@ -76,7 +76,7 @@ export function whole(item, view) {
   return button(view, "Open everything", { key: "open", class: "strong", decides: false, run: () => view.acts.open(item) });
 }
 
-// It is approved once it is revealed, so that comes first.
+// Approval needs the secrets revealed first.
 export const leadsToReveal = (item) => item.status === "pending" && item.complete && item.hides;
 
 export function reveal(item, view) {
@@ -85,12 +85,12 @@ export function reveal(item, view) {
 
 export const icon = (item) => make("span", { "aria-hidden": "true" }, `${item.icon} `);
 
-// Why it waits for no approval.
+// Why the request needs no approval now.
 export function idle(item) {
   return item.idle ? make("p", { class: "idle-word" }, icon(item), item.idle) : null;
 }
 
-// Leads on from what is answered; the queue says where to.
+// The link to the next request; the queue sets its address.
 export const next = () => make("a", { class: "next back", href: "/inbox", hidden: true }, "Next request");
 
 const dress = (item) => (item.idle ? "strong" : "approve");
@@ -104,7 +104,7 @@ function answer(item, view) {
 
 const formOf = (item) => `form-${item.id}`;
 
-// What needs more than a tap is reviewed; what was not on the screen to its end is read first.
+// If one tap is not enough, the button opens the review. If the end was not visible yet, it scrolls.
 function approve(item, view, { confirm: high }) {
   const key = { key: "approve", letter: "a" };
   if (view.unread && !high) return button(view, "Read on", { ...key, class: "strong", decides: false, run: () => scrollBy(0, innerHeight * 0.7) });
@@ -127,7 +127,7 @@ function others(item, view, offered) {
   return row;
 }
 
-// A field whose text survives being drawn again.
+// A field whose text survives a redraw.
 function kept(view, key, element) {
   const { text } = view.draft;
   const read = () => (element.type === "checkbox" ? element.checked : element.multiple ? [...element.selectedOptions].map((one) => one.value) : element.value);
@@ -162,19 +162,19 @@ function reason(item, view) {
     make("p", { class: "quiet" }, "One tap denies:"),
     make("div", { class: "chips" },
       ...view.denials.map((why, at) => button(view, `Deny: ${why[0].toLowerCase()}${why.slice(1)}`, { key: `deny-${at}`, class: "deny", run: () => tap(why) }))),
-    labelled("Words for the agent", words.element),
+    labelled("Message to the agent", words.element),
     sends(item, view, button(view, "Deny", { key: "deny-reason", class: "deny", run: () => deny(false) }),
       button(view, view.another_plan, { key: "feedback", class: "strong", run: () => deny(true) })));
 }
 
-// A field for each argument, or all of them as JSON; what they change is shown before it is sent.
+// A field for each argument, or all as JSON. The changes are shown before they are sent.
 function edit(item, view) {
   const { draft } = view;
   const fields = item.edit_fields;
   const raw = Boolean(draft.text["edit-raw"]) || !fields.length;
   const made = make("div", { class: "stack" });
   if (raw && item.editable === null) {
-    made.append(make("p", {}, "This holds masked secrets. They must be revealed before it can be edited as JSON."),
+    made.append(make("p", {}, "This call contains masked secrets. Reveal them to edit it as JSON."),
       button(view, "Reveal secrets", { key: "reveal-edit", class: "strong", run: () => view.acts.reveal(item) }));
   } else {
     const typed = raw ? asJson(item, view) : asFields(item, view);
@@ -185,13 +185,13 @@ function edit(item, view) {
   if (fields.length) made.append(button(view, raw ? "As fields" : "As JSON", { key: "edit-raw", decides: false, run: turn }));
   if (draft.changed) {
     const { text, fields: changed } = draft.changed;
-    // What is high risk only as edited, the gateway says when it is sent.
+    // If only the edit makes it high risk, the gateway says so after the press.
     const control = item.controls.find((one) => one.action === "edit");
     const high = control?.confirm ?? draft.changed.high;
     const step = high && item.numbered ? number(item, view, control) : null;
     const asked = { action: "edit", ...(changed ? { fields: changed } : { edited: text }) };
     const send = () => view.acts.decide(item, { ...asked, ...step?.typed(), confirmed: Boolean(high) });
-    made.append(make("div", { class: "stack checked" }, diff(draft.changed.rows, "What your edit changes"), high ? make("p", { class: "sure" }, high) : null, step?.element,
+    made.append(make("div", { class: "stack checked" }, diff(draft.changed.rows, "Your changes"), high ? make("p", { class: "sure" }, high) : null, step?.element,
       button(view, "Approve with these changes", { key: "send-edit", class: "approve", run: send }),
       control?.passkey || draft.changed.passkey ? byPasskey(item, view, asked) : null));
   }
@@ -204,7 +204,7 @@ function asJson(item, view) {
   if (!("edit" in text)) text.edit = item.editable;
   const rows = Math.min(20, Math.max(4, text.edit.split("\n").length + 1));
   const words = area(item, view, "edit", { rows: String(rows), class: "code", spellcheck: "false" });
-  return { elements: [labelled("Arguments that will run, as JSON", words.element)], read: () => ({ text: words.read() }) };
+  return { elements: [labelled("Arguments as JSON", words.element)], read: () => ({ text: words.read() }) };
 }
 
 function asFields(item, view) {
@@ -214,7 +214,7 @@ function asFields(item, view) {
 }
 
 function argument(item, view, one) {
-  const key = `${one.id}-${item.digest.slice(0, 8)}`; // another's edit makes other fields
+  const key = `${one.id}-${item.digest.slice(0, 8)}`; // another person's edit makes other fields
   const options = { "data-of": item.id, autocomplete: "off", spellcheck: "false" };
   const name = make("code", {}, ...line(one.label));
   const hint = one.masked ? item.unchanged : one.kind === "json" ? "As JSON" : null;
@@ -243,12 +243,12 @@ function respond(item, view) {
 function abort(item, view) {
   const words = area(item, view, "abort");
   const stop = (what) => view.acts.decide(item, { action: "abort", abort: what, message: words.read() });
-  return make("div", { class: "stack" }, labelled("Words for the agent", words.element),
+  return make("div", { class: "stack" }, labelled("Message to the agent", words.element),
     sends(item, view, button(view, "Deny and stop the turn", { key: "abort-turn", class: "deny", run: () => stop("turn") }),
       button(view, "Deny and stop the agent", { key: "abort-agent", class: "deny", run: () => stop("agent") })));
 }
 
-// What would be remembered is said in words before it can be pressed.
+// The scope is shown in words before the button.
 function remember(item, view) {
   const { text } = view.draft;
   const effects = [["approve", "Approve"], ["deny", "Deny"]].filter(([name]) => item.remember[name].length);
@@ -272,7 +272,7 @@ function remember(item, view) {
     sends(item, view, button(view, `${effect === "approve" ? "Approve" : "Deny"} and remember`, { key: "send-remember", class: effect, run: send })));
 }
 
-const PAIRED = ["effect", "lifetime"]; // short ones, two to a line
+const PAIRED = ["effect", "lifetime"]; // short choices, two to a line
 const WHERE = [["session", "in this session"], ["everywhere", "in all sessions of this agent"]];
 
 function chosen(text, key, options, first = options[0][0]) {
@@ -309,12 +309,12 @@ function confirm(item, view) {
 
 function note(view) {
   const { draft } = view;
-  const words = kept(view, "note", make("textarea", { rows: "2", "aria-label": "Note for the record; no agent is told" }));
+  const words = kept(view, "note", make("textarea", { rows: "2", "aria-label": "Note for the record; the agent never sees it" }));
   return make("details", { class: "note", open: Boolean(draft.text.note) }, make("summary", { "data-key": "to-note" }, "Note for the record"),
-    words.element, make("span", { class: "quiet" }, "Kept with your decision. No agent is told."));
+    words.element, make("span", { class: "quiet" }, "Saved with your decision. The agent never sees it."));
 }
 
-// What is asked, where no answer to it is taken.
+// The questions, where the person cannot answer them.
 export function questions(item) {
   return item.fields.length ? [make("ul", { class: "questions" }, ...item.fields.map(({ text }) => make("li", {}, ...line(text))))] : [];
 }
@@ -343,7 +343,7 @@ function field(item, view, { id, text, kind, choices, required, secret }, key) {
     input = kept(view, key, make("select", { ...options, multiple: several }, ...(several ? [] : [make("option", { value: "" }, "Choose…")]), ...made));
     value = () => (several ? input.read() : input.read() || undefined);
   } else if (kind === "boolean") {
-    // No tick: one that was not touched would read as no.
+    // Not a checkbox: an untouched one would mean no.
     const offered = [["", "Choose…"], ["true", "Yes"], ["false", "No"]];
     input = kept(view, key, make("select", options, ...offered.map(([value, words]) => make("option", { value }, words))));
     value = () => (input.read() ? input.read() === "true" : undefined);
@@ -352,36 +352,36 @@ function field(item, view, { id, text, kind, choices, required, secret }, key) {
     input = kept(view, key, make("input", { ...options, type, step: kind === "number" ? "any" : null, autocomplete: secret ? "new-password" : "off" }));
     value = () => (input.read() === "" ? undefined : kind === "number" ? Number(input.read()) : input.read());
   }
-  const hint = secret ? "Secret: only the agent that asked gets it; it is not kept." : null;
+  const hint = secret ? "Secret: only the agent gets it, and the gateway does not store it." : null;
   const made = labelled(label.filter(Boolean), input.element, hint);
   return { id, read: value, element: made };
 }
 
-// ------------------------------------------------------------------ a step-up
+// ------------------------------------------------------------------ extra verification
 
-// Returns the field, and what it adds to an answer. `asks` says whether it may stay empty.
+// Return the field, and what it adds to a decision. `asks` says whether it may stay empty.
 function number(item, view, asks) {
   const field = kept(view, "number", make("input", { type: "text", inputmode: "numeric", maxlength: "3", autocomplete: "off", class: "number", "data-of": item.id }));
-  field.element.addEventListener("input", (event) => event.stopPropagation()); // it is no edit
+  field.element.addEventListener("input", (event) => event.stopPropagation()); // not part of the edit
   const typed = () => {
     const text = field.read().trim();
-    view.draft.text.number = ""; // a wrong one does not stand there again
+    view.draft.text.number = ""; // clear it, as it may be wrong
     return text ? { number: text } : {};
   };
-  return { element: labelled("The number that is shown where the agent waits", field.element, asks?.optional ? "Without it, a second person must approve this too." : null), typed };
+  return { element: labelled("The number that is shown where the agent waits", field.element, asks?.optional ? "If you leave it empty, a second person must approve too." : null), typed };
 }
 
-// ------------------------------------------------------------------ what nobody declared
+// ------------------------------------------------------------------ undeclared arguments
 
-// What a call's values are that nobody declared, and the form by which an admin says it.
+// The undeclared arguments of a call, and the form by which an admin declares them.
 function declare(item, view) {
   const { text, danger } = view.draft;
   const rows = item.undeclared.map((one) => make("li", {}, make("code", {}, ...line(one.name)), ` ${one.what}`));
   const made = make("div", { class: "stack" },
-    make("p", {}, "Nobody declared what these are, so an answer that is remembered covers only the same values:"),
+    make("p", {}, "These arguments are undeclared, so a grant covers only these exact values:"),
     make("ul", { class: "undeclared" }, ...rows));
   if (!view.admin) {
-    made.append(make("p", { class: "quiet" }, "An admin can say here what they are."), sends(item, view));
+    made.append(make("p", { class: "quiet" }, "An admin can declare them here."), sends(item, view));
     return made;
   }
   if (danger) return free(item, view, danger);
@@ -389,21 +389,21 @@ function declare(item, view) {
   if (named.length) {
     const address = chosen(text, "declare-address", named);
     const options = Object.entries(view.roles).map(([role, words]) => make("option", { value: role }, `${role}: ${words}`));
-    // Nothing is chosen beforehand: what frees a value is never one careless press.
+    // Nothing is preselected, so that one careless press cannot free a value.
     const role = kept(view, "declare-role", make("select", { "data-of": item.id }, make("option", { value: "" }, "Choose…"), ...options));
     role.element.addEventListener("change", () => view.acts.redraw(item));
     made.append(radios(item, view, "declare-address", "Which one", named), labelled("What it is", role.element));
     if (role.read()) made.append(button(view, "Declare it", { key: "send-declare", class: "strong", run: () => view.acts.declare(item, { address, role: role.read() }) }));
   }
-  made.append(make("p", { class: "quiet" }, `It becomes part of the policy, for ${item.agent}. The audit says who declared it.`),
+  made.append(make("p", { class: "quiet" }, `This changes the policy for ${item.agent}. The audit records who declared it.`),
     button(view, "Declare the whole tool harmless", { key: "send-harmless", class: "plain", run: () => view.acts.declare(item, { harmless: true }) }), sends(item, view));
   return made;
 }
 
 function free(item, view, { word, words }) {
   const yes = () => view.acts.declare(item, { ...word, confirmed: true });
-  return make("div", { class: "stack", role: "group", "aria-label": "Confirm what is freed" }, make("p", { class: "sure" }, words),
+  return make("div", { class: "stack", role: "group", "aria-label": "Confirm" }, make("p", { class: "sure" }, words),
     make("div", { class: "main" },
-      button(view, "Declare it all the same", { key: "sure-declare", class: "approve", run: yes }),
+      button(view, "Declare anyway", { key: "sure-declare", class: "approve", run: yes }),
       button(view, "Back", { key: "back-declare", class: "strong", run: () => { view.draft.danger = null; view.acts.redraw(item); } })));
 }

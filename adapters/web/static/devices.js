@@ -1,4 +1,4 @@
-// Where somebody is signed in: what is listed can be ended, one by one or all others.
+// The page Devices: a person's signed-in devices and passkeys, with buttons to end or remove them.
 import { api, signIn } from "./api.js";
 import { make } from "./dom.js";
 import { clock, setClock } from "./time_left.js";
@@ -63,7 +63,7 @@ function key(one) {
     make("p", { class: "quiet" }, `${clock(one.made)}. ${used}.`),
     make("button", {
       type: "button", class: "strong", "aria-label": `Remove the passkey made in ${one.words}, ${clock(one.made)}`,
-      onclick: () => change(() => api("passkeys/remove", { id: one.id }), "The passkey was removed. Devices that it signed in stay so."),
+      onclick: () => change(() => api("passkeys/remove", { id: one.id }), "The passkey was removed. Its devices stay signed in."),
     }, "Remove"));
 }
 

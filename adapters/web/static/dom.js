@@ -1,4 +1,4 @@
-// Makes elements from text nodes alone: nothing an agent wrote is ever parsed as markup.
+// Makes elements from text nodes only, so that an agent's text is never parsed as markup.
 export function make(tag, options = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(options)) {
@@ -11,17 +11,17 @@ export function make(tag, options = {}, ...children) {
   return element;
 }
 
-// Labelled short texts; a label never parts from its text.
+// Short texts with labels; a label is never separated from its text.
 export function told(facts) {
   return make("dl", { class: "facts" }, ...facts.map(([label, text]) => make("div", {}, make("dt", {}, label), make("dd", {}, ...line(text)))));
 }
 
-// A line is plain text, or segments of [text, is an escape] where something was made visible.
+// A line is plain text, or segments of [text, is an escape] if it has characters made visible.
 export function line(content, dress = null) {
   if (typeof content === "string") return pieces(content, dress);
   return content.flatMap(([text, escape]) =>
     escape
-      ? [make("mark", { class: "escape", title: "a character that does not show, poses as another, or a secret" }, text)]
+      ? [make("mark", { class: "escape", title: "a hidden or deceptive character, or a secret" }, text)]
       : pieces(text, dress));
 }
 
@@ -29,7 +29,7 @@ export function plain(content) {
   return typeof content === "string" ? content : content.map(([text]) => text).join("");
 }
 
-// What an eye should catch in a format; the text itself stays as it is.
+// What to highlight in each format; the text itself does not change.
 const CATCHES = {
   shell: /&&|\|\||[;|&<>]|\$\(|`/g,
   json: /^\s*"(?:[^"\\]|\\.)*"(?=:)/g,
@@ -61,19 +61,19 @@ export function diff(rows, label) {
   return make("pre", { class: "diff", tabindex: "0", role: "region", "aria-label": label }, ...marked);
 }
 
-// Put text where the keyboard can have it; return what to say about that.
+// Copy text to the clipboard; return a message about the result.
 export async function copied(text, element) {
   try {
     await navigator.clipboard.writeText(text);
     return "Copied.";
   } catch {
-    // Without TLS a page may not write the clipboard; it can still mark the text.
+    // Without TLS, a page may not write to the clipboard, but it can select the text.
     getSelection().selectAllChildren(element);
-    return "Marked: copy it with your keyboard.";
+    return "Selected. Copy it with your keyboard.";
   }
 }
 
-const SETTLE_MS = 500; // nothing can be tapped for so long after a list moved under the finger
+const SETTLE_MS = 500; // taps are ignored for this time after a list moved under the finger
 const settling = new WeakMap();
 
 export function settle(element) {

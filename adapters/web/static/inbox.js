@@ -1,4 +1,4 @@
-// The page: shows what the address names, and keeps it true to the gateway.
+// The inbox page: shows the view of the address, and keeps it up to date.
 import { api, openedId, signIn } from "./api.js";
 import { say, settle } from "./dom.js";
 import { tickAll } from "./time_left.js";
@@ -11,9 +11,9 @@ const tabs = [...document.querySelectorAll("nav [data-view]")];
 const wide = matchMedia("(min-width: 960px)");
 let view = "pending", shown = null, next = null, online = false, leads = false, loads = 0, scrolled = 0, me = {};
 
-const FLOOD = 20; // so many changes at once are read as a list
+const FLOOD = 20; // more changes at once than this reload the whole list
 
-// What the first sight of the queue does not need is loaded behind it.
+// Modules that the first view of the queue does not need are loaded after it.
 let parts = null, loading = null;
 function load() {
   loading ??= Promise.all([
@@ -27,7 +27,7 @@ function load() {
   return loading;
 }
 
-// ------------------------------------------------------------------ where one is
+// ------------------------------------------------------------------ navigation
 
 function go(path, state = null) {
   // From one request to another, "back" still leads to the list.
@@ -38,13 +38,13 @@ function go(path, state = null) {
   route();
 }
 
-// Show what the address names: one request, the queue, or another view.
+// Show the view of the address: one request, the queue, or another view.
 function route() {
   leads = true;
   const id = openedId(), named = id ? "pending" : new URLSearchParams(location.search).get("view");
   const from = shown, was = document.body.classList.contains("opened");
   view = tabs.some((tab) => tab.dataset.view === named) ? named : "pending";
-  // What the view before showed does not stand under this one's name.
+  // Remove the content of the previous view.
   if (view !== document.body.dataset.view) { list.replaceChildren(); parts?.cards.clear(); }
   document.body.dataset.view = view;
   document.body.classList.toggle("opened", Boolean(id));
@@ -64,10 +64,10 @@ function route() {
   return done;
 }
 
-// Beside the queue stands the request that the address names; else, where there is room, the first.
+// Show the request of the address beside the queue; without one, the first if there is room.
 async function showPane(id) {
   await load();
-  if (view !== "pending") return; // another view was chosen meanwhile
+  if (view !== "pending") return; // the person chose another view meanwhile
   const wanted = id ?? (wide.matches ? shown ?? queue.first() : null);
   if (!wanted) {
     shown = null;
@@ -89,12 +89,12 @@ async function showPane(id) {
   enter(card);
 }
 
-// The letters act on what has the focus; who is in the card already stays there.
+// Focus the card, so that letters act on it, unless the focus is already inside.
 function enter(card) {
   if (card && !card.contains(document.activeElement)) card.focus({ preventScroll: true });
 }
 
-// A key moves on to another request: the next one, or in the other views the next card.
+// A key moves to another request. In other views, return false: the key moves between cards.
 function move(step, card) {
   if (view !== "pending") return false;
   const open = list.querySelector(".card");
@@ -127,7 +127,7 @@ for (const tab of tabs) {
 addEventListener("popstate", route);
 wide.addEventListener("change", () => online && view === "pending" && showPane(openedId()).catch(() => connection(false)));
 
-// ------------------------------------------------------------------ what the gateway says
+// ------------------------------------------------------------------ data from the gateway
 
 const SHOWS = {
   final: (value, after) => {
@@ -141,7 +141,7 @@ const SHOWS = {
 
 function emptyHistory() {
   return Object.keys(parts.views.asked()).length
-    ? ["Nothing found", "Fewer fields find more."]
+    ? ["Nothing found", "Search with fewer fields."]
     : ["Nothing was decided yet", "What was approved, denied, expired or cancelled is listed here."];
 }
 
@@ -156,7 +156,7 @@ async function refresh(after = null) {
   const mine = ++loads, searched = parts.views.searches(view);
   if (!byId("find").childElementCount && searched) byId("find").append(parts.views.findForm(view, go));
   const answer = await api(searched ? `${view}?${parts.views.queryOf(parts.views.asked(), after)}` : view);
-  if (mine !== loads || view === "pending") return; // another view was chosen meanwhile, or this one was read again
+  if (mine !== loads || view === "pending") return; // a newer load, or another view, replaced this one
   if (answer.status === 403 || answer.status === 422) {
     list.replaceChildren(parts.cards.nothing("Not shown", answer.value.detail));
     return;
@@ -196,7 +196,7 @@ function connection(up, why) {
 
 // ------------------------------------------------------------------ the page itself
 
-// Admins alone have the form; it stands beside the list, which is drawn anew while they type.
+// Only admins have the form. It is outside the list, because the list is redrawn while they type.
 function hand() {
   const byHand = byId("by-hand");
   byHand.hidden = !me.admin || view !== "grants";
@@ -223,13 +223,13 @@ byId("signout").addEventListener("click", async () => {
   location.replace("/inbox/login#signed-out");
 });
 setInterval(() => tickAll(document), 1000);
-// What appears above the page moves it: nothing there can be tapped for a moment.
+// A notice at the top moves the page, so taps are ignored for a moment.
 new ResizeObserver(() => { settle(list); settle(byId("rows")); }).observe(byId("top"));
 queue.listenToSides(() => connection(false));
 
 document.body.dataset.view = view;
 document.body.classList.toggle("opened", Boolean(openedId()));
-// The first sight waits for no stream: until that is there, nothing can be decided.
+// The first view does not wait for the stream. Decisions are disabled until it is connected.
 const sight = queue.load().catch(() => null);
 sight.then(load).then(route).catch(() => null);
 worker();

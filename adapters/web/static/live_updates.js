@@ -1,15 +1,15 @@
-// What comes by itself: the live stream, how much waits, and the calls that bring somebody back to the page.
+// Live updates: the event stream, the count of pending requests, and the sound and notifications.
 import { api, signedOut } from "./api.js";
 import { say } from "./dom.js";
 
 // ------------------------------------------------------------------ the stream
 
-// Told what changed, and sure that silence means no change.
+// The stream reports changes. Its beats show that silence means no change.
 const MISSED_BEATS = 2.5;
 const SLOWEST_SECONDS = 15;
 
-// `state(up, why)` is called when the connection comes or goes; `ready` before it comes, to read
-// everything anew: nothing can fall between the two.
+// `state(up, why)` is called when the connection comes or goes. `ready` is called just before it
+// comes, to read everything again, so that no change is missed.
 export async function follow({ ready, changed, state, news = () => {} }) {
   for (let pause = 0.5; ; pause = Math.min(pause * 2, SLOWEST_SECONDS)) {
     const why = await once(ready, () => { state(true); pause = 0.5; }, changed, news).catch(() => "");
@@ -21,11 +21,11 @@ export async function follow({ ready, changed, state, news = () => {} }) {
 async function once(ready, up, changed, news) {
   const stop = new AbortController();
   let heard = Date.now(), patience = 30000;
-  // A line that died without a word, as after sleep or in a tunnel, looks like a quiet one.
+  // A connection that died silently, as after sleep or in a tunnel, looks like a quiet one.
   const watchdog = setInterval(() => { if (Date.now() - heard > patience) stop.abort(); }, 1000);
   const wake = () => { if (!document.hidden && Date.now() - heard > patience) stop.abort(); };
   document.addEventListener("visibilitychange", wake);
-  // The browser says at once that its network is gone; the line itself would only fall silent.
+  // The browser reports a lost network at once; the connection would only become silent.
   const cut = () => stop.abort();
   addEventListener("offline", cut);
   try {
@@ -37,7 +37,7 @@ async function once(ready, up, changed, news) {
       if (name === "ready") {
         patience = data.beat * 1000 * MISSED_BEATS;
         await ready();
-        stop.signal.throwIfAborted(); // what was read may be old by now
+        stop.signal.throwIfAborted(); // the data may already be out of date
         up();
         heard = Date.now();
       } else if (name === "changed") changed(data.id, data.type);
@@ -52,12 +52,12 @@ async function once(ready, up, changed, news) {
   }
 }
 
-// Say on a page that nothing there counts until the gateway is heard again.
+// Show on a page that it is not connected, so that decisions are disabled.
 export function connect(up, why) {
   const offline = document.getElementById("offline");
   offline.hidden = up;
   const because = why ? `: ${why}` : "";
-  if (!up) offline.textContent = `Not connected${because}. What you see may be old, so nothing can be decided here until the connection is back.`;
+  if (!up) offline.textContent = `Not connected${because}. This page may be out of date. You can decide again once it is connected.`;
 }
 
 async function* messages(body) {
@@ -82,9 +82,9 @@ function rest(seconds) {
   });
 }
 
-// Gathers what changes: the first is worked on at once, what comes meanwhile together a moment later.
+// Gathers changes: handles the first at once, and those that come meanwhile together a moment later.
 const CALM_MS = 1000;
-const SHARE = 10; // work takes at most this part of the time, however much happens
+const SHARE = 10; // the work takes at most about a tenth of the time
 
 export function gather(work) {
   const changes = new Map();
@@ -97,7 +97,7 @@ export function gather(work) {
       try {
         await work(all);
       } catch {
-        break; // the stream breaks too, and everything is read again
+        break; // the stream fails too, and then reads everything again
       }
       const took = performance.now() - began;
       await new Promise((done) => setTimeout(done, Math.max(CALM_MS, SHARE * took)));
@@ -110,11 +110,11 @@ export function gather(work) {
   };
 }
 
-// ------------------------------------------------------------------ how much waits
+// ------------------------------------------------------------------ the count
 
-// It stands in the title of every page and at the tab, and calls when it grows.
+// Every page shows the count of pending requests in its title, and calls when it grows.
 const own = document.title;
-let known = null; // when the newest was asked that this page knows of
+let known = null; // the time of the newest request that this page knows
 
 export function show({ mine, more, newest }) {
   known ??= newest;
@@ -124,7 +124,7 @@ export function show({ mine, more, newest }) {
   if (badge) badge.replaceChildren(...(text ? [text, Object.assign(document.createElement("span"), { className: "unseen", textContent: " for you" })] : []));
 }
 
-// Ask anew; what was asked meanwhile rings, but for what was there when the page came.
+// Count again. Requests that came since the page was opened ring.
 export async function recount() {
   const began = known;
   const answer = await api(`queue/counts?since=${began ?? 0}`);
@@ -137,24 +137,24 @@ export async function recount() {
 }
 
 function tell(fresh) {
-  const text = fresh === 1 ? "A new request waits." : `${fresh} new requests wait.`;
+  const text = fresh === 1 ? "A new request arrived." : `${fresh} new requests arrived.`;
   say(text);
   try {
     ring(text);
   } catch (error) {
-    console.warn(error); // they are extras, which a browser may refuse by throwing: the row is there
+    console.warn(error); // a browser may refuse these extras; the request is listed anyway
   }
 }
 
 // ------------------------------------------------------------------ calls
 
-// What calls somebody back to the page. Both are off until they are chosen, on every page alike. Notifications go through the
-// service worker: phones refuse those that a page makes itself.
+// Sound and notifications call people back to the page. Both are off by default. Notifications need the service worker, because
+// phones refuse those that a page makes itself.
 export const chosen = (name, otherwise = "off") => (localStorage.getItem(name) ?? otherwise) === "on";
 
 const SCOPE = "/inbox";
 
-// The worker's registration, null where the browser has none: without TLS, or in a private window.
+// The worker's registration; null if the browser has none, as without TLS or in a private window.
 export async function worker() {
   try {
     return await navigator.serviceWorker.register("/inbox/sw.js", { scope: SCOPE });
@@ -168,7 +168,7 @@ function ring(text) {
   if (chosen("notify") && document.hidden && Notification.permission === "granted") notify(text).catch(() => null);
 }
 
-// A lock screen shows it to anyone: no arguments, no names. A device that gets pushes was told already.
+// A lock screen shows it to anyone, so it has no arguments and no names. A device with pushes needs none.
 async function notify(text) {
   const registration = await navigator.serviceWorker.getRegistration(SCOPE);
   if (await registration.pushManager.getSubscription()) return;

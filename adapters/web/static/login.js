@@ -1,5 +1,5 @@
-// The code travels in the fragment, so no server log and no link preview ever sees it, and it is
-// used only when a person presses the button, which says whom it signs in.
+// The code is in the fragment, so no server log and no link preview ever sees it. It is used only
+// when a person presses the button, which says whom it signs in.
 import { whereTo } from "./api.js";
 import { sign } from "./passkeys.js";
 
@@ -8,7 +8,7 @@ const form = document.getElementById("login"), button = form.querySelector("butt
 const passkey = document.getElementById("passkey"), provider = document.getElementById("provider");
 let given = new URLSearchParams(location.hash.slice(1)), code = given.get("code");
 history.replaceState(null, "", location.pathname);
-// A new link opened where this page is shown already changes the fragment, and loads nothing.
+// If this page is already open, a new link only changes the fragment, so reload.
 addEventListener("hashchange", () => location.reload());
 
 async function send(path, body = { code }) {
@@ -31,18 +31,18 @@ function complain(text) {
 
 let whose = null;
 
-// Says whom the link signs in; where that could not be asked, the button asks again.
+// Says whom the link signs in. If the gateway does not answer, the button asks again.
 async function ask() {
   whose = await send("login/whose");
   if (whose) {
     document.getElementById("how").hidden = true;
     says.classList.remove("problem");
     says.textContent = whose.now && whose.now !== whose.name
-      ? `This link signs in ${whose.name}. In this browser you are ${whose.now} now: press only if you asked for it.`
+      ? `This link signs in ${whose.name}. In this browser you are now ${whose.now}. Press only if you asked for it.`
       : `This link signs in ${whose.name}, once, on this device. Press only if you asked for it.`;
   }
   button.textContent = whose ? `Sign in as ${whose.name}` : "Try again";
-  button.disabled = false; // until here a press would have left the page without the code
+  button.disabled = false; // an earlier press would have lost the code
 }
 
 form.addEventListener("submit", async (event) => {
@@ -57,7 +57,7 @@ else {
   askForAnother();
 }
 
-// Without a link of their own somebody is shown the other ways in.
+// Without a link, show the other ways to sign in.
 async function askForAnother() {
   code = null;
   form.hidden = true;
@@ -70,7 +70,7 @@ async function askForAnother() {
   provider.textContent = `Sign in with ${ways.provider}`;
 }
 
-// An installed app opens no links. Of what is pasted only the code is used, so no address leads away from here.
+// An installed app opens no links, so people paste them. Only the code is used, so no pasted address can lead away.
 paste.addEventListener("submit", (event) => {
   event.preventDefault();
   const field = document.getElementById("link"), text = field.value.trim();

@@ -1,4 +1,4 @@
-// The page of notifications: this device, all of the person's devices, and quiet hours.
+// The page Notifications: this device, all of the person's devices, and quiet hours.
 import { api, signIn } from "./api.js";
 import { make } from "./dom.js";
 import { clock } from "./time_left.js";
@@ -13,13 +13,13 @@ async function show(problem = "") {
   if (!ok) { here.textContent = value.detail; return; }
   const subscribed = await current();
   drawHere(value, subscribed, problem);
-  devices.replaceChildren(...(value.devices.length ? value.devices.map(row) : [make("p", { class: "quiet" }, "None is told yet.")]));
+  devices.replaceChildren(...(value.devices.length ? value.devices.map(row) : [make("p", { class: "quiet" }, "No device gets notifications yet.")]));
 }
 
 function drawHere({ missing, key, devices: known }, subscribed, problem) {
   const mine = subscribed && known.find((one) => one.here);
-  const lacks = missing ? `Ask whoever runs the gateway: ${missing}.` : lacking();
-  here.textContent = lacks || (mine ? "This device is told of each request that you may answer." : "This device is not told of requests.");
+  const lacks = missing ? `Ask the operator of the gateway: ${missing}.` : lacking();
+  here.textContent = lacks || (mine ? "This device gets a notification for each request that you can decide." : "This device gets no notifications.");
   const press = (kind, label, act) => make("button", { type: "button", class: kind, onclick: act }, label);
   const on = press("approve", "Notify me here", async (event) => {
     event.target.disabled = true;
@@ -42,7 +42,7 @@ function row(one) {
     make("p", { class: "name" }, one.label, one.here ? " (this one)" : ""),
     make("p", { class: "quiet" }, `Since ${clock(one.added)}`),
     one.failure ? make("p", { class: "notice" }, `Last try, ${clock(one.failed_at)}: ${one.failure}.`) : null,
-    make("p", { class: "field tick" }, make("label", { for: discreet.id }, "Say nothing of what would run"), discreet),
+    make("p", { class: "field tick" }, make("label", { for: discreet.id }, "Hide what would run"), discreet),
     make("div", { class: "acts" }, test, sure(`remove ${one.id}`, "Remove", ` ${one.label}`, () => api(`push/devices/${one.id}/remove`, {}), () => removed(one))),
     told);
 }

@@ -1,4 +1,4 @@
-// What happens beside requests: the kill switch, what is wrong with the gateway, and what is remembered, ends soon or was dropped.
+// Notices that concern no request: the kill switch, problems of the gateway, and changes of grants.
 import { api } from "./api.js";
 import { line, make, plain } from "./dom.js";
 import { tellStopped } from "./queue.js";
@@ -9,7 +9,7 @@ const TOLD = ["grant_made", "grant_ending", "grant_ended", "grant_suspended"];
 const LOOK_MS = 30_000;
 let admin = false;
 
-// What is wrong comes with no event.
+// Problems of the gateway send no event, so look regularly.
 const again = () => admin && look().catch(() => null);
 setInterval(again, LOOK_MS);
 document.addEventListener("visibilitychange", again);
@@ -20,23 +20,23 @@ export function standing(me) {
   warn(me.troubles);
 }
 
-// Admins are told what is wrong with the gateway as long as it is.
+// Show admins the current problems of the gateway.
 function warn(troubles) {
   wrong.hidden = !troubles.length;
   const said = troubles.map((one) => make("p", {}, one));
   if (wrong.textContent !== troubles.join("")) wrong.replaceChildren(...said);
 }
 
-// Everybody sees that everything is denied; admins alone get the switch.
+// Everybody sees that the kill switch is on; only admins get its button.
 function draw({ on, state, does }) {
   stop.hidden = !on;
   tellStopped(on);
   stop.replaceChildren(make("strong", {}, state), ...(on && admin ? press(false, does) : []));
-  if (on) switching.closest("details").open = false; // it would lie above what is said now
+  if (on) switching.closest("details").open = false; // it would cover the notice
   switching.replaceChildren(...(!on && admin ? press(true, does) : []));
 }
 
-// What a press does stands above it: how many wait is counted when the page asks.
+// The button, below the effect of a press.
 function press(on, does) {
   const act = sure(`stop ${on}`, on ? "Stop everything" : "Let agents ask again", "", () => api("stop", { on }), look);
   return [make("p", { class: "quiet" }, does), act];
@@ -49,7 +49,7 @@ async function look() {
   warn(answer.value.troubles);
 }
 
-// Tell about one event of the gateway's; `open` shows what is remembered.
+// Show a notice for one event; `open` shows the list of grants.
 export async function news({ type, grant }, say, open) {
   if (type === "stopped" || type === "resumed") { await look().catch(() => null); return; }
   if (!TOLD.includes(type) || !grant) return;

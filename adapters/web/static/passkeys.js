@@ -1,5 +1,5 @@
-// Passkeys: what the browser makes of the gateway's options, as JSON both ways.
-const CHOICES = { NotAllowedError: "It was not done: cancelled, or it took too long.", InvalidStateError: "This device has a passkey of yours already." };
+// Passkeys: pass the gateway's options to the browser, and return its answer, both as JSON.
+const CHOICES = { NotAllowedError: "You cancelled, or it took too long. Try again.", InvalidStateError: "This device already has a passkey of yours." };
 
 async function ask(method, options, parse) {
   if (!globalThis.PublicKeyCredential?.[parse]) return { problem: "This browser is too old for passkeys, or the page has no HTTPS." };
@@ -7,7 +7,7 @@ async function ask(method, options, parse) {
     const made = await navigator.credentials[method]({ publicKey: PublicKeyCredential[parse](options) });
     return { credential: made.toJSON() };
   } catch (error) {
-    return { problem: CHOICES[error.name] ?? "This browser refused: the address may not be the one that the gateway knows." };
+    return { problem: CHOICES[error.name] ?? "The browser refused. Perhaps this address is not the one set in the gateway." };
   }
 }
 

@@ -1,5 +1,5 @@
-// Back from the identity provider: what it sent is handed to the gateway by a call of this page, and
-// leaves the address at once.
+// The page after the identity provider: posts the provider's answer to the gateway, and removes it
+// from the address at once.
 import { whereTo } from "./api.js";
 
 const given = new URLSearchParams(location.search), says = document.getElementById("says");

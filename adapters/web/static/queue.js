@@ -1,4 +1,4 @@
-// The queue: what waits, the soonest deadline first, on the side that was chosen.
+// The queue: pending requests of the chosen side, the soonest deadline first.
 import { api } from "./api.js";
 import { line, make, settle } from "./dom.js";
 import { countdown, setClock, tickAll } from "./time_left.js";
@@ -10,17 +10,17 @@ const rows = new Map();
 const SCREEN = 12; // lines that a phone shows
 let side = "mine", next = null, loads = 0, shown = null, known = false, stopped = false;
 
-// Whoever scrolls to the end wants to see more.
+// Scrolling to the end loads more.
 let further = () => null;
 const ends = new IntersectionObserver(([seen]) => seen.isIntersecting && further(), { rootMargin: "200px" });
 
 const NOTHING = {
   mine: ["Nothing waits for you", "When an agent asks, its request appears here."],
-  others: ["Nothing waits for others", "What you have approved, or may not decide, stands here."],
+  others: ["Nothing waits for others", "Requests that you approved, or may not decide, appear here."],
   all: ["Nothing waits", "When an agent asks, its request appears here."],
 };
 
-const STOPPED = "Everything that agents ask is denied at once, so nothing comes here.";
+const STOPPED = "The kill switch is on: every request is denied at once.";
 
 export const has = (id) => rows.has(id);
 export const first = () => ordered()[0]?.id ?? null;
@@ -35,7 +35,7 @@ export function linkOf(id) {
   return element.querySelector(`[data-row="${id}"]`);
 }
 
-// Say which request is open, so that its line shows it.
+// Mark the line of the open request.
 export function mark(id) {
   linkOf(shown)?.removeAttribute("aria-current");
   shown = id;
@@ -59,7 +59,7 @@ export async function load(after = null) {
     await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
   }
   draw();
-  // Whether the end is in sight is asked anew: it may have stayed there.
+  // Observe the end again: it may have stayed visible.
   ends.unobserve(older);
   ends.observe(older);
 }
@@ -73,11 +73,11 @@ export function count(counts) {
   }
 }
 
-// Read one that changed; return it, null when it stands in no line of its own.
+// Read a changed request; return it, or null if it has no line.
 export async function read(id) {
   const answer = await api(`queue/${id}`);
   if (!answer.ok) return null;
-  const { follows } = answer.value; // it has no line: the one that asks the same counts it
+  const { follows } = answer.value; // a duplicate has no line: the first request counts it
   if (follows && !rows.has(id)) return rows.has(follows) ? read(follows) : null;
   put(answer.value);
   return answer.value;
@@ -86,14 +86,14 @@ export async function read(id) {
 export function put(row) {
   const before = rows.get(row.id);
   const fits = row.status === "pending" && !row.follows && (side === "all" || row.mine === (side === "mine"));
-  // What ends later than all that is listed stands on a page that was not read yet.
+  // A later deadline than all listed ones belongs to a page that is not loaded yet.
   if (fits && !before && next && compare(row, last()) > 0) return;
   if (fits) rows.set(row.id, row);
   else if (!rows.delete(row.id)) return;
   if (JSON.stringify(before) !== JSON.stringify(row) || !fits) draw();
 }
 
-// The first sight is drawn as far as a screen shows it, and then all of it.
+// The first drawing has only as many lines as a screen shows.
 function draw(most = rows.size) {
   const focused = document.activeElement?.dataset?.row;
   const made = ordered().slice(0, most).map((row) => rowOf(row, row.id === shown));
@@ -112,13 +112,13 @@ function empty() {
   return make("li", { class: "empty" }, make("p", { class: "title" }, title), make("p", {}, stopped ? STOPPED : text));
 }
 
-// While everything is stopped no request can come.
+// While the kill switch is on, the empty list says so.
 export function tellStopped(on) {
   stopped = on;
   if (known && !rows.size) draw();
 }
 
-// Where the open request stands in the line, and which one is next after it.
+// Show the position of the open request, and link to the next one.
 export function place() {
   const card = document.querySelector(`[data-id="${shown}"]`), told = card?.querySelector(".place"), at = ordered().findIndex((row) => row.id === shown);
   const link = card?.querySelector(".next"), after = ordered().find((row) => row.id !== shown)?.id;
@@ -136,7 +136,7 @@ function compare(one, other) {
   return one.deadline - other.deadline || (one.id < other.id ? -1 : 1);
 }
 
-// `failed` is called when a page cannot be read.
+// `failed` is called if a page cannot be read.
 export function listenToSides(failed) {
   for (const press of sides) {
     press.addEventListener("click", () => {
@@ -153,7 +153,7 @@ export function listenToSides(failed) {
 
 const pathOf = (id) => `/inbox/r/${id}`;
 
-// The line is a link to the request's own page: it opens in a tab of its own, too.
+// The line is a link to the request's page, so that it can open in a new tab.
 function rowOf(item, shown) {
   const summary = item.summary.map(([text, name]) => make(name ? "code" : "span", {}, ...line(text)));
   const link = make("a", { class: "row-link", href: pathOf(item.id), "data-row": item.id, "aria-current": shown ? "true" : null },
@@ -163,7 +163,7 @@ function rowOf(item, shown) {
   return make("li", { class: `queue-row risk-${item.risk}` }, link);
 }
 
-// Colour means that something was found, and a word says so.
+// Colour marks findings, and a word says so.
 function marks({ risk, found, idle }) {
   const mark = (word, kind = "mark") => make("strong", { class: kind }, word);
   return [idle ? mark(idle) : null, risk === "high" ? mark("High risk", "mark high") : found ? mark("Look closer") : null].filter(Boolean);
@@ -176,7 +176,7 @@ function notes(item) {
   return told.map((text) => make("span", {}, text));
 }
 
-// A link for each agent of which several requests may be decided together.
+// A link for each agent with several requests that can be decided together.
 function together(items) {
   const counts = new Map();
   for (const { agent, mine, alone } of items) if (mine && !alone) counts.set(agent, (counts.get(agent) ?? 0) + 1);

@@ -1,4 +1,4 @@
-// Who looks and who only taps, and how agents' requests end: figures from the audit, for admins.
+// The report for admins: how people decide, and how agents' requests end, from the audit.
 import { api } from "./api.js";
 import { make, told } from "./dom.js";
 import { follow, gather, recount } from "./live_updates.js";
@@ -17,10 +17,10 @@ function card(name, facts, notices) {
 
 function person(one) {
   const notices = [];
-  if (one.never_denies) notices.push(`Not one of ${one.decisions} answers was a denial.`);
-  if (one.hasty >= 0.5) notices.push(`${percent(one.hasty)} of the answers came within two seconds: too soon to have read.`);
+  if (one.never_denies) notices.push(`None of ${one.decisions} decisions was a denial.`);
+  if (one.hasty >= 0.5) notices.push(`${percent(one.hasty)} of the decisions took less than two seconds, too short to read a request.`);
   return card(one.name, [
-    ["Answers", one.decisions], ["Denials", one.denials],
+    ["Decisions", one.decisions], ["Denials", one.denials],
     ["Half within", seconds(one.median_ms)], ["A tenth within", seconds(one.p10_ms)], ["Under 2 s", percent(one.hasty)],
     ["Grants made", one.grants_made],
   ], notices);
@@ -35,15 +35,15 @@ function agent(one) {
 
 const answer = await api("report").catch(() => null);
 if (!answer?.ok) {
-  period.textContent = answer ? `This is not for you: ${answer.value.detail}.` : "The gateway did not answer. Load the page again.";
+  period.textContent = answer ? `You cannot see this report: ${answer.value.detail}.` : "The gateway did not answer. Load the page again.";
 } else {
   const { approvers, agents, hooks = [] } = answer.value;
   period.textContent = "The last 30 days. Times count from when a request was shown.";
   list.replaceChildren(
-    make("h2", {}, "People"), ...(approvers.length ? approvers.map(person) : [make("p", { class: "quiet" }, "Nobody has answered anything.")]),
-    make("h2", {}, "Agents"), ...(agents.length ? agents.map(agent) : [make("p", { class: "quiet" }, "No agent has asked anything.")]),
+    make("h2", {}, "People"), ...(approvers.length ? approvers.map(person) : [make("p", { class: "quiet" }, "No decisions yet.")]),
+    make("h2", {}, "Agents"), ...(agents.length ? agents.map(agent) : [make("p", { class: "quiet" }, "No requests yet.")]),
     ...(hooks.length ? [make("h2", {}, "Policy hooks"), ...hooks.map((one) => card(one.name, [["Requests changed", one.changed]], []))] : []));
 }
 
-// What waits meanwhile is counted here, too, and calls.
+// New requests are counted here too, and ring.
 follow({ ready: recount, changed: gather(recount), state: () => {} });

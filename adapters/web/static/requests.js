@@ -1,4 +1,4 @@
-// Requests as cards: one that is open, or those that ended; and what people do with them.
+// Requests as cards (the open one, or ended ones), and people's actions on them.
 import { api, nonce } from "./api.js";
 import { card } from "./card.js";
 import { sign } from "./passkeys.js";
@@ -7,7 +7,7 @@ import { setClock } from "./time_left.js";
 
 const list = document.getElementById("list");
 const items = new Map(), drafts = new Map();
-// What cards are told beside their request; `put` hears of every request that was read.
+// State shared by all cards. `put` is called with every request that was read.
 const told = { online: false, facts: {}, put: () => {}, drawn: () => {} };
 
 export const has = (id) => items.has(id);
@@ -25,7 +25,7 @@ function elementOf(id) {
   return list.querySelector(`[data-id="${id}"]`);
 }
 
-// ------------------------------------------------------------------ what people do
+// ------------------------------------------------------------------ actions
 
 const acts = { decide, open: unfold, less, more, tell, reveal, compare, panel, copy, reach, redraw, declare };
 
@@ -38,7 +38,7 @@ async function decide(item, body) {
     panel(item, "confirm");
     return;
   }
-  // The same press sent again is told what became of the first one.
+  // The nonce makes a repeated press return the result of the first one.
   const press = JSON.stringify(body);
   if (draft.press !== press) Object.assign(draft, { press, nonce: nonce() });
   const sent = { ...body, note: draft.text.note ?? "", revision: item.revision, nonce: draft.nonce };
@@ -49,7 +49,7 @@ async function decide(item, body) {
   answered(item, await busy(item.id, `requests/${item.id}/decide`, sent, text));
 }
 
-// Decide with a passkey of whoever presses: it signs exactly what is sent then.
+// Decide with the person's passkey, which signs exactly the decision that is sent.
 async function decideProven(item, { passkey: _, ...asked }, text) {
   const call = (what, sent) => busy(item.id, `requests/${item.id}/${what}`, sent, text);
   const { sent, problem } = await prove(call, asked);
@@ -58,7 +58,7 @@ async function decideProven(item, { passkey: _, ...asked }, text) {
   render(item.id);
 }
 
-// Has a passkey agree to an answer; returns that answer with what the passkey signed, or the problem.
+// Let a passkey sign a decision; return the decision with the signature, or the problem.
 async function prove(call, sent) {
   const asked = await call("proof", sent);
   if (!asked) return { problem: null };
@@ -72,14 +72,14 @@ function answered(item, answer) {
   if (!answer) return;
   draft.press = null;
   if (answer.ok) {
-    // A vote was given: what asked for it goes.
+    // The vote is recorded, so close the panel.
     if (answer.value.status === "pending") Object.assign(draft, { panel: null, changed: null });
     else drafts.delete(item.id);
     put(answer.value);
     say(answer.value.warning ?? `${answer.value.word}: ${item.facts[0][1]}`);
   } else {
     draft.panel = draft.panel === "confirm" ? null : draft.panel;
-    if (answer.value.code === "unconfirmed" && draft.changed) Object.assign(draft.changed, { high: "With your changes it is high risk. Approve it all the same?", passkey: answer.value.detail.includes("passkey") });
+    if (answer.value.code === "unconfirmed" && draft.changed) Object.assign(draft.changed, { high: "With your changes the risk is high. Approve anyway?", passkey: answer.value.detail.includes("passkey") });
     draft.problem = answer.value.detail;
     draft.tone = "problem";
     if (answer.value.request) put(answer.value.request);
@@ -87,13 +87,13 @@ function answered(item, answer) {
   render(item.id);
 }
 
-// Send what decides nothing: a claim, or no to a suggestion.
+// Send an action that is not a decision: a claim, or the refusal of a suggestion.
 async function tell(item, what, body) {
   const answer = await busy(item.id, `requests/${item.id}/${what}`, body);
   if (answer) await settled(item.id, answer);
 }
 
-// Say what a value of a tool is; what that frees against its name is asked once more.
+// Declare an argument or a tool. If that contradicts its name, ask for confirmation.
 async function declare(item, word) {
   const draft = draftOf(item.id);
   draft.danger = null;
@@ -123,13 +123,13 @@ async function compare(item, { text = null, fields = null }) {
   const answer = await busy(item.id, `requests/${item.id}/diff`, fields ? { fields, revealed: item.revealed } : {}, text);
   if (!answer) return;
   if (!answer.ok) draft.problem = answer.value.detail;
-  else if (!answer.value.changed.length) draft.problem = "Nothing is changed.";
-  else if (JSON.stringify(draft.text) !== typed) draft.problem = "You typed on meanwhile: show the changes again.";
+  else if (!answer.value.changed.length) draft.problem = "You have changed nothing.";
+  else if (JSON.stringify(draft.text) !== typed) draft.problem = "Your text has changed. Show the changes again.";
   else draft.changed = { rows: answer.value.changed, text, fields };
   render(item.id);
 }
 
-// Send one thing about a request; null, and the reason on the card, when no answer came.
+// Make one call about a request; if no answer comes, show why on the card and return null.
 async function busy(id, path, body, text) {
   const draft = draftOf(id);
   Object.assign(draft, { busy: true, problem: null, tone: null });
@@ -137,7 +137,7 @@ async function busy(id, path, body, text) {
   const answer = await api(path, body, text).catch(() => null);
   draft.busy = false;
   if (!answer) {
-    draft.problem = "The gateway did not answer: perhaps nothing was recorded. Try again.";
+    draft.problem = "The gateway did not answer, so your decision may not be recorded. Try again.";
     render(id);
   }
   return answer;
@@ -149,7 +149,7 @@ async function settled(id, answer) {
   render(id);
 }
 
-// Opened by hand, it can be made small again.
+// A card that a person opened can be folded again.
 async function unfold(item) {
   draftOf(item.id).wide = true;
   await open(item);
@@ -193,7 +193,7 @@ function redraw(item) {
   render(item.id);
 }
 
-// Return what an offer to remember would have covered; asked once, drawn when the answer is there.
+// Return the matches in history of an offer. They are read once, and drawn when the answer comes.
 function reach(item, offer) {
   const { reaches } = draftOf(item.id);
   if (reaches.has(offer)) return reaches.get(offer);
@@ -210,9 +210,9 @@ async function copy(text, element) {
   say(await copied(text, element));
 }
 
-// ------------------------------------------------------------------ what the page shows
+// ------------------------------------------------------------------ drawing
 
-// Whether a panel that approves still may: others, or another tab, may have answered.
+// Whether an open panel is still valid: others, or another tab, may have decided.
 function offers({ controls, remember }, { panel, asked }) {
   if (panel === "confirm") return controls.some((one) => one.action === asked?.action);
   return panel !== "remember" || remember.approve.length + remember.deny.length > 0;
@@ -222,7 +222,7 @@ export function put(item) {
   const before = items.get(item.id);
   const draft = drafts.get(item.id);
   if (draft && before && before.digest !== item.digest) {
-    // What would run is another thing now: nothing prepared for the old one may be sent.
+    // The call has changed, so discard everything prepared for the old one.
     Object.assign(draft, { changed: null, asked: null, panel: draft.panel === "confirm" ? null : draft.panel });
   }
   if (draft && (item.status !== "pending" || !offers(item, draft))) draft.panel = null;
@@ -236,7 +236,7 @@ function made(item) {
   return card(item, { draft, online: told.online, busy: Boolean(draft.busy), unread: draft.read !== wholeOf(item), acts, ...told.facts });
 }
 
-// Until the end of what runs was on the screen, above the answers, they lead there.
+// Until the end of the call was visible above the buttons, they scroll there.
 const ABOVE = 18;
 let ends = null;
 
@@ -248,7 +248,7 @@ function observe(end, bar) {
   ends.observe(end);
 }
 
-// Names what stands on the card whole; nothing while it is cut.
+// Identifies the complete content of a card; null while it is cut.
 const wholeOf = ({ complete, digest, revealed }) => (complete ? `${digest} ${revealed}` : null);
 
 function finish(id) {
@@ -267,9 +267,9 @@ function watch(id) {
 
 function render(id) {
   const old = elementOf(id);
-  if (!old) return; // another one is open by now
+  if (!old) return; // another request is open
   const fresh = made(items.get(id)), mark = focusIn(old);
-  // What was unfolded stays so.
+  // Keep unfolded parts open.
   for (const one of old.querySelectorAll("details[open] > summary")) {
     const again = fresh.querySelector(`[data-key="${one.dataset.key}"]`);
     if (again) again.parentElement.open = true;
@@ -296,14 +296,14 @@ function focusAgain(element, mark) {
   target.scrollTop = mark.scrollTop;
 }
 
-// Ask for a request: whole where it was opened, also if that was meanwhile, as by who edits it.
+// Read a request: complete if it is opened, also if a person opens it meanwhile, as to edit it.
 async function fetched(id, whole = false) {
   const opened = whole || items.get(id)?.opened;
   const answer = await api(`requests/${id}${opened ? "?whole=1" : ""}`);
   return opened || !items.get(id)?.opened ? answer : fetched(id, true);
 }
 
-// Show one request alone; the last one that was asked for wins.
+// Show one request alone; the last call wins.
 let wanted = null;
 
 export async function showOne(id, whole) {
@@ -312,10 +312,10 @@ export async function showOne(id, whole) {
   if (wanted !== id) return null;
   if (answer.at) setClock(answer.at + 500);
   if (!answer.ok) {
-    list.replaceChildren(nothing("There is no such request", answer.value.detail));
+    list.replaceChildren(nothing("Request not found", answer.value.detail));
     return null;
   }
-  // Secrets stay in sight for the revision that they were revealed of, and no longer.
+  // Revealed secrets stay visible only for the same revision.
   const item = known?.revealed && known.revision === answer.value.revision ? known : answer.value;
   put(item);
   const old = elementOf(id);
@@ -338,7 +338,7 @@ export function nothing(title, text) {
   return make("div", { class: "empty" }, make("p", { class: "title" }, title), make("p", {}, text));
 }
 
-// Show many that ended, or more of them.
+// Show ended requests; with `added`, append them.
 export function showMany(found, added) {
   wanted = null;
   if (!added) items.clear();
@@ -348,7 +348,7 @@ export function showMany(found, added) {
   settle(list);
 }
 
-// Read one anew. Of those that ended, one that was not there yet comes first, as long as the view `comes`.
+// Read one again. While `comes` says so, put an ended request that is not listed yet on top.
 export async function read(id, comes = null) {
   const answer = await fetched(id), known = items.get(id);
   if (!answer.ok) return;

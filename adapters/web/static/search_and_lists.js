@@ -1,15 +1,15 @@
-// The views beside what waits: looking for something, the agents' sessions, the audit, and what is remembered.
+// The other views: search, sessions, the audit, and grants.
 import { api, nonce } from "./api.js";
 import { line, make, plain, told } from "./dom.js";
 import { clock } from "./time_left.js";
 import { sure } from "./confirm.js";
 
-// ------------------------------------------------------------------ looking for something
+// ------------------------------------------------------------------ search
 
-// A form whose fields stand in the address.
+// A form whose fields are in the address.
 const OUTCOMES = {
   final: [["approved", "approved"], ["denied", "denied"], ["expired", "expired"], ["cancelled", "cancelled"]],
-  grants: [["in force", "in force"], ["suspended", "suspended"], ["ended", "ended"]],
+  grants: [["in force", "active"], ["suspended", "suspended"], ["ended", "ended"]],
   audit: null,
 };
 const WHO = { final: "Decided by", grants: "Remembered by", audit: "Done by" };
@@ -17,13 +17,13 @@ const FIELDS = ["text", "agent", "outcome", "who", "from", "to"];
 
 export const searches = (view) => view in OUTCOMES;
 
-// The fields of the address that are filled in.
+// The filled fields of the address.
 export function asked() {
   const query = new URLSearchParams(location.search);
   return Object.fromEntries(FIELDS.map((name) => [name, query.get(name) ?? ""]).filter(([, value]) => value));
 }
 
-// What the gateway is asked: days are those of whoever looks.
+// The query for the gateway; days are in the viewer's time zone.
 export function queryOf(fields, after) {
   const { from, to, ...rest } = fields, query = new URLSearchParams(rest);
   if (from) query.set("since", midnight(from, 0));
@@ -37,7 +37,7 @@ function midnight(day, later) {
   return String(Math.max(0, new Date(year, month - 1, date + later).getTime() || 0));
 }
 
-// `go` opens an address. It works as a plain form too: its fields are the address.
+// `go` opens an address. It also works as a plain form, because its fields are the address.
 export function findForm(view, go) {
   const fields = asked();
   const named = (name, label, input) => {
@@ -65,7 +65,7 @@ export function findForm(view, go) {
     make("summary", {}, many ? `Search, by ${by}` : "Search"), form);
 }
 
-// How much was found, and among how many: no search looks at everything.
+// The number of results, and how many entries were searched.
 export function tellFound(count, { looked, next, more }) {
   if (!Object.keys(asked()).length) return "";
   const found = count ? `${count} found` : "Nothing found";
@@ -80,7 +80,7 @@ export function sessionTable(rows, say, again) {
   const heads = ["Agent", "Session", "Last request"].map((text) => make("th", { scope: "col" }, text));
   const head = make("tr", {}, ...heads, make("th", { scope: "col" }, make("span", { class: "unseen" }, "End it")));
   const made = rows.map((row) => make("tr", {}, ...cells(row), ending(row.paused ? lifting(row) : closing(row), say, again)));
-  return make("table", { class: "sessions" }, make("caption", {}, "Ending a session cancels what waits in it."), make("thead", {}, head), make("tbody", {}, ...made));
+  return make("table", { class: "sessions" }, make("caption", {}, "Ending a session cancels its pending requests."), make("thead", {}, head), make("tbody", {}, ...made));
 }
 
 function cells(row) {
@@ -124,17 +124,17 @@ export function auditTable(rows) {
     make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...made));
 }
 
-// ------------------------------------------------------------------ what is remembered
+// ------------------------------------------------------------------ grants
 
-// A card for each, and one press that takes back one, a session's, or all.
+// A card for each grant, and buttons that revoke one, a session's, or all.
 export function grantCards(rows, say, again) {
   const live = rows.filter((row) => !row.ended), ended = rows.filter((row) => row.ended);
   const made = [];
   const suspended = live.filter((row) => row.outdated).length, going = live.filter((row) => row.allows).length - suspended;
-  if (suspended) made.push(make("p", { class: "notice", role: "status" }, `${suspended} of the remembered answers ${suspended === 1 ? "is" : "are"} suspended: what is declared about a tool was changed. ${going} ${going === 1 ? "stays" : "stay"} in force. Let the agent ask again and remember that anew, or revoke what is suspended.`));
+  if (suspended) made.push(make("p", { class: "notice", role: "status" }, `${suspended} ${suspended === 1 ? "grant is" : "grants are"} suspended, because the declarations of a tool have changed. ${going} ${going === 1 ? "stays" : "stay"} active. To renew a grant, let the agent ask again and remember your decision.`));
   if (live.length) made.push(many(live, say, again), ...live.map((row) => grantCard(row, say, again)));
-  else made.push(make("div", { class: "empty" }, make("p", {}, "Nothing is remembered.")));
-  if (ended.length) made.push(make("h2", { class: "part" }, "Ended lately"), ...ended.map((row) => grantCard(row, say, again)));
+  else made.push(make("div", { class: "empty" }, make("p", {}, "There are no grants.")));
+  if (ended.length) made.push(make("h2", { class: "part" }, "Recently ended"), ...ended.map((row) => grantCard(row, say, again)));
   return make("div", { class: "grants" }, ...made);
 }
 
@@ -144,11 +144,11 @@ function grantCard(row, say, again) {
   const ends = row.ended ? `${row.outcome}, ${clock(row.ended_at)}, ${row.uses}` : `${until}, ${row.uses}`;
   const more = make("div", { class: "quiet", "aria-live": "polite" });
   const controls = row.ended ? [] : [make("div", { class: "acts" },
-    make("button", { type: "button", class: "plain", onclick: (event) => reach(row, more, event.target) }, "How far it reaches"),
-    sure(row.id, "Revoke", name, () => api("grants/revoke", { id: row.id }), () => { say("Revoked: it is asked about again."); return again(); }))];
+    make("button", { type: "button", class: "plain", onclick: (event) => reach(row, more, event.target) }, "Matches in history"),
+    sure(row.id, "Revoke", name, () => api("grants/revoke", { id: row.id }), () => { say("Revoked. The agent will have to ask again."); return again(); }))];
   return make("article", { class: `card grant${row.ended ? " ended" : ""}`, "data-grant": row.id },
     make("h2", {}, `${row.icon} ${row.word} · `, ...line(row.tool)),
-    make("p", { class: "covers" }, make("strong", { class: row.allows ? "allow-word" : "deny-word" }, row.ended ? "Covered: " : row.allows ? "Goes through: " : "Is denied: "), ...line(row.words)),
+    make("p", { class: "covers" }, make("strong", { class: row.allows ? "allow-word" : "deny-word" }, row.ended ? "Covered: " : row.allows ? "Allowed: " : "Denied: "), ...line(row.words)),
     ...row.notices.map((text) => make("p", { class: "notice" }, text)),
     told(row.facts),
     make("p", { class: "quiet" }, ends), more, ...controls);
@@ -158,12 +158,12 @@ async function reach(row, more, press) {
   press.disabled = true;
   const answer = await api(`grants/${row.id}`).catch(() => null);
   press.disabled = false;
-  const { asked, reach: words } = answer?.ok ? answer.value : { reach: "Not known: the gateway did not answer." };
+  const { asked, reach: words } = answer?.ok ? answer.value : { reach: "The gateway did not answer. Try again." };
   more.replaceChildren(...(asked ? [make("p", {}, "Made from: ", make("code", {}, ...line(asked)))] : []),
-    make("p", {}, words || "It was made without a request: there is no history to count."));
+    make("p", {}, words || "It was made without a request, so there is no history to compare."));
 }
 
-// All of them, and those of each session that has more than one.
+// Buttons that revoke all grants, and those of each session with several.
 function many(live, say, again) {
   const sessions = new Map();
   for (const row of live) if (row.session !== null) {
@@ -171,18 +171,18 @@ function many(live, say, again) {
     sessions.set(key, [...(sessions.get(key) ?? []), row]);
   }
   const end = (body) => () => api("grants/revoke-all", body);
-  const done = (value) => { say(`Revoked: ${value.revoked}. What others alone may end stays.`); return again(); };
+  const done = (value) => { say(`Revoked: ${value.revoked}. Grants that only other people can revoke remain.`); return again(); };
   const groups = [...sessions].filter(([, rows]) => rows.length > 1);
   return make("div", { class: "acts many" },
-    sure(`all ${live.length}`, "Revoke all", ` ${live.length} that you may`, end({}), done),
+    sure(`all ${live.length}`, "Revoke all", ` ${live.length} that you can`, end({}), done),
     ...groups.map(([key, rows]) => sure(`${key} ${rows.length}`, "Revoke the session's", ` ${rows.length}: ${rows[0].agent}, ${plain(rows[0].where)}`,
       end({ agent: rows[0].agent, session: rows[0].session }), done)));
 }
 
 // ------------------------------------------------------------------ by hand
 
-// The form by which an admin has something remembered that no request asked for: an example call, then
-// what may be remembered of it, in the gateway's words. It is drawn once, so that what was typed stays.
+// The form by which an admin creates a grant without a request: an example call, then the offered
+// scopes. It is drawn once, so that typed text stays.
 const KINDS = { tool: "a tool, with its arguments", command: "a shell command" };
 const EFFECTS = { allow: "Allow it", deny: "Deny it" };
 
@@ -199,7 +199,7 @@ export function handForm({ lifetimes, usual }, say) {
   lifetime.value = usual;
   kind.addEventListener("change", () => { shell.hidden = kind.value !== "command"; call.hidden = !shell.hidden; });
   kind.dispatchEvent(new Event("change"));
-  // What was offered is of the call as it stood: another letter, and it is asked anew.
+  // Offers belong to one exact call, so any change removes them.
   for (const one of [agent, tool, kind, json, command, cwd, host, effect]) {
     for (const event of ["input", "change"]) one.addEventListener(event, () => { state.shown += 1; found.replaceChildren(); });
   }
@@ -211,7 +211,7 @@ export function handForm({ lifetimes, usual }, say) {
     field("What it calls", kind), field("Tool", tool, "Its name, as the agent calls it."), call, shell,
     make("div", { class: "two" }, field("Folder (optional)", cwd), field("Host (optional)", host)),
     make("div", { class: "two" }, field("Answer", effect), field("For how long", lifetime)),
-    field("Session (optional)", session, "Its name. Left empty, it holds in all sessions of the agent."),
+    field("Session (optional)", session, "Its name. If empty, the grant applies to all sessions of the agent."),
     make("div", { class: "acts" }, send), found);
   return make("details", { class: "hand" }, make("summary", {}, "Remember something by hand"), form);
 
@@ -236,10 +236,10 @@ export function handForm({ lifetimes, usual }, say) {
     send.disabled = true;
     const answer = await api("grants/offers", body, text).catch(() => null);
     send.disabled = false;
-    if (mine !== state.shown) return; // the call was changed meanwhile
+    if (mine !== state.shown) return; // the call has changed meanwhile
     if (!answer?.ok) { fail(answer?.value.detail ?? "The gateway did not answer. Try again."); return; }
     const rows = answer.value.offers.map((offer) => row(offer, body, text));
-    const head = make("h2", { tabindex: "-1" }, body.effect === "allow" ? "What may go through without asking" : "What may be denied without asking");
+    const head = make("h2", { tabindex: "-1" }, body.effect === "allow" ? "Choose what to allow without asking" : "Choose what to deny without asking");
     found.replaceChildren(head, make("ul", { class: "offers" }, ...rows));
     head.focus();
   }
@@ -253,15 +253,15 @@ export function handForm({ lifetimes, usual }, say) {
 
   async function choose(offer, body, text, press) {
     const wish = { ...body, offer: offer.id, lifetime: lifetime.value, session: session.value.trim() };
-    // The same press sent again makes no second grant.
+    // The nonce keeps a repeated press from making a second grant.
     const named = JSON.stringify([wish, text]);
     if (state.press !== named) Object.assign(state, { press: named, nonce: nonce() });
     press.disabled = true;
     const answer = await api("grants/by-hand", { ...wish, nonce: state.nonce }, text).catch(() => null);
     press.disabled = false;
-    if (!answer?.ok) { fail(answer?.value.detail ?? "Not known whether it was remembered: the gateway did not answer. Press again; it is made once."); return; }
+    if (!answer?.ok) { fail(answer?.value.detail ?? "The gateway did not answer. Try again; this cannot create a duplicate."); return; }
     state.press = null;
-    const done = make("p", { class: "claimed", tabindex: "-1" }, body.effect === "allow" ? "From now on goes through: " : "From now on is denied: ", ...line(answer.value.words));
+    const done = make("p", { class: "claimed", tabindex: "-1" }, body.effect === "allow" ? "Allowed from now on: " : "Denied from now on: ", ...line(answer.value.words));
     found.replaceChildren(done);
     done.focus();
     say("Remembered.");

@@ -1,22 +1,22 @@
-// This browser's subscription to pushes, and the gateway's knowledge of it.
+// This browser's push subscription, and its registration at the gateway.
 import { api } from "./api.js";
 import { worker } from "./live_updates.js";
 
-// Why this browser cannot be pushed to, "" where it can.
+// Why this browser cannot get pushes; "" if it can.
 export function lacking() {
   if (!isSecureContext) return "Notifications need HTTPS: open the inbox by an address that begins with https.";
   if (!("serviceWorker" in navigator)) return "This browser has no service workers, or this window is private.";
   if ("PushManager" in window && "Notification" in window) return "";
   return /iPhone|iPad/.test(navigator.userAgent)
     ? "First add this page to the home screen (Share, then Add to Home Screen), and open it from there."
-    : "This browser takes no pushes.";
+    : "This browser does not support push notifications.";
 }
 
 export async function current() {
   return lacking() ? null : (await worker())?.pushManager.getSubscription() ?? null;
 }
 
-// Ask for permission and subscribe. Returns "" or what went wrong, in a sentence.
+// Ask for permission and subscribe. Return "", or the problem in a sentence.
 export async function turnOn(key, csrf) {
   if ((await Notification.requestPermission()) !== "granted") return "This browser does not allow notifications here: change that in its settings for this page.";
   const registration = await worker();
@@ -32,8 +32,8 @@ export async function turnOff(id) {
   await (await current())?.unsubscribe();
 }
 
-// Signed in anew: the gateway forgot this device with the session before, or has another key by now. In the session that it was
-// handed in with it is missing only where somebody removed it, on whatever device.
+// Register this device again after a new sign-in, or if the gateway has a new key. If it is missing in the same session, somebody
+// removed it on purpose, so unsubscribe.
 export async function renew({ csrf }) {
   const subscription = await current();
   if (!subscription || Notification.permission !== "granted") return;
@@ -51,7 +51,7 @@ async function hand(subscription, csrf) {
   return answer.ok ? "" : answer.value.detail;
 }
 
-// Tells sessions apart, and opens nothing.
+// Identifies the session, but gives no access.
 const HANDED = "pushed-in", mark = (csrf) => csrf.slice(0, 8);
 
 function isFor(subscription, key) {

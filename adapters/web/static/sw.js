@@ -1,4 +1,4 @@
-// Shows what is pushed, and answers what is tapped there. It keeps nothing: no fetch is answered here, no cache is opened.
+// The service worker: shows pushes, and sends decisions tapped there. It stores nothing and answers no fetch.
 const API = "/inbox/api/", HOME = "/inbox";
 const SAID = { approve: "Approve", deny: "Deny", open: "Open" };
 
@@ -11,7 +11,7 @@ self.addEventListener("notificationclick", (event) => {
 });
 self.addEventListener("pushsubscriptionchange", (event) => event.waitUntil(subscribeAgain(event)));
 
-// One notification for each request: what comes later replaces what stands there.
+// One notification for each request; a later push replaces it.
 async function show(told) {
   const tag = told.id || "test", stood = await standing(tag);
   await self.registration.showNotification(told.title, {
@@ -19,7 +19,7 @@ async function show(told) {
     icon: "/inbox/static/icon-192.png", badge: "/inbox/static/badge.png", lang: "en", data: told,
     actions: told.actions.map((action) => ({ action, title: SAID[action] })),
   });
-  // The end is told in place of what it ends, and to nobody who looks at the inbox already.
+  // Show an outcome only in place of an earlier notification, and not while the inbox is visible.
   if (told.ended && (!stood.length || await looking())) for (const one of await standing(tag)) one.close();
 }
 
@@ -47,9 +47,9 @@ function send(path, csrf, body) {
   return fetch(API + path, { method: "POST", headers: { "Content-Type": "application/json", "X-CSRF-Token": csrf }, body: JSON.stringify(body) });
 }
 
-// Whoever tapped must not believe that it counted.
+// The person must learn that the tap had no effect.
 function refused(told, why) {
-  return self.registration.showNotification("Your answer did not count", {
+  return self.registration.showNotification("Your decision was not recorded", {
     body: `${why} ${told.body ?? ""}`, tag: told.id, renotify: true, icon: "/inbox/static/icon-192.png",
     badge: "/inbox/static/badge.png", lang: "en", data: { id: told.id }, actions: [{ action: "open", title: SAID.open }],
   });
@@ -60,7 +60,7 @@ async function open(url) {
   return there ? there.focus() : self.clients.openWindow(url);
 }
 
-// The browser gave the subscription another address: the gateway must know it.
+// The browser changed the subscription's address, so send it to the gateway.
 async function subscribeAgain() {
   const { csrf } = await (await fetch(`${API}me`)).json();
   const { key } = await (await fetch(`${API}push`)).json();

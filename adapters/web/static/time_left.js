@@ -1,7 +1,7 @@
-// How much time is left, counted by the gateway's clock.
+// The time left until a deadline, by the gateway's clock.
 import { make } from "./dom.js";
 
-// The gateway's clock counts; the device's may be wrong.
+// The difference to the device's clock, which may be wrong.
 let ahead = 0;
 
 export function setClock(now) {
@@ -23,7 +23,7 @@ export function countdown({ deadline, created }, kind = "countdown") {
   return made;
 }
 
-// Colour alone says nothing: a word stands beside the time.
+// A word beside the time says the same as its colour.
 function tick(element) {
   const deadline = Number(element.dataset.deadline), whole = deadline - Number(element.dataset.created);
   const soon = deadline - Date.now() - ahead <= Math.max(SOON_MS, whole / SOON_PART);
