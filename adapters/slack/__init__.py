@@ -1,4 +1,7 @@
-"""The Slack adapter: people decide requests in channels and direct messages. See docs/guides/slack.md."""
+"""The Slack adapter: people decide requests in channels and direct messages.
+
+See docs/guides/slack.md.
+"""
 
 from adapters.slack.adapter import SlackAdapter
 

@@ -1,4 +1,4 @@
-"""Read the Slack settings from the environment. docs/guides/slack.md and .env.example also list them."""
+"""Read the Slack settings from the environment. docs/guides/slack.md and .env.example list them."""
 
 from __future__ import annotations
 

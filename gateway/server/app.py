@@ -488,7 +488,7 @@ async def _work_for_all(
     hooks: HookHost,
     push: PushParts,
 ) -> AsyncIterator[None]:
-    """Run the work of the leader replica, see ADR 36.
+    """Run the work of the leader replica, see ADR 35.
 
     It is: seals, reviews, reminders, targets, pushes, webhooks, notices and hook events.
     """

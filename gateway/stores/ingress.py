@@ -134,7 +134,7 @@ MOST_ATTEMPTS = 5
 
 
 class Duty:
-    """Whether this process is the leader replica. See ADR 36."""
+    """Whether this process is the leader replica. See ADR 35."""
 
     def __init__(self) -> None:
         self.taken, self.lost = asyncio.Event(), asyncio.Event()

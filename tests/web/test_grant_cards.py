@@ -130,7 +130,8 @@ async def _switched(box: Inbox, page: Page, other: Page) -> None:
     await page.press("Really stop everything")
     for tab in (page, other):
         await tab.until(
-            "document.getElementById('stop').textContent.includes('denied: ann turned on the kill switch at')"
+            "document.getElementById('stop').textContent"
+            ".includes('denied: ann turned on the kill switch at')"
         )
     await page.until(
         "document.getElementById('stop').textContent.includes('Denied requests stay denied')"
