@@ -58,12 +58,12 @@ def sentences_in(text: str) -> Iterator[str]:
                 yield sentence
 
 
-def _literal(node: ast.expr | None) -> str:
+def literal(node: ast.expr | None) -> str:
     """Return the text of a string in code, with … for each value in it."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):
-        return "".join(_literal(part) or "…" for part in node.values)
+        return "".join(literal(part) or "…" for part in node.values)
     return ""
 
 
@@ -73,9 +73,9 @@ def texts_in(source: str) -> Iterator[tuple[str, str]]:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield "docstrings", ast.get_docstring(node) or ""
         elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
-            yield "errors", _literal(node.exc.args[0])
+            yield "errors", literal(node.exc.args[0])
         elif isinstance(node, ast.keyword) and node.arg in _HELPS:
-            yield "help", _literal(node.value)
+            yield "help", literal(node.value)
 
 
 def read(files: Iterable[Path]) -> Iterator[Sentence]:

@@ -18,8 +18,9 @@ from tests.hosts.conftest import environment, run
 from tests.waiting import moment
 
 INLINE, PAUSING = 0, 1
-"""The blocks of a page: one that waits, and one that goes on in another process."""
+"""The programs: that of the page, which waits, and the example that goes on in another process."""
 _AGENTS = ROOT / "tests" / "hosts" / "agents"
+_EXAMPLES = ROOT / "examples" / "frameworks"
 _KEPT = ("paused", "threads")
 _FILES = ("a.txt", "b.txt", "c.txt", "d.txt")
 
@@ -48,7 +49,7 @@ _PARTS = {
 
 
 class Agent:
-    """A framework's agent that runs its page's code, in processes of their own."""
+    """A framework's agent that runs its page's and examples' code, in processes of their own."""
 
     def __init__(self, gate: Replica, installed: Path, folder: Path, name: str) -> None:
         self.gate, self.folder = gate, folder
@@ -56,23 +57,26 @@ class Agent:
         self._code = str(_AGENTS / f"{name}_agent.py")
         page, self._part = _PARTS.get(name, (name.replace("_", "-"), ""))
         self._page = str(ROOT / "docs" / "integrations" / f"{page}.md")
+        examples = [_EXAMPLES / f"{kind}_{name}.py" for kind in ("paused", "guardrail")]
+        self._examples = json.dumps([str(one) for one in examples if one.exists()])
         for one in _FILES:
             (folder / one).touch()
 
     def _env(self, calls: Sequence[dict[str, Any]], more: dict[str, str]) -> dict[str, str]:
         said = {"CALLS": json.dumps(calls), "PAGE": self._page, "PART": self._part}
+        said["EXAMPLES"] = self._examples
         said["PYTHONDONTWRITEBYTECODE"] = "1"
         return environment(self.gate, self.folder, **said, **more)
 
     async def run(self, block: int, *calls: dict[str, Any], **more: str) -> Ending:
-        """Run a block of the page to its end."""
+        """Run a program to its end."""
         command = (self._python, self._code, str(block))
         code, said = await run(*command, env=self._env(calls, more), cwd=self.folder)
         assert code == 0, said
         return self._ending(said.strip().splitlines()[-1])
 
     async def run_and_kill(self, block: int, *calls: dict[str, Any]) -> Ending:
-        """Run a block until it has said how it ended, and kill its process."""
+        """Run a program until it has said how it ended, and kill its process."""
         process = await asyncio.create_subprocess_exec(
             *(self._python, self._code, str(block)),
             env=self._env(calls, {"STAY": "1"}),
@@ -90,7 +94,7 @@ class Agent:
         return self._ending(line.decode())
 
     async def run_and_kill_within_the_tool(self, block: int) -> list[str]:
-        """Run a block until its tool has done its work and stays, and kill its process; return
+        """Run a program until its tool has done its work and stays, and kill its process; return
         which files are gone."""
         process = await asyncio.create_subprocess_exec(
             *(self._python, self._code, str(block)),
@@ -140,7 +144,7 @@ class FrameworkSuite:
     framework: ClassVar[str]
     """How its requests begin to say where they come from."""
     block: ClassVar[int] = INLINE
-    """Which block of its page waits for people."""
+    """Which program waits for people."""
     edits: ClassVar[bool] = True
     """Whether an edited call can run."""
     aborted: ClassVar[str] = "Aborted: denied by ann: stop"
@@ -323,7 +327,7 @@ class ElsewhereSuite(FrameworkSuite):
 
 
 class PausingSuite(ElsewhereSuite, BatchSuite):
-    """And both: one block of the page waits, another one goes on in another process."""
+    """And both: the page's program waits, an example goes on in another process."""
 
 
 class KeptStateSuite(ElsewhereSuite):

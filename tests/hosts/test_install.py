@@ -23,6 +23,7 @@ from gateway.integrations.coding_agents.install_plans import (
 )
 from gateway.models import Reason
 from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, Replica
+from tests.frame.tree import ROOT
 
 HOSTS = sorted(PLANS)
 WITH_HOOKS = sorted(set(PLANS) - {"opencode"})
@@ -460,6 +461,14 @@ async def checked(run: Run, host: str, gate: Replica, patch: pytest.MonkeyPatch)
     return code, out + err
 
 
+def shown_check(host: str) -> str:
+    """Return what the page of a host shows of its check."""
+    name = "copilot-and-cursor" if host == "cursor" else host
+    page = (ROOT / "docs" / "integrations" / f"{name}.md").read_text(encoding="utf-8")
+    _, _, after = page.partition(f"$ gateway install {host} --check\n")
+    return after.splitlines()[0].strip()
+
+
 @pytest.mark.parametrize("host", sorted({*WITH_HOOKS} - {"copilot"}))
 async def test_the_check_proves_that_a_call_is_held_and_denied(
     run: Run, host: str, gate: Replica, monkeypatch: pytest.MonkeyPatch
@@ -469,6 +478,7 @@ async def test_the_check_proves_that_a_call_is_held_and_denied(
     code, said = await checked(run, host, gate, monkeypatch)
     assert code == 0, said
     assert "a harmless call was held, denied by this check, and blocked" in said
+    assert shown_check(host) in said.splitlines()
     (record,) = (await gate.core.requests.page(Query(final=True))).items
     assert record.decision is not None
     assert record.decision.reason is Reason.PERSON

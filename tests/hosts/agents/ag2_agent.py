@@ -1,4 +1,4 @@
-"""A model by AG2's own classes, for the block of its page."""
+"""A model by AG2's own classes, for the programs of its page."""
 
 from __future__ import annotations
 

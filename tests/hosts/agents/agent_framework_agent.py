@@ -1,4 +1,4 @@
-"""A chat client by agent-framework's own classes, for the block of its page."""
+"""A chat client by agent-framework's own classes, for the programs of its page."""
 
 from __future__ import annotations
 

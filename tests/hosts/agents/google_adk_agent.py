@@ -1,4 +1,4 @@
-"""A model by the kit's own base class, for the block of its page."""
+"""A model by the kit's own base class, for the programs of its page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chat model of LangChain's that says what the test wrote, for the blocks of its page."""
+"""A chat model of LangChain's that says what the test wrote, for the programs of its page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SDK's own scripted model, for the blocks of its page."""
+"""The SDK's own scripted model, for the programs of its page."""
 
 from __future__ import annotations
 

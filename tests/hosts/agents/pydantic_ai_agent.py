@@ -1,4 +1,4 @@
-"""Pydantic AI's own function model, for the blocks of its page."""
+"""Pydantic AI's own function model, for the programs of its page."""
 
 from __future__ import annotations
 

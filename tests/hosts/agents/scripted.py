@@ -1,8 +1,8 @@
 """What the agents of the framework tests share. It runs beside a framework, in its environment.
 
-`python NAME.py BLOCK`: runs a block of a page's Python with the page's model replaced by one that
-first makes the calls of `CALLS`, and ends once it was told what became of them. At the end it
-prints one line of JSON: how it ended, and what the model was told.
+`python NAME.py NUMBER`: runs the program of a page (0), or an example of its framework, with the
+model replaced by one that first makes the calls of `CALLS`, and ends once it was told what became
+of them. At the end it prints one line of JSON: how it ended, and what the model was told.
 """
 
 from __future__ import annotations
@@ -33,10 +33,13 @@ def hear(results: list[Any]) -> bool:
     return bool(results)
 
 
-def run_page(model: Any) -> None:
-    """Run a block of the page that the environment names."""
-    code, replaced = _MODEL.subn("", _blocks()[int(sys.argv[1])])
-    assert replaced == 1, "a block says `model = …` once"
+def run_page(model: Any, *changes: tuple[str, str]) -> None:
+    """Run the program that the environment names, with these changes of its text."""
+    code, replaced = _MODEL.subn("", _programs()[int(sys.argv[1])])
+    assert replaced == 1, "a program says `model = …` once"
+    for old, new in changes:
+        assert old in code
+        code = code.replace(old, new)
     if os.environ.get("STAY_IN_TOOL"):
         _stay_after_deleting()
     end = "done"
@@ -52,12 +55,15 @@ def run_page(model: Any) -> None:
         sys.stdin.read()
 
 
-def _blocks() -> list[str]:
-    """Return the blocks of the page, or of the part of it that the environment names."""
+def _programs() -> list[str]:
+    """Return the program of the page, or of the part of it that the environment names, and the
+    examples."""
     page = Path(os.environ["PAGE"]).read_text(encoding="utf-8")
     if part := os.environ.get("PART"):
-        page = page.partition(f"\n## {part}\n")[2].partition("\n## ")[0]
-    return _BLOCK.findall(page)
+        page = page.partition(f"\n### {part}\n")[2].partition("\n##")[0]
+    [shown] = _BLOCK.findall(page)
+    examples = json.loads(os.environ.get("EXAMPLES", "[]"))
+    return [shown, *(Path(one).read_text(encoding="utf-8") for one in examples)]
 
 
 def _stay_after_deleting() -> None:

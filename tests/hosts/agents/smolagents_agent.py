@@ -1,4 +1,4 @@
-"""A model by smolagents' own base class, for the blocks of its page."""
+"""A model by smolagents' own base class, for the program of its page."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from smolagents import ChatMessage, MessageRole, Model
 from smolagents.models import ChatMessageToolCall, ChatMessageToolCallFunction
 
 CODE = sys.argv[1] == "1"
+"""Whether it is the page's program with a `CodeAgent`."""
 
 
 class Scripted(Model):  # type: ignore[misc]  # its types are the framework's
@@ -34,4 +35,8 @@ def _call(id: str, name: str, args: dict[str, Any]) -> ChatMessageToolCall:
     return ChatMessageToolCall(ChatMessageToolCallFunction(args, name), id, "function")
 
 
-scripted.run_page(Scripted())
+if CODE:
+    sys.argv[1] = "0"
+    scripted.run_page(Scripted(), ("ToolCallingAgent", "CodeAgent"))
+else:
+    scripted.run_page(Scripted())
