@@ -664,7 +664,6 @@ NOT_HERE = {
         "make format",
         "make screenshots",
         "make gallery",
-        "python -m tests.terminal.captures",
         "python -m tests.web.reading_cards after",
     ],
     "needs Docker": [
