@@ -650,9 +650,15 @@ NOT_HERE = {
         "make format",
         "make screenshots",
         "make gallery",
-        "python -m tests.terminal.captures",
         "python -m tests.web.reading_cards after",
     ],
-    "needs Docker": ["docker compose exec slack gateway doctor --live"],
+    "needs Docker": [
+        "docker compose run --rm gateway approver add NAME",
+        "docker compose up --detach --build",
+        "docker compose exec gateway gateway login NAME",
+        "docker compose --profile slack up --detach",
+        "docker compose exec gateway gateway doctor",
+        "docker compose exec slack gateway doctor --live",
+    ],
 }
 """Commands that no test can run, by reason. Of those for make, a dry run reads the rules."""

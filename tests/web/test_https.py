@@ -44,7 +44,8 @@ def block(language: str) -> str:
 
 def settings_of(start: str, port: int, folder: Path) -> dict[str, Any]:
     """Return what the page has an operator set before `gateway up`, here for another port."""
-    (line,) = [one for one in re.findall(r"```sh\n(.*?)\n```", PAGE, re.DOTALL) if start in one]
+    blocks = re.findall(r"^```sh\n(.*?)\n```$", PAGE, re.DOTALL | re.MULTILINE)
+    (line,) = [one for one in blocks if start in one]
     assert line.endswith(" gateway up")
     words = dict(one.split("=", 1) for one in line.removesuffix(" gateway up").split())
     found = {name.removeprefix("GATEWAY_").lower(): value for name, value in words.items()}
