@@ -328,6 +328,9 @@ COMMANDS: dict[str, Line | list[Line]] = {
     ),
     "gateway explain": NAMED,
     "gateway explain AGENT TOOL": Line("result: people are asked"),
+    """gateway explain coder deploy --arguments '{"env": "production"}'""": Line(
+        r"(?s)route \S+ at \w+ risk: 1 of \w+.*result: people are asked"
+    ),
     "gateway explain AGENT TOOL --arguments JSON": Line("(?s)argument command.*people are asked"),
     "gateway explain AGENT TOOL [-- COMMAND]": [
         Line("(?s)kind tool.*people are asked", typed="gateway explain AGENT TOOL"),
