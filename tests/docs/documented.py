@@ -403,7 +403,6 @@ COMMANDS: dict[str, Line | list[Line]] = {
 }
 
 ELSEWHERE = {
-    "pytest test_refund.py": "docs/test_examples.py::test_the_tests_of_the_testing_page_pass",
     "GATEWAY_PUBLIC_URL=https://approvals.example GATEWAY_TRUSTED_PROXY=true gateway up": (
         "web/test_https.py::test_a_phone_signs_in_and_hears_at_once"
     ),
