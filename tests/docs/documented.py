@@ -327,6 +327,9 @@ COMMANDS: dict[str, Line | list[Line]] = {
     ),
     "gateway explain": NAMED,
     "gateway explain AGENT TOOL": Line("result: people are asked"),
+    """gateway explain coder deploy --arguments '{"env": "production"}'""": Line(
+        r"(?s)route \S+ at \w+ risk: 1 of \w+.*result: people are asked"
+    ),
     "gateway explain AGENT TOOL --arguments JSON": Line("(?s)argument command.*people are asked"),
     "gateway explain AGENT TOOL [-- COMMAND]": [
         Line("(?s)kind tool.*people are asked", typed="gateway explain AGENT TOOL"),
@@ -411,9 +414,6 @@ ELSEWHERE = {
     ),
     "gateway up": "slack/test_checks.py::test_the_page_leads_to_a_first_approval",
     "gateway up --lan": "cli/test_lan.py::test_a_phone_signs_in_once",
-    "python -m tests.grants.everyday_calls": (
-        "grants/test_lines.py::test_everyday_calls_need_fewer_questions"
-    ),
     "python -m tests.frame.measures": "frame/test_measures.py::test_each_figure_is_printed",
     "gateway up [--detach] [--lan]": (
         "cli/test_running.py::test_it_starts_in_the_background_and_is_ended"

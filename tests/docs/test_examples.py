@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,16 @@ def test_the_examples_run(name: str, approvals: ScriptedApprovals) -> None:
             continue
         compiled = compile("\n" * (line - 1) + code, name, "exec")
         exec(compiled, {"approvals": approvals, "__name__": name})
+
+
+def test_the_tests_of_the_testing_page_pass(tmp_path: Path) -> None:
+    """The page's file as a reader saves it; its last block runs without the fixture."""
+    (_, tests), (_, alone) = blocks("docs/guides/test-gated-code.md")
+    (tmp_path / "test_refund.py").write_text(tests, encoding="utf-8")
+    typed = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_refund.py"]
+    done = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "4 passed" in done.stdout, done.stdout
+    exec(compile(alone, "docs/guides/test-gated-code.md", "exec"), {"__name__": "alone"})
 
 
 async def test_the_deciders_of_the_policy_page_decide_as_it_says() -> None:

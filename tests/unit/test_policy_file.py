@@ -15,6 +15,7 @@ from tests.unit.test_transitions import record
 from tests.world import request
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "write-policy.md"
+HIGH = RiskLevel.HIGH
 PEOPLE = '[[people]]\nname = "ana"\n[[people]]\nname = "ben"\n'
 
 
@@ -33,6 +34,17 @@ def test_the_example_of_the_page_is_a_policy() -> None:
     ana = policy.person_of(Identity(platform="slack", id="T024BE7LD/U2147483697"))
     assert ana is policy.person_of(Identity(platform="token", id="ana"))
     assert ana is not None
+
+
+def test_each_recipe_of_the_page_is_a_policy() -> None:
+    """Read with the people that it names; the second approver is asked for at high risk alone."""
+    found = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    people = PEOPLE + '[[people]]\nname = "cleo"\n'
+    recipes = [read_policy(text if "[[people]]" in text else people + text) for text in found]
+    (route,) = (one for recipe in recipes for one in recipe.routes if one.at(HIGH).quorum == 2)
+    assert (route.at(HIGH).approvers, route.at(RiskLevel.MEDIUM).quorum) == (("ana", "ben"), 1)
+    assert [one.step_up(HIGH) for one in recipes[2].routes] == [("number", "person")]
+    assert [rule.effect.value for rule in recipes[3].rules] == ["allow", "deny", "ask"]
 
 
 def test_risk_is_the_highest_rule_that_fits() -> None:
