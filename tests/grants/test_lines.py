@@ -343,6 +343,16 @@ def test_looking_is_remembered_below_a_folder() -> None:
     assert allows("cat a.py && npm test", [grant, widest(made("npm test"))])
 
 
+@pytest.mark.parametrize("name", ["name", "uri", "source", "from", "root", "to"])
+def test_looking_covers_no_argument_that_may_be_no_path(name: str) -> None:
+    """In a tool that only its name describes, such an argument may be anything."""
+    look = next(one for one in passes_for(made("cat a.py")) if one.match.shape is Shape.LOOKS)
+    grant = granted(look.match, backers=(ANN,))
+    reads = {"include": ["src/*.py"], "exclude": ["docs/*"]}
+    assert allowed([grant], asked("read_many_files", arguments=reads))
+    assert not allowed([grant], asked("read_many_files", arguments={**reads, name: "true"}))
+
+
 def test_looking_speaks_for_all_routes() -> None:
     """Who may approve one tool's requests alone has no voice for every tool."""
     look = next(one for one in passes_for(made("cat a.py")) if one.match.shape is Shape.LOOKS)

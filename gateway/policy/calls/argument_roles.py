@@ -260,7 +260,7 @@ _DESTINATIONS = frozenset(
 )  # fmt: skip
 _FIRST_OF_TWO = frozenset({"src", "sourcepath", "oldpath"})
 # Paths in file tools; in other tools unknown.
-_PATHS_OF_FILE_TOOLS = {
+PATHS_OF_FILE_TOOLS = {
     "source": Role.PATH, "from": Role.PATH, "root": Role.FOLDER, "to": Role.DESTINATION,
     "name": Role.PATH, "uri": Role.PATH,
 }  # fmt: skip
@@ -473,7 +473,7 @@ def _role_in_file_tool(plain: str) -> Role | None:
         return Role.PART
     if plain in _REMARKS_OF_FILE_TOOLS:
         return Role.REMARK
-    return _PATHS_OF_FILE_TOOLS.get(plain)
+    return PATHS_OF_FILE_TOOLS.get(plain)
 
 
 def _role_in_message(plain: str) -> Role | None:

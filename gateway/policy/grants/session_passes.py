@@ -12,6 +12,7 @@ from gateway.policy.calls.argument_roles import (
     COMMANDS,
     FREE,
     PATHS,
+    PATHS_OF_FILE_TOOLS,
     Family,
     family_of,
     find_known_tools,
@@ -257,6 +258,8 @@ def _is_look(effects: CallEffects, folder: str | None = None) -> bool:
     by_name = effects.family is Family.FILE and verbs <= {"read", "list"} and bool(verbs)
     if call.kind is not Kind.TOOL or not (rows or by_name) or _has_doubts(effects):
         return False
+    if folder is not None and not rows and any(map(_may_be_no_path, effects.leaves)):
+        return False  # a grant lasts, and nobody knows this tool
     if effects.rights or effects.environment or effects.users or effects.readings:
         return False
     if base is not None and (cwd is None or not within(base, cwd)):
@@ -265,6 +268,11 @@ def _is_look(effects: CallEffects, folder: str | None = None) -> bool:
     seen = searches or any(leaf.role in _SEEN for leaf in effects.leaves)
     beside = _BESIDE_LOOKING if folder is not None else _BESIDE_LOOKING | {Role.PATH}
     return seen and all(_is_seen(effects, leaf, folder or base, beside) for leaf in effects.leaves)
+
+
+def _may_be_no_path(leaf: Leaf) -> bool:
+    """Return whether an argument, such as `name`, is a path in some file tools only."""
+    return plain_name(leaf.name) in PATHS_OF_FILE_TOOLS
 
 
 def _is_seen(effects: CallEffects, leaf: Leaf, folder: str | None, beside: frozenset[Role]) -> bool:
