@@ -41,6 +41,8 @@ from gateway.ports import (
     JsonObject,
     Remember,
     StoredRequest,
+    render_safe,
+    say_event,
 )
 
 # What may be chosen, each entry whole, with marks that differ in shape and not in colour alone.
@@ -595,12 +597,6 @@ def edit_text(text: str) -> str:
 # Remembered decisions: list and revoke them in the terminal.
 
 _GRANTS_MARGIN = 3
-_SAID = {
-    "grant_made": "newly remembered",
-    "grant_ending": "ends soon",
-    "grant_ended": "no longer remembered",
-    "grant_suspended": "suspended",
-}
 
 
 def render_grants(grants: Sequence[Grant]) -> Group:
@@ -642,8 +638,8 @@ async def revoke_chosen(
 
 def describe_event(event: AuditEvent) -> str:
     """Return a message about a grant's event, empty for other events."""
-    said = _SAID.get(event.type, "")
-    return f"{said} for {event.agent}: press g" if said else ""
+    grants = event.type.startswith("grant_")
+    return f"{render_safe(say_event(event)).text}; press g" if grants else ""
 
 
 def _set_in(text: Text) -> Padding:

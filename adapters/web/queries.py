@@ -295,7 +295,7 @@ class SearchHandlers(Handlers):
     async def _audit(self, request: web.Request, visitor: Visitor) -> web.Response:
         """Return which of the newest events fit, for admins."""
         found = await self._api.requests.search_events(visitor.identity, _read_search(request))
-        items = [_build_event(event) for event in found.items]
+        items = list(map(_build_event, found.items, found.sentences))
         return web.json_response({"items": items, "looked": found.looked, "more": found.more})
 
     @read("/inbox/api/grants")
@@ -345,13 +345,13 @@ def _grant_fits(grant: Grant, card: GrantCard, search: Search) -> bool:
     )
 
 
-def _build_event(event: AuditEvent) -> JsonObject:
+def _build_event(event: AuditEvent, sentence: str) -> JsonObject:
     """Return an event as a row: what agents chose is made visible, and secrets are masked."""
     return {
         "id": event.id,
         "at": event.at,
         "type": name_event(event.type),
-        "agent": build_line(render_safe(event.agent).segments),
+        "sentence": build_line(render_safe(sentence).segments),
         "request": event.request_id,
         "facts": [build_line(render_safe(fact).segments) for fact in list_facts(event)],
     }

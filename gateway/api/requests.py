@@ -59,7 +59,8 @@ async def list_requests(call: ApiCall) -> web.Response:
     if query.agent not in (None, agent):
         return reply(Requests(items=(), next=None))
     ended = query.final or query.status not in (None, Status.PENDING)
-    page = await call.services.reads.page(
+    reads = call.services.reads if call.is_agent else call.core.requests
+    page = await reads.page(
         Query(
             final=ended,
             status=query.status if ended else None,
@@ -73,7 +74,7 @@ async def list_requests(call: ApiCall) -> web.Response:
     if call.is_agent:
         items = [plain(view(record, whole=False)) for record in own]
     else:
-        items = await render_records([record for record in own if not record.unreviewed])
+        items = await render_records(own)
     return reply({"items": items, "next": page.next})
 
 

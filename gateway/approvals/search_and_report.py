@@ -11,12 +11,13 @@ from itertools import chain
 
 from gateway.cards.blocks import blocks_of, draw, weight_of
 from gateway.cards.summary import plain_summary, summarize
+from gateway.domain.event_sentences import list_facts, name_event, say_event
 from gateway.domain.records import AuditEvent, Query, StoredRequest
 from gateway.domain.redaction import render_safe
 from gateway.domain.statistics import EventTally, PeriodReport
 from gateway.domain.store import Store
 from gateway.errors import InvalidRequest
-from gateway.ports.adapter_api import Found, FoundEvents, Search, list_facts, name_event
+from gateway.ports.adapter_api import Found, FoundEvents, Search
 
 _MOST = 1_000  # requests of one search
 _MOST_EVENTS = 2_000
@@ -50,7 +51,18 @@ async def search_events(store: Store, search: Search) -> FoundEvents:
             break
         await asyncio.sleep(0)
     more = len(found) > _PAGE or len(events) == _MOST_EVENTS
-    return FoundEvents(items=tuple(found[:_PAGE]), looked=len(events), more=more)
+    shown = tuple(found[:_PAGE])
+    told = tuple([await tell_event(store, event) for event in shown])
+    return FoundEvents(items=shown, sentences=told, looked=len(events), more=more)
+
+
+async def tell_event(store: Store, event: AuditEvent) -> str:
+    """Return what an event says as one sentence, with what its request would do."""
+    record = await store.load(event.request_id) if event.request_id else None
+    if record is None:
+        return say_event(event)
+    about = await draw(lambda: plain_summary(summarize(record)), *weight_of(record))
+    return say_event(event, about, record.created)
 
 
 async def _fits(record: StoredRequest, search: Search) -> bool:
@@ -100,7 +112,8 @@ def _actors(event: AuditEvent) -> tuple[object, ...]:
 def _tell(event: AuditEvent) -> str:
     """Return what an event says, as it is shown, without secrets."""
     facts = "\n".join(render_safe(fact).text for fact in list_facts(event))
-    return f"{event.type} {name_event(event.type)} {event.agent} {event.request_id}\n{facts}"
+    told = f"{event.type} {name_event(event.type)} {event.agent} {event.request_id}"
+    return f"{told}\n{render_safe(say_event(event)).text}\n{facts}"
 
 
 def _is_within(at: int, search: Search) -> bool:

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from gateway.approvals.search_and_report import DAY_MS, read_report
+from gateway.approvals.search_and_report import DAY_MS, read_report, tell_event
 from gateway.cards.summary import plain_summary, summarize
 from gateway.cli.redis_access import connect_backend, operator_core
-from gateway.cli.requests import say
+from gateway.cli.requests import exact, say
 from gateway.domain.audit import Verification, verify
 from gateway.domain.records import AuditEvent, StoredRequest
 from gateway.domain.redaction import mask, start_of
@@ -25,7 +25,6 @@ from gateway.domain.statistics import lines
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import InvalidRequest
 from gateway.models import ENDINGS, DeciderKind, Decision, Execution, Status
-from gateway.ports import list_facts
 from gateway.stores.archive_folder import name_numbers
 from gateway.stores.archiver import check_folder
 from gateway.stores.audit import export
@@ -320,18 +319,14 @@ _MISSING = '{"missing"'
 async def tail(options: argparse.Namespace) -> int:
     """Print the latest events, the newest last."""
     async with connect_backend() as found:
-        events = await found.store.latest(options.lines)
-    for event in events:
-        print(json.dumps(plain(event)) if options.json else _format_event(event))
+        for event in await found.store.latest(options.lines):
+            if options.json:
+                print(json.dumps(plain(event)))
+                continue
+            said = make_visible(await tell_event(found.store, event)).text
+            named = f"  (request {event.request_id[:8]})" if event.request_id else ""
+            print(f"{exact(event.at)}  {said}{named}")
     return 0
-
-
-def _format_event(event: AuditEvent) -> str:
-    """Return an event as one line for a terminal; text of agents is escaped."""
-    moment = datetime.fromtimestamp(event.at / 1000, UTC).isoformat(timespec="seconds")
-    said = make_visible("; ".join(list_facts(event))).text
-    agent = make_visible(event.agent).text
-    return f"{moment}  {event.type:16} {agent:16} {event.request_id[:8]:8}  {said}"
 
 
 async def export_all(options: argparse.Namespace) -> int:

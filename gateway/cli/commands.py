@@ -207,11 +207,11 @@ def _add_answer_commands(verbs: Verbs) -> None:
     deny.add_argument("--feedback", action="store_true", help="ask the agent to plan again")
     for one in (approve, deny):
         _add_remember_options(one)
-    show.add_argument("id", help="the request's id, or its first characters")
+    show.add_argument("id", help="the request's id, its first characters, or its number")
     show.add_argument("--reveal", action="store_true", help="its secrets too; the audit records it")
     for one, described in (
-        (approve, "ID@REVISION as `gateway pending` prints it, or the whole id"),
-        (deny, "the request's id, or its first characters"),
+        (approve, "number or ID@REVISION as `gateway pending` prints it, or the whole id"),
+        (deny, "the request's id, its first characters, or its number"),
     ):
         several = f"{described}; several are decided all or none"
         one.add_argument("ids", nargs="+", metavar="ID", help=several)
@@ -249,7 +249,7 @@ def _add_remember_options(parser: argparse.ArgumentParser) -> None:
 def _add_grant_commands(verbs: Verbs) -> None:
     grant = _group(verbs, "grant", "grants", "remembered decisions")
     offers = grant("offers", "offers", "print what may be remembered")
-    offers.add_argument("id", help="the request's id, or its first characters")
+    offers.add_argument("id", help="the request's id, its first characters, or its number")
     listing = grant("list", "show_all", "list remembered decisions")
     listing.add_argument("--suspended", action="store_true", help="only suspended grants")
     show = grant("show", "show", "print one grant in full")

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from gateway.cards.shared_texts import LIFT, KillSwitch
 from gateway.cli.http_access import ID_LENGTH, connect_as_approver, find_request
 from gateway.cli.redis_access import connect_backend
-from gateway.cli.requests import format_json, print_rows, say, summarize_action, until
+from gateway.cli.requests import format_json, print_rows, quote_name, say, summarize_action, until
 from gateway.client.http_connection import HttpPool
 from gateway.domain.safe_text import make_visible, show_masked
 from gateway.errors import InvalidRequest, NotFound
@@ -28,9 +28,7 @@ def show_all(options: argparse.Namespace) -> int:
         nothing = "nothing is remembered"
         if options.suspended:
             found, nothing = [one for one in found if _why_suspended(one)], "nothing is suspended"
-        head = f"{'GRANT':32}  {'EFFECT':5}  {'AGENT':16} {'SESSION':12} TOOL, USES, END, WORDS"
-        line = partial(_format_line, http)
-        return print_rows(found, options, line, nothing, head=head)
+        return print_rows(found, options, partial(_format_grant, http), nothing)
 
 
 def show(options: argparse.Namespace) -> int:
@@ -38,7 +36,7 @@ def show(options: argparse.Namespace) -> int:
     with connect_as_approver() as http:
         grant = _find(http, options.id)
         if not options.json:
-            print(_format_line(http, grant))
+            print(_format_grant(http, grant))
     print(format_json(grant, options))
     return 0
 
@@ -55,7 +53,7 @@ def add_pass(options: argparse.Namespace) -> int:
 
 
 def _print_grant(http: HttpPool, grant: dict[str, Any], options: argparse.Namespace) -> None:
-    print(json.dumps(grant) if options.json else _format_line(http, grant))
+    print(json.dumps(grant) if options.json else _format_grant(http, grant))
 
 
 def add(options: argparse.Namespace) -> int:
@@ -163,17 +161,20 @@ def _find(http: HttpPool, wanted: str) -> dict[str, Any]:
     return matches[0]
 
 
-def _format_line(http: HttpPool, grant: dict[str, Any]) -> str:
+def _format_grant(http: HttpPool, grant: dict[str, Any]) -> str:
+    """Return a grant as lines: its id, for whom and how long it holds; what it covers; who made it;
+    and why it is suspended."""
     most = f" of {grant['max_uses']}" if "max_uses" in grant else ""
-    uses = f"{grant.get('used', 0)}{most}"
-    where = grant.get("session", "everywhere")
-    return (
-        f"{grant['id']}  {grant['effect']:5}  {grant['agent']:16} {where:12} "
-        f"{make_visible(grant['match']['tool']).text:20} used {uses}  {_format_end(grant)}  "
-        f"{_format_backing(grant)}  "
-        f"{show_masked(grant.get('words', '')).text}{_format_exact_match(http, grant)}"
-        f"{_why_suspended(grant)}"
-    )
+    where = f"session {quote_name(grant['session'])}" if "session" in grant else "all sessions"
+    lines = [
+        f"{grant['id']}  {grant['effect']} agent {quote_name(grant['agent'])}, {where}, "
+        f"{_format_end(grant)}",
+        _format_exact_match(http, grant) or show_masked(grant.get("words", "")).text,
+        f"tool {quote_name(grant['match']['tool'])}, used {grant.get('used', 0)}{most} times, "
+        f"{_format_backing(grant)}",
+        _why_suspended(grant),
+    ]
+    return "\n     ".join(filter(None, lines))
 
 
 def _format_end(grant: dict[str, Any]) -> str:
@@ -186,29 +187,30 @@ def _format_backing(grant: dict[str, Any]) -> str:
     """Return who remembered a grant, and whose votes it rests on besides."""
     by = grant["made_by"]
     others = [one["person"] for one in grant.get("backers", ()) if one["person"] != by]
-    return f"by {by}" + (f", with the votes of {', '.join(others)}" if others else "")
+    return f"made by {by}" + (f", with the votes of {', '.join(others)}" if others else "")
 
 
 def _why_suspended(grant: dict[str, Any]) -> str:
     """Return why a grant is suspended; empty when it is in force."""
     if outdated := grant.get("outdated"):
         why = make_visible(outdated["why"]).text
-        return f"  suspended: {why}; let the agent ask again, and remember that"
+        return f"suspended: {why}; let the agent ask again, and remember that"
     if grant.get("suspended"):
-        return "  suspended: too few of those who remembered it may still approve here"
+        return "suspended: too few of those who remembered it may still approve here"
     return ""
 
 
 def _format_exact_match(http: HttpPool, grant: dict[str, Any]) -> str:
-    """Return what an exact grant matches, read from the request that it was made from."""
+    """Return what an exact grant matches, read from the request that it was made from; "" where
+    that does not say it."""
     asked = grant.get("from_request")
     if grant["match"]["shape"] != Shape.EXACT or asked is None or grant.get("erased"):
         return ""
     try:
         seen, fits = summarize_action(http.call("GET", f"/v1/requests/{asked}"))
     except NotFound:
-        return f": request {asked}, which is no longer kept"
-    return f": {seen}" if fits else f": {seen} (`gateway show {asked}`)"
+        return ""
+    return f"exactly this: {seen}" if fits else f"exactly this: {seen} (`gateway show {asked}`)"
 
 
 # `gateway stop-all` and `gateway resume`: the kill switch.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from gateway.cli.listed_requests import find_listed
 from gateway.client.http_connection import HttpPool
 from gateway.errors import InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.wire.local_discovery import (
@@ -61,7 +62,9 @@ def say_where(address: str) -> None:
 
 
 def find_request(http: HttpPool, wanted: str) -> dict[str, Any]:
-    """Return the request with this id, or with an id that begins so; pending ones first."""
+    """Return the request with this id, with an id that begins so, pending ones first, or with this
+    number in the list that was printed last."""
+    wanted = find_listed(http, wanted).partition("@")[0]
     if len(wanted) == ID_LENGTH:
         found: dict[str, Any] = http.call("GET", f"/v1/requests/{wanted}")
         return found

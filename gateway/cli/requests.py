@@ -9,12 +9,16 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import count
+from textwrap import wrap
 from typing import Any
 from unicodedata import east_asian_width
 
 from gateway.cli.http_access import ID_LENGTH, connect_as_approver, find_request, read_page
+from gateway.cli.listed_requests import find_listed, keep_list
 from gateway.client.http_connection import HttpPool
 from gateway.domain.argument_order import put_short_first
+from gateway.domain.event_sentences import say_ending, say_span
 from gateway.domain.risk import GUARDRAILS, MOST_GUESSES, StepUp, StepUpDone, finding_sign, say_ways
 from gateway.domain.safe_text import ascii_escaped, make_visible, show_masked
 from gateway.domain.time_and_tasks import SystemClock
@@ -56,12 +60,9 @@ _MEMBERS = (
     ("what became of it", "report"),
 )
 _UNVERIFIED = frozenset({"request.hint", "request.preview"})
-# Units of time: name, milliseconds, and the largest number to show in it.
-_SPANS = (("s", 1000, 120), ("min", 60_000, 120), ("h", 3_600_000, 48))
-_DAY_MS = 24 * 3_600_000
-_RECENT_MS = 2 * _DAY_MS
+_MARGIN = "\n     "  # before all but the first line of a row
+_RECENT_MS = 48 * 3_600_000
 _COLOURS = {"amber": "33", "dim": "2", "red": "1;31"}
-REQUEST_HEAD = f"{'REQUEST@REVISION':34}  {'STATUS':9}  {'RISK':6}"
 
 
 def format_json(value: Any, options: argparse.Namespace) -> str:
@@ -86,7 +87,7 @@ def print_rows(
     format_row: Callable[[dict[str, Any]], str],
     nothing: str,
     *,
-    head: str,
+    head: str = "",
 ) -> int:
     """Print each row; when there is none, print `nothing` to standard error, except with --json.
 
@@ -94,7 +95,7 @@ def print_rows(
     """
     empty = True
     for row in rows:
-        if empty and not options.json and sys.stdout.isatty():
+        if empty and head and not options.json and sys.stdout.isatty():
             print(paint(head, "dim"))
         empty = False
         print(json.dumps(row) if options.json else format_row(row))
@@ -108,58 +109,48 @@ def id_and_revision(record: dict[str, Any]) -> str:
     return f"{record['request']['id']}@{record['revision']}"
 
 
-def format_line(record: dict[str, Any]) -> str:
-    """Return a request in one line that begins with its ID@REVISION."""
-    # Before the names, so that no text of the agent can imitate or hide a finding.
-    found = "".join(f"{one}  " for one in _marked_findings(record))
-    agent, tool = _names(record)
-    return (
-        f"{_first_line(record)}  {_when(record)}  {found}{agent:18} {tool:20} "
-        f"{summarize_action(record)[0]}"
-    )
-
-
 def format_row(record: dict[str, Any]) -> str:
-    """Return a request as a row of a list: in one line through a pipe; on a terminal in lines that
-    fit it. What the guardrails found is never cut."""
-    if not sys.stdout.isatty():
-        return format_line(record)
-    width = shutil.get_terminal_size().columns
-    names = f"{_when(record)}  {' '.join(_names(record))}"
-    return "\n".join(
-        [
-            _first_line(record),
-            *(f"  {one}" for one in _marked_findings(record)),
-            _cut(f"  {names}", width),
-            _cut(f"  {summarize_action(record)[0]}", 2 * width),
-        ]
+    """Return a request as three lines: what its agent wants, or how it ended; times, session and
+    tool; risk, what was found, who may approve it, and ID@REVISION.
+
+    A sign for what was found stands before all that is the agent's. On a terminal each line is
+    folded to fit it, and none is cut: who approves has seen all of it.
+    """
+    found = [f"{_sign(record)} Guardrail: {one}" for one in _findings(record)]
+    level, request = record["risk"]["level"], record["request"]
+    risk = paint("high risk", "red") if level == RiskLevel.HIGH else f"{level} risk"
+    ended, kind = record.get("decision"), KIND_WORDS.get(request.get("kind", Kind.TOOL), "")
+    when = f"decided {ago(ended['decided_at'])}" if ended else _when(record)
+    session, tool = _quote_masked(request.get("session", "default")), quote_name(request["tool"])
+    may = [f"{label}: {text}" for label, text in _say_who_approves(record)]
+    lines = (
+        f"{f'{_sign(record)} ' * bool(found)}{_say_wish(record)}{summarize_action(record)[0]}",
+        f"{when} · session {session}, tool {tool}{kind and f' ({kind})'}",
+        " · ".join([risk, *found, *may, id_and_revision(record)]),
     )
+    return _MARGIN.join(map(_fold, lines) if sys.stdout.isatty() else lines)
 
 
-def _first_line(record: dict[str, Any]) -> str:
-    level = record["risk"]["level"]
-    risk = paint(f"{level:6}", "red") if level == RiskLevel.HIGH else f"{level:6}"
-    return f"{id_and_revision(record)}  {record['status']:9}  {risk}"
+def _fold(text: str) -> str:
+    """Return a line in parts that fit the terminal; some letters take two places."""
+    spaced = "".join(f"{one}\0" if east_asian_width(one) in "WF" else one for one in text)
+    width = max(20, shutil.get_terminal_size().columns - len(_MARGIN))
+    parts = wrap(spaced, width, break_on_hyphens=False, drop_whitespace=False)
+    return _MARGIN.join(parts).replace("\0", "")
 
 
-def _marked_findings(record: dict[str, Any]) -> list[str]:
-    return [f"{_sign(record)} Guardrail: {one}" for one in _findings(record)]
-
-
-def _names(record: dict[str, Any]) -> tuple[str, str]:
+def _say_wish(record: dict[str, Any]) -> str:
+    """Return the words before what would run: what the agent wants, or how the request ended."""
     request = record["request"]
-    return _quote(request["agent"]), _quote(request["tool"])
-
-
-def _cut(text: str, width: int) -> str:
-    """Return as much of a text as a line of the terminal has room for; some letters take two
-    places."""
-    left = width
-    for at, char in enumerate(text):
-        left -= 2 if east_asian_width(char) in "WF" else 1
-        if left < (at + 1 < len(text)):
-            return f"{text[:at]}…"
-    return text
+    agent, command = quote_name(request["agent"]), request.get("kind") == Kind.COMMAND
+    called = "" if command else f"{quote_name(request['tool'])} with "
+    if ended := record.get("decision"):
+        waited, name = ended["decided_at"] - record["created"], _name_deciders(record)
+        said = say_ending(ended, ended["status"], request["agent"], name=name, waited=waited)
+        return f"{make_visible(said).text}: {called}"
+    if asked := "; ".join(_quote_masked(one["text"]) for one in request.get("questions", ())):
+        return f"agent {agent} asks {asked}, with "
+    return f"agent {agent} wants to {'run ' if command else f'call {called}'}"
 
 
 def summarize_action(record: dict[str, Any]) -> tuple[str, bool]:
@@ -167,10 +158,12 @@ def summarize_action(record: dict[str, Any]) -> tuple[str, bool]:
 
     The gateway masks secrets before this cuts, so no part of a secret is left.
     """
-    request = record["request"]
+    request, arguments = record["request"], record["arguments"]
     context = request.get("context", {})
+    command = arguments.get("command") if len(arguments) == 1 else None
+    alone = request.get("kind") == Kind.COMMAND and isinstance(command, str)
     parts = {
-        "  ": record["arguments"],
+        "  ": command if alone else arguments,
         "  payload ": request.get("payload"),
         "  changed environment ": context.get("env"),
         "  files ": context.get("files"),
@@ -203,7 +196,7 @@ def _labelled_parts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "state", f"{state}, {_when(record, exact)}"
     yield "tool", _escape_json(request["tool"])
     session = request.get("session", "default")
-    yield "asked by", f"{_quote(request['agent'])}, session {_quote(session)}"
+    yield "asked by", f"{quote_name(request['agent'])}, session {quote_name(session)}"
     if kind := KIND_WORDS.get(request.get("kind", Kind.TOOL)):
         yield "kind", kind
     for label, member in (("in the folder", "cwd"), ("on the host", "host")):
@@ -233,7 +226,7 @@ def _say_who_approves(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "needs", f"{record['quorum']} people"
     if may := record.get("approvers"):
         nobody = f"nobody: {may.get('nobody')}"
-        yield "may approve", ", ".join(map(_quote, may.get("names", ()))) or nobody
+        yield "may approve", ", ".join(map(quote_name, may.get("names", ()))) or nobody
         if ways := may.get("step_up"):
             yield "which takes", say_ways(map(StepUp, ways))
     if guesses := record.get("guesses"):
@@ -244,11 +237,11 @@ def _say_who_approves(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _name_editor(edit: dict[str, Any]) -> str:
     """Say who changed what would run: a person, or a policy hook with its own reason."""
-    name = _quote(edit["by"]["name"])
+    name = quote_name(edit["by"]["name"])
     if edit["by"]["kind"] == DeciderKind.PERSON:
         return name
     why = edit.get("why")
-    return f"the policy hook {name}{f': {_quote(why)}' if why else ''}"
+    return f"the policy hook {name}{f': {quote_name(why)}' if why else ''}"
 
 
 def _what_runs(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -279,9 +272,15 @@ def _indent(lines: list[str]) -> str:
     return ("\n" + " " * (_LABEL_CHARS + 1)).join(lines)
 
 
-def _quote(name: str) -> str:
+def quote_name(name: str) -> str:
     """Return a name that an agent chose, so that it cannot pass for words of ours."""
     return make_visible(json.dumps(name, ensure_ascii=False)).text
+
+
+def _quote_masked(text: str) -> str:
+    """Return a text of a request, in which the gateway masked secrets and spelled what only looks
+    like a mask, as `quote_name` does."""
+    return show_masked(json.dumps(text, ensure_ascii=False)).text
 
 
 def _sign(record: dict[str, Any]) -> str:
@@ -317,7 +316,7 @@ def _when(record: dict[str, Any], tell: Callable[[int], str] | None = None) -> s
     if decision is None:
         now = SystemClock().now_ms()
         since, left = (max(0, one) for one in (now - record["created"], record["deadline"] - now))
-        return f"asked {_span(since)} ago, {_span(left)} left"
+        return f"asked {say_span(since)} ago, {say_span(left)} left"
     how = sentence(
         reason=decision["reason"],
         status=decision["status"],
@@ -343,7 +342,7 @@ def ago(moment: int) -> str:
     """Return how long ago it was, for two days; then the date."""
     past = SystemClock().now_ms() - moment
     if 0 <= past < _RECENT_MS:
-        return f"{_span(past)} ago"
+        return f"{say_span(past)} ago"
     return exact(moment)
 
 
@@ -355,14 +354,7 @@ def exact(moment: int) -> str:
 def until(moment: int) -> str:
     """Return how long it still is until a moment, and when that is."""
     left = moment - SystemClock().now_ms()
-    return f"{exact(moment)} (in {_span(left)})" if left > 0 else exact(moment)
-
-
-def _span(ms: int) -> str:
-    for unit, length, most in _SPANS:
-        if ms < most * length:
-            return f"{ms // length} {unit}"
-    return f"{ms // _DAY_MS} days"
+    return f"{exact(moment)} (in {say_span(left)})" if left > 0 else exact(moment)
 
 
 # `gateway approve` and `gateway deny`: answer requests with an approver's own token.
@@ -422,14 +414,14 @@ def _find_for_answer(http: HttpPool, wanted: str, action: Action) -> tuple[dict[
 
     Agents choose ids, and may withdraw a request and ask for something else under an id that begins
     the same. So an approval must name the whole id, and the revision too once the request was
-    edited.
+    edited. A number names both, as they were printed.
     """
-    name, revision = split_revision(wanted)
+    name, revision = split_revision(find_listed(http, wanted))
     record = find_request(http, name)
     if action is Action.APPROVE:
         _check_approvable(record)
         command = f"gateway approve {id_and_revision(record)}"
-        now = f"it is now\n  {format_line(record)}\nto approve that: {command}"
+        now = f"it is now\n{format_row(record)}\nto approve that: {command}"
         if len(name) < ID_LENGTH:
             raise InvalidRequest(
                 f"{wanted} is the beginning of an id, which may change hands; {now}"
@@ -453,10 +445,10 @@ def _check_approvable(record: dict[str, Any]) -> None:
 
 
 def _check_fits(record: dict[str, Any]) -> None:
-    """Raise InvalidRequest when the one-line form of a request leaves something out."""
+    """Raise InvalidRequest when the row of a request leaves something out."""
     if not summarize_action(record)[1]:
         shown = f"`gateway show {record['request']['id']}`"
-        raise InvalidRequest(f"this does not fit its line: read {shown}, then add --yes")
+        raise InvalidRequest(f"this does not fit its row: read {shown}, then add --yes")
 
 
 def _decide(options: argparse.Namespace, body: dict[str, Any]) -> int:
@@ -473,7 +465,7 @@ def _decide(options: argparse.Namespace, body: dict[str, Any]) -> int:
             _check_fits(record)
         click = {**body, "revision": revision, "nonce": new_id()}
         done = http.call("POST", f"/v1/requests/{record['request']['id']}/decide", click)
-        say(done, format_line(done), options)
+        say(done, format_row(done), options)
         return 0
 
 
@@ -490,7 +482,7 @@ def _decide_all(options: argparse.Namespace, body: dict[str, Any]) -> int:
         ticked = [{"id": name, "revision": revision} for name, revision in items.items()]
         after = http.call("POST", "/v1/batches", {**body, "items": ticked, "nonce": new_id()})
         for record in after["items"]:
-            say(record, format_line(record), options)
+            say(record, format_row(record), options)
         return 0
 
 
@@ -510,9 +502,12 @@ def show_history(options: argparse.Namespace) -> int:
 def _print_page(command: str, options: argparse.Namespace, nothing: str) -> int:
     """Print a page; say on standard error how to see the next one, if there is one."""
     with connect_as_approver() as http:
-        rows, place = read_page(http, _QUERIES[command], options.after, options.limit)
+        records, place = read_page(http, _QUERIES[command], options.after, options.limit)
+        first = command == "pending" and not (options.json or options.after)
+        kept = first and keep_list(http, [*map(id_and_revision, records)])
+    numbers = (f"{number:>3}  " if kept else "" for number in count(1))
     nothing = "no more" if options.after else nothing
-    code = print_rows(rows, options, format_row, nothing, head=REQUEST_HEAD)
+    code = print_rows(records, options, lambda one: next(numbers) + format_row(one), nothing)
     if place is not None:
         more = f"gateway {command} --limit {options.limit} --after {place}"
         print(f"for more: {more}", file=sys.stderr)

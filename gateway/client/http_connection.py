@@ -14,6 +14,7 @@ from typing import Any
 
 from gateway.client.check_decision import error_of
 from gateway.errors import InvalidRequest, Unreachable
+from gateway.wire.canonical_json import sha256_hex
 
 _MOST_HEAD = 65_536
 _MOST_CONTENT = 64 * 1_048_576
@@ -366,6 +367,10 @@ class HttpPool:
         self._busy: set[HttpConnection] = set()
         self._lock = Lock()
         self._closed = False
+
+    def fingerprint(self) -> str:
+        """Return what tells this gateway and token from others, and neither of them."""
+        return sha256_hex(f"{self._url}\n{self._token}".encode())
 
     def call(
         self, method: str, path: str, body: Any = None, *, timeout: float = TIMEOUT_SECONDS

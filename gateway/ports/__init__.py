@@ -12,6 +12,7 @@ from typing import Protocol
 
 from gateway.cards.card import Card
 from gateway.cards.grant_cards import GrantCard
+from gateway.domain.event_sentences import list_facts, name_event, say_event
 from gateway.domain.records import (
     Approvers,
     AuditEvent,
@@ -52,8 +53,6 @@ from gateway.ports.adapter_api import (
     Wait,
     address_of,
     build_example,
-    list_facts,
-    name_event,
 )
 from gateway.ports.adapters import (
     FAIL,
@@ -209,6 +208,7 @@ __all__ = [
     "report_doubt",
     "report_failure",
     "report_ok",
+    "say_event",
     "start_of",
     "subject_of",
 ]

@@ -6,14 +6,11 @@ the groups.
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 from gateway.cards.blocks import CardSizes
 from gateway.cards.card import Card
@@ -31,7 +28,6 @@ from gateway.domain.records import (
     Session,
     StoredRequest,
 )
-from gateway.domain.redaction import mask
 from gateway.domain.statistics import PeriodReport
 from gateway.errors import GatewayError
 from gateway.models import ApprovalRequest, Context, Kind, digest_of, new_id
@@ -45,10 +41,6 @@ from gateway.ports.sign_in import LoginLinks, Logins, Prove
 from gateway.wire.codec import JsonObject
 
 # What people list and look for: the queue from where they stand, and what ended or happened.
-
-_LATEST_MS = 10**14
-_NAME = re.compile(r"[A-Za-z0-9_]{1,80}")
-_WORD = re.compile(r"[\w.:/@-]{1,80}")
 
 
 class QueueFilter(StrEnum):
@@ -101,53 +93,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundEvents:
-    """The events that a search found among the newest `looked`, the newest first. `more` says that
-    there are older ones, or that more fit than were returned."""
+    """The events that a search found among the newest `looked`, the newest first, and what each
+    says as a sentence. `more` says that there are older ones, or that more fit than were returned.
+    """
 
     items: tuple[AuditEvent, ...]
+    sentences: tuple[str, ...]
     looked: int
     more: bool
-
-
-def name_event(kind: str) -> str:
-    """Return what happened as people read it: `grant_made` is "grant made"."""
-    return kind.replace("_", " ")
-
-
-def list_facts(event: AuditEvent) -> list[str]:
-    """Return what an event says, a line for each member, secrets masked. Text of more than a word
-    is quoted as in JSON, so that nothing in it passes for another fact."""
-    return list(_facts_of(mask(event.data)))
-
-
-def _facts_of(data: dict[str, Any]) -> Iterator[str]:
-    for name, value in data.items():
-        if isinstance(value, dict) and value:
-            for within, part in value.items():
-                yield f"{_say_name(name)} {_say_name(within)}: {_say(within, part)}"
-        elif name == "signature" and value:
-            yield "signature: there is one"  # `gateway audit export` has its bytes
-        elif value is not None:
-            yield f"{_say_name(name)}: {_say(name, value)}"
-
-
-def _say_name(name: str) -> str:
-    return name.replace("_", " ") if _NAME.fullmatch(name) else json.dumps(name)
-
-
-def _say(name: str, value: Any) -> str:
-    if name.endswith("_at") and type(value) is int and 0 < value < _LATEST_MS:
-        return f"{datetime.fromtimestamp(value / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    if isinstance(value, str) and _WORD.fullmatch(value):
-        return value
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        return ", ".join(_say(name, one) for one in value) or "none"
-    if isinstance(value, dict):
-        inside = "; ".join(f"{_say_name(key)}: {_say(key, part)}" for key, part in value.items())
-        return f"({inside})" if inside else "nothing"
-    return json.dumps(value, ensure_ascii=False)
 
 
 # What an admin names to have something remembered without being asked.

@@ -24,7 +24,7 @@ from adapters.web.cards import build_row, build_whole
 from gateway.api.messages import masked_view
 from gateway.cards.card import card_of, full_view
 from gateway.cards.remember_options import scopes_of
-from gateway.cli.requests import format_line, format_request
+from gateway.cli.requests import format_request, format_row
 from gateway.cli.serve import JsonFormatter, LineFormatter
 from gateway.delivery.webhooks import body_of
 from gateway.domain.audit import event_line
@@ -101,7 +101,7 @@ def logged(one: StoredRequest) -> str:
 PLACES: dict[str, Callable[[StoredRequest], str]] = {
     "approvers' HTTP": lambda one: json.dumps(masked_view(one), ensure_ascii=False),
     "command line, one": lambda one: format_request(masked_view(one)),
-    "command line, list": lambda one: format_line(masked_view(one)),
+    "command line, list": lambda one: format_row(masked_view(one)),
     "inbox": lambda one: json.dumps([build_row(one), build_whole(one)], ensure_ascii=False),
     "Slack": shown_in_slack,
     "Discord": shown_in_discord,

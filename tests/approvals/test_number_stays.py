@@ -16,7 +16,7 @@ from adapters.web.cards import build_row, build_whole
 from gateway.api.messages import masked_view, view
 from gateway.approvals import decisions
 from gateway.cards.card import card_of, discreet_notification, full_view
-from gateway.cli.requests import format_line, format_request
+from gateway.cli.requests import format_request, format_row
 from gateway.delivery.webhooks import body_of
 from gateway.domain.records import AuditEvent, StoredRequest
 from gateway.errors import GatewayError
@@ -39,7 +39,7 @@ SURFACES: dict[str, Callable[[StoredRequest], Any]] = {
     "inbox row": build_row,
     "inbox": lambda record: build_whole(record, reveal=True),
     "command line": lambda record: format_request(masked_view(record)),
-    "command line, in short": lambda record: format_line(masked_view(record)),
+    "command line, in short": lambda record: format_row(masked_view(record)),
     "state for another process": lambda record: plain(record.state_for("q" * 16)),
 }
 EVENTS: dict[str, Callable[[AuditEvent], Any]] = {

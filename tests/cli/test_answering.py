@@ -73,7 +73,7 @@ def submit(agent: HttpPool, request_id: str, **details: Any) -> str:
 def test_another_request_of_the_same_beginning_is_not_approved(up: Shell, agent: HttpPool) -> None:
     """An agent withdraws what was listed and asks for something else under an id like it."""
     seen = ask(agent, f"abcdef12{'0' * 24}", command="ls")
-    named = up.run("pending").split()[0]
+    named = up.run("pending").split()[-1]
     assert named == f"{seen}@1"
     agent.call("POST", f"/v1/requests/{seen}/cancel", {})
     swapped = ask(agent, f"abcdef12{'1' * 24}", command="rm -rf /")
@@ -206,7 +206,7 @@ def test_a_request_is_read_whole_without_json(up: Shell, agent: HttpPool) -> Non
         assert part in told
     assert told.count('"command"') == 1
     assert json.loads(up.run("show", asked, "--json"))["request"]["hint"] == says
-    assert "medium  asked " in up.run("pending")
+    assert up.run("pending").splitlines()[1].startswith("     asked 0 s ago, ")
 
 
 def test_the_history_says_when_who_and_whether_it_was_edited(up: Shell, agent: HttpPool) -> None:
@@ -218,11 +218,13 @@ def test_the_history_says_when_who_and_whether_it_was_edited(up: Shell, agent: H
         owner.call("POST", f"/v1/requests/{asked}/decide", edit)
     up.run("deny", other, "--reason", "not today")
     for whole, ended in (
-        (asked, 'approved by owner, changed by "owner"'),
-        (other, "denied by owner "),
+        (asked, 'owner changed and approved the request of agent "sly", 0 s after it asked: '),
+        (other, 'owner denied the request of agent "sly", 0 s after it asked ("not today"): '),
     ):
-        (line,) = (one for one in up.run("history").splitlines() if one.startswith(whole))
-        assert f" ago {ended}" in line
+        lines = up.run("history").splitlines()
+        (at,) = (at for at, one in enumerate(lines) if f" {whole}@" in one)
+        assert lines[at - 2].startswith(ended)
+        assert lines[at - 1].startswith("     decided 0 s ago · ")
     told = up.run("show", asked)
     assert told.index('"ls -a"') < told.index("asked for, changed") < told.index('"ls"')
     assert f'\n{"changed by":20} "owner"' in told
@@ -236,7 +238,7 @@ def test_lists_come_in_pages(up: Shell, agent: HttpPool) -> None:
         seen, words = list[str](), [command, "--limit", "3"]
         while words:
             lines = up.run(*words).splitlines()
-            rows = [line.partition("@")[0] for line in lines if "@" in line]
+            rows = [line.split()[-1].partition("@")[0] for line in lines if "@" in line]
             assert len(rows) <= 3
             seen += rows
             more = [line for line in lines if line.startswith("for more: gateway ")]
@@ -256,7 +258,7 @@ def test_secrets_are_shown_to_who_asks_for_them(up: Shell, agent: HttpPool) -> N
     asked = ask(agent, new_id(), command=f"{'x' * 270} password={secret}", tail="y" * 4000)
     said = [up.run("pending"), up.run("show", asked[:8]), up.run("show", asked, "--json")]
     assert ["secret of" in one for one in said] == [False, True, True]
-    assert len(said[0]) < 500
+    assert len(said[0]) < 600
     assert secret in up.run("show", asked[:8], "--reveal")
     said += [up.run("approve", asked, "--yes"), up.run("history", "--json")]
     said += [up.run("audit", "tail")]

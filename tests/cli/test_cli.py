@@ -88,9 +88,8 @@ def test_several_are_approved_together_and_the_report_counts_them(up: Shell) -> 
         asked = up.run("ask", "shell", "--no-wait", "--", "ls", str(n), code=6)
         ids.append(json.loads(asked.splitlines()[0])["id"])
     said = up.run("approve", ids[0], f"{ids[1]}@1").splitlines()
-    assert [line.split()[:2] for line in said if "acting on" not in line] == [
-        [f"{i}@2", "approved"] for i in ids
-    ]
+    assert [line.split()[-1] for line in said if "@" in line] == [f"{i}@2" for i in ids]
+    assert sum(line.startswith("owner approved the request of ") for line in said) == len(ids)
     refused = up.run("approve", *ids, code=2)
     assert "2 requests: this was decided already" in refused
     (owner,) = json.loads(up.run("report", "--json"))["approvers"]
@@ -160,7 +159,7 @@ def test_agents_are_made_rotated_and_revoked(up: Shell) -> None:
     until_refused(up, env)
     env["GATEWAY_TOKEN"] = rotated["token"]
     up.run("ask", "x", "--no-wait", "--", "true", env=env, code=6)
-    waiting = len(up.run("pending").splitlines())
+    waiting = len(up.run("pending", "--json").splitlines())
     gone = json.loads(up.run("agent", "revoke", "ci", "--json"))
     assert gone == {"name": "ci", "revoked": True, "cancelled": waiting}
     assert not up.run("pending", "--json")
@@ -190,7 +189,7 @@ def test_approvers_explain_and_audit(up: Shell, tmp_path: Path) -> None:
     assert json.loads(gone) == {"name": "dana", "revoked": True}
     assert "dana" not in up.run("explain", "ci", "shell")
     up.run("login", "dana", code=8)
-    assert "policy_applied" in up.run("audit", "tail")
+    assert '"credential of dana" applied a policy' in up.run("audit", "tail")
     events = [json.loads(line) for line in up.run("audit", "tail", "--json").splitlines()]
     assert "policy_applied" in {event["type"] for event in events}
     path = tmp_path / "audit.jsonl"
@@ -464,8 +463,8 @@ def test_grants_for_exactly_one_thing_are_told_apart(up: Shell) -> None:
     for command in (["ls", "a"], ["login", f"password={secret}"]):
         asked = up.run("ask", "shell", "--no-wait", "--", *command, code=6)
         up.run("approve", json.loads(asked.splitlines()[0])["id"], "--remember", "--yes")
-    later, earlier = up.run("grant", "list").splitlines()
-    assert '{"command": "ls a"}' in earlier
+    later, earlier = re.split(r"\n(?=\w)", up.run("grant", "list").strip())
+    assert '"ls a"' in earlier
     assert "login password=" in later
     assert "secret of 15 characters" in later
     shown = up.run("grant", "show", earlier.split()[0])

@@ -15,11 +15,13 @@ __all__ = ["agent"]
 
 
 def test_a_finding_is_listed_and_shown_and_read_by_programs(up: Shell, agent: HttpPool) -> None:
-    """Before all that is the agent's; a harmless request has none, and agents read none."""
+    """Its sign before all that is the agent's, and it begins behind the risk, which is ours; a
+    harmless request has none, and agents read none."""
     removes = {"kind": "command", "tool": "shell", "arguments": {"command": "rm -rf build"}}
     found = submit(agent, new_id(), **removes)
     line = up.run("pending")
-    assert 0 < line.index(FOUND) < line.index("sly")
+    assert 0 < line.index("⚠️") < line.index("sly")
+    assert line.splitlines()[2].startswith(f"     medium risk · {FOUND}")
     assert '⚠️ guardrail         removes folders whole (in "command")' in up.run("show", found)
     read = json.loads(up.run("show", "--json", found))
     assert read["findings"] == ['removes folders whole (in "command")']
@@ -63,7 +65,7 @@ def test_a_hostile_path_is_inert_there(up: Shell, agent: HttpPool) -> None:
     """It begins no line, and stays within its quotation."""
     found = ask(agent, new_id(), "read_file", path=PATH)
     assert f"⚠️ {QUOTED}" in up.run("pending")
-    assert len(up.run("pending").splitlines()) == 1
+    assert len(up.run("pending").splitlines()) == 3
     shown = [one for one in up.run("show", found).splitlines() if ".ssh" in one and "⚠️" in one]
     assert shown == [f"{'⚠️ guardrail':20} {QUOTED.removeprefix('Guardrail: ')}"]
 

@@ -79,11 +79,11 @@ async def test_what_is_outdated_rests_from_the_next_start_on(
             said = await listed(gateway, shell, "--suspended")
             if start == 0:
                 row = json.loads(await listed(gateway, shell, "--suspended", "--json"))
-                assert (await listed(gateway, shell)).count("\n") == 1
+                assert (await listed(gateway, shell)).count("\n     suspended: ") == 1
             check = await remembered(settings, gateway)
             events = await gateway.backend.store.history(None, 1000)
         assert said.startswith(grant.id)
-        assert said.count("\n") == 1
+        assert said.count("\n     suspended: ") == 1
         assert f"suspended: {row['outdated']['why']}; let the agent ask again" in said
         assert "what is declared about its tool was changed" in said
         assert (check.result, check.says) == (

@@ -35,7 +35,7 @@ def test_a_declaration_is_printed_as_the_file_needs_it(up: Shell, tmp_path: Path
     path.write_text(f"{POLICY}\n{printed}", encoding="utf-8")
     assert "this file is in force" in up.run("apply", str(path))
     assert json.loads(up.run("tool", "list", "--json")) == [row]
-    assert "tool_declared" in up.run("audit", "tail", "--lines", "50")
+    assert "owner declared " in up.run("audit", "tail", "--lines", "50")
 
 
 def test_any_row_is_printed_so_that_a_policy_file_reads_it() -> None:

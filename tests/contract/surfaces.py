@@ -27,6 +27,7 @@ from gateway.cards.card import card_of, full_view
 from gateway.cards.masks import hides
 from gateway.cli.requests import format_request, summarize_action
 from gateway.domain.records import StoredRequest
+from gateway.models import Kind
 from tests.contract.read_back import Json, Reader, Section, strict
 from tests.contract.texts import unescaped
 from tests.discord.limits import TEXT, V2, check_message, walk
@@ -290,7 +291,9 @@ def _read_line(seen: str, record: StoredRequest, reader: Reader) -> Json:
     while at < len(text):
         label = next((one for one in _LINE_PARTS if text.startswith(one, at)), "")
         value, at = decoder.raw_decode(text, at + len(label))
-        read[_LINE_PARTS.get(label, "arguments")] = reader.said(value)
+        said = reader.said(value)
+        alone = not label and isinstance(said, str) and record.request.kind is Kind.COMMAND
+        read[_LINE_PARTS.get(label, "arguments")] = {"command": said} if alone else said
     return {**read, "tool": record.request.tool}
 
 

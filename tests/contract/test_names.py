@@ -22,7 +22,7 @@ from adapters.terminal.cards import render_card
 from adapters.web.cards import build_row
 from gateway.api.messages import masked_view
 from gateway.cards.card import card_of, full_view
-from gateway.cli.requests import format_line, format_request, summarize_action
+from gateway.cli.requests import format_request, format_row, summarize_action
 from gateway.domain.records import StoredRequest
 from gateway.models import Context, Origin
 from tests.contract.hostile_requests import NAMES, as_tool, draw_name
@@ -135,13 +135,13 @@ def terminal(record: StoredRequest) -> Iterator[str]:
 
 
 def command_line(record: StoredRequest) -> Iterator[str]:
-    """Return the labels of `gateway show`, who asks with what, and the beginning of its line."""
+    """Return the labels of `gateway show`, who asks with what, and the rest of its row."""
     shown = json.loads(json.dumps(masked_view(record)))
     rows = format_request(shown).split("\n")
     labels = [row[:21].strip() for row in rows]
     yield from labels
     yield from (row for row in rows if row.startswith(("tool ", "asked by ")))
-    yield format_line(shown).removesuffix(summarize_action(shown)[0])
+    yield from format_row(shown).replace(summarize_action(shown)[0], "").split("\n")
 
 
 VOICES = {

@@ -25,7 +25,7 @@ from adapters.terminal.cards import render_card, render_runs
 from adapters.web.cards import build_row, build_whole
 from gateway.api.messages import masked_view
 from gateway.cards.card import Card, card_of, full_view
-from gateway.cli.requests import format_line, format_request, summarize_action
+from gateway.cli.requests import format_request, format_row, summarize_action
 from gateway.domain.records import StoredRequest
 from gateway.models import Action, Context, Origin
 from tests.contract.read_back import Reader
@@ -262,9 +262,9 @@ def test_the_command_line_prints_all_that_runs() -> None:
         assert _read_back(rows, "wants to run", "command") == text
         assert _read_back(rows, "payload", "p") == text
         seen, all_of_it = summarize_action(told)
-        assert seen in format_line(told)
+        assert seen in format_row(told)
         if all_of_it:
-            body = json.dumps({"command": text}, ensure_ascii=False)
+            body = json.dumps(text, ensure_ascii=False)
             payload = json.dumps({"p": text}, ensure_ascii=False)
             assert unescaped(seen) == f"{body}  payload {payload}"
 

@@ -125,56 +125,56 @@ COMMANDS: dict[str, Line | list[Line]] = {
         "^deployed$", answer="approve --yes"
     ),
     "gateway ask post --arg channel=#ops --arg text=done --role text=data": Line(
-        "approved by owner", answer="approve"
+        "owner approved", answer="approve"
     ),
     # What people answer.
     "gateway pending": Line("ls -l", first=ASKED),
     "gateway show": NAMED,
     "gateway show ID": Line("ls -l"),
     "gateway history": [
-        Line("denied by owner", typed="gateway history", first=("gateway deny ID ID2",)),
+        Line("owner denied", typed="gateway history", first=("gateway deny ID ID2",)),
         Line("gateway history --limit 1 --after", typed="gateway history --limit 1"),
         Line(
-            "denied by owner",
+            "owner denied",
             typed="gateway history --limit 1 "
             "--after $(gateway history --limit 1 2>&1 | sed -n 's/.*--after //p')",
         ),
     ],
-    "gateway approve ID@REVISION": Line("@2  approved .* by owner"),
-    "gateway approve ID": Line("approved by owner"),
-    "gateway approve $ID": Line("approved by owner"),
+    "gateway approve ID@REVISION": Line("(?s)owner approved .*@2$"),
+    "gateway approve ID": Line("owner approved"),
+    "gateway approve $ID": Line("owner approved"),
     "gateway approve ID…": [
-        Line("(?s)approved by owner.*approved by owner", typed="gateway approve ID ID2"),
-        Line("approved by owner", typed="gateway approve REQUEST --yes"),
+        Line("(?s)owner approved.*owner approved", typed="gateway approve ID ID2"),
+        Line("owner approved", typed="gateway approve REQUEST --yes"),
     ],
     "gateway deny ID… --reason": [
-        Line("(?s)denied by owner.*denied by owner", typed="gateway deny ID ID2 --reason why"),
+        Line("(?s)owner denied.*owner denied", typed="gateway deny ID ID2 --reason why"),
         Line(
-            "asks for another plan",
+            "asked for another plan",
             typed="gateway deny REQUEST --reason why --feedback",
         ),
     ],
-    'gateway deny ID --reason "why"': Line("denied by owner", then=("gateway show ID | grep why",)),
+    'gateway deny ID --reason "why"': Line("owner denied", then=("gateway show ID | grep why",)),
     'gateway deny ID --reason "not during the sale"': Line(
-        "denied by owner", then=("gateway show ID | grep 'not during the sale'",)
+        "owner denied", then=("gateway show ID | grep 'not during the sale'",)
     ),
     "gateway approve ID --remember [OFFER] --for 1d --uses 5 --everywhere": [
         Line(
-            "approved by owner",
+            "owner approved",
             typed="gateway approve ID --remember OFFER --for 1d --uses 5 --everywhere",
-            then=("gateway grant list | grep 'everywhere .* used 0 of 5 .*exactly this'", *FORGET),
+            then=("gateway grant list | grep 'used 0 of 5 times'", *FORGET),
         ),
     ],
     "gateway deny ID --remember": Line(
-        "denied by owner",
-        then=("gateway grant list | grep 'deny .*in 59 min.*exactly this'", *FORGET),
+        "owner denied",
+        then=("gateway grant list | grep 'deny agent .*in 59 min'", *FORGET),
     ),
     # What is remembered.
     "gateway grant offers ID": Line("approve  [0-9a-f]{16}  exactly this"),
     "gateway grant add AGENT --like ID": [
         Line("choose one with --offer ID", code=2, typed="gateway grant add AGENT --like ID"),
         Line(
-            "deny .* default .* used 0 of 2 .*in 59 min.*exactly this",
+            "(?s)deny agent .* session .default., .*in 59 min.*exactly this.*used 0 of 2 times",
             typed="gateway grant add AGENT --like ID --offer OFFER "
             "--deny --session SESSION --for 1h --uses 2",
         ),
@@ -193,7 +193,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
         'exactly this: "git log" in /srv/app', code=2
     ),
     "gateway grant add coder --like 3f9c2a71 --offer 5a82e156737e42ae --for 1d --uses 20": Line(
-        "used 0 of 20 .*in 23 h.*exactly this", then=FORGET
+        "(?s)in 23 h.*exactly this.*used 0 of 20 times", then=FORGET
     ),
     "gateway grant list": Line(
         "exactly this", first=("gateway approve ID --remember",), then=FORGET
@@ -207,7 +207,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway grant list [--suspended]|show ID|revoke ID": [
         Line("exactly this", typed="gateway grant list", first=("gateway approve ID --remember",)),
         Line("nothing is suspended", typed="gateway grant list --suspended"),
-        Line("everywhere|default", typed="gateway grant show GRANT"),
+        Line("all sessions|default", typed="gateway grant show GRANT"),
         Line("is revoked", typed="gateway grant revoke GRANT"),
     ],
     "gateway grant pass AGENT SESSION --edits --hours 2": Line(
@@ -217,9 +217,14 @@ COMMANDS: dict[str, Line | list[Line]] = {
         Line("reading, searching", typed="gateway grant pass AGENT SESSION"),
         Line("project's tests", typed="gateway grant pass AGENT SESSION --scripts"),
         Line(
-            "in 119 min.*moving files", typed="gateway grant pass AGENT SESSION --edits --hours 2"
+            "(?s)in 119 min.*moving files",
+            typed="gateway grant pass AGENT SESSION --edits --hours 2",
         ),
-        Line("of 5 .*reading", typed="gateway grant pass AGENT SESSION --next 5", then=FORGET),
+        Line(
+            "(?s)reading.*of 5 times",
+            typed="gateway grant pass AGENT SESSION --next 5",
+            then=FORGET,
+        ),
     ],
     "gateway sessions": Line("local +default", first=ASKED),
     "gateway sessions [--agent AGENT]": [
@@ -338,7 +343,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway report [--days 30]": [
         Line("answers", typed="gateway report --days 30", first=("gateway deny ID",)),
     ],
-    "gateway audit tail": Line("policy_applied|submitted", first=ASKED),
+    "gateway audit tail": Line("applied a policy|asked for approval", first=ASKED),
     "gateway audit export audit.jsonl": Line("lines written", then=("grep seal audit.jsonl",)),
     "gateway audit export": NAMED,
     "gateway audit verify": NAMED,
@@ -351,7 +356,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     ),
     "gateway audit erase ID": Line("keeps its digest", first=("gateway deny ID",)),
     "gateway audit tail [--lines N]|export FILE [--form trace]|verify FILE|erase ID": [
-        Line("decided", typed="gateway audit tail --lines 1", first=("gateway deny ID",)),
+        Line("owner denied", typed="gateway audit tail --lines 1", first=("gateway deny ID",)),
         Line("lines written", typed="gateway audit export FILE --form trace"),
         Line("lines written", typed="gateway audit export FILE"),
         Line("nothing is wrong", typed="gateway audit verify FILE"),

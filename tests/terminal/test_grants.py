@@ -27,7 +27,7 @@ async def test_what_is_remembered_is_told_listed_and_taken_back(world: World) ->
         await seat.press("g")
         await seat.type("1")
         await seat.sees("Revoked: exactly this")
-        await seat.sees("no longer remembered for bot")
+        await seat.sees('a grant of agent "bot" ended: revoked; press g')
         await seat.press("g")
         await seat.type("all")
         await seat.sees("Revoked: 2")

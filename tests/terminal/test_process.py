@@ -155,7 +155,7 @@ def test_a_closed_window_decides_nothing(up: Shell, terminal: Terminal) -> None:
     terminal.sees("Words for the agent")
     terminal.close()
     assert terminal.ended() == -signal.SIGHUP
-    assert len(up.run("pending").splitlines()) == 1
+    assert len(up.run("pending", "--json").splitlines()) == 1
     up.run("approve", up.run("pending").split()[0])
     asking.communicate(timeout=30)
     assert asking.returncode == 0
@@ -172,7 +172,7 @@ def test_a_window_is_closed_where_hangups_are_ignored(
     terminal.sees("Approval needed")
     terminal.close()
     terminal.ended()  # with any code: its last words have nowhere to go
-    assert len(up.run("pending").splitlines()) == 1
+    assert len(up.run("pending", "--json").splitlines()) == 1
     assert asking.poll() is None
 
 

@@ -102,20 +102,22 @@ async def test_grants_and_the_audit_are_searched(box: Inbox, page: Page) -> None
         assert await page.evaluate(grants) == count, query
     await page.goto(f"{box.gateway.url}/inbox?view=audit&outcome=approved&who=bob")
     await page.until(LOOKED)
-    rows = (
-        "[...document.querySelectorAll('.audit tbody tr')].map((one) => one.cells[1].textContent)"
-    )
-    assert await page.evaluate(rows) == ["approved"]
+    rows = "[...document.querySelectorAll('.audit summary')].map((one) => one.textContent)"
+    (sentence,) = await page.evaluate(rows)
+    assert re.match(r'bob approved the request of agent "[^"]+", \d+ s after it asked: ', sentence)
+    assert not await page.evaluate("document.querySelector('.audit details').open")
     facts = "[...document.querySelectorAll('.event-fact')].map((one) => one.textContent)"
     said = await page.evaluate(facts)
-    assert {"decided by kind: person", "decided by name: bob"} <= set(said)
+    assert {"event: approved", "decided by kind: person", "decided by name: bob"} <= set(said)
     assert any(re.fullmatch(r"decided at: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", one) for one in said)
-    await page.goto(f"{box.gateway.url}/inbox?view=audit&text=decided+by+name")
-    await page.until(LOOKED)
-    assert await page.evaluate(rows) == ["approved"]
+    for text in ("decided+by+name", "bob+approved+the+request"):
+        await page.goto(f"{box.gateway.url}/inbox?view=audit&text={text}")
+        await page.until(LOOKED)
+        assert await page.evaluate(rows) == [sentence]
     await page.goto(f"{box.gateway.url}/inbox?view=audit&outcome=grant+made")
     await page.until(LOOKED)
-    assert await page.evaluate(rows) == ["grant made"]
+    (made,) = await page.evaluate(rows)
+    assert made.startswith("bob made a grant for agent ")
     await page.goto(f"{box.gateway.url}/inbox?view=audit&outcome=approved&who=bob")
     await page.until(LOOKED)
     href = await page.evaluate("document.querySelector('.audit a').getAttribute('href')")

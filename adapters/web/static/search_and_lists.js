@@ -112,13 +112,14 @@ function ending({ label, name, path, body, said }, say, again) {
   return make("td", { class: "end" }, sure(JSON.stringify([path, body]), label, name, () => api(path, body), done));
 }
 
-// What happened, the newest first: as the audit has it, secrets masked.
+// What happened, the newest first: a sentence each, and folded below it the members that the audit has, secrets masked.
 export function auditTable(rows) {
-  const heads = ["When", "What", "Who and what"].map((text) => make("th", { scope: "col" }, text));
+  const heads = ["When", "What happened"].map((text) => make("th", { scope: "col" }, text));
   const made = rows.map((row) => make("tr", {},
-    make("td", { class: "when" }, clock(row.at)), make("td", {}, row.type),
-    make("td", {}, ...line(row.agent), ...(row.request ? [" ", make("a", { href: `/inbox/r/${row.request}` }, row.request.slice(0, 8))] : []),
-      ...row.facts.map((fact) => make("div", { class: "event-fact" }, ...line(fact))))));
+    make("td", { class: "when" }, clock(row.at)),
+    make("td", {}, make("details", {}, make("summary", {}, ...line(row.sentence)), make("div", { class: "event-fact" }, `event: ${row.type}`),
+      ...row.facts.map((fact) => make("div", { class: "event-fact" }, ...line(fact)))),
+      row.request && make("a", { href: `/inbox/r/${row.request}` }, `request ${row.request.slice(0, 8)}`))));
   return make("table", { class: "audit" }, make("caption", {}, "The newest first. gateway audit has all of it."),
     make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...made));
 }

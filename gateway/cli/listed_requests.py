@@ -1,0 +1,56 @@
+"""The list that `gateway pending` last printed in this terminal: which request a number means."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from gateway.client.http_connection import HttpPool
+from gateway.domain.time_and_tasks import SystemClock
+from gateway.errors import InvalidRequest
+from gateway.wire.local_discovery import read_private, state_folder, write_private
+
+_MOST_DIGITS = 3
+_MOST_MS = 15 * 60_000
+_AGAIN = "run `gateway pending`, and take a number of what it prints"
+
+
+def keep_list(http: HttpPool, rows: Sequence[str]) -> bool:
+    """Keep each ID@REVISION that is about to be printed, by its place; return whether that worked.
+
+    Each terminal has a file of its own, so that a number never means a row of another window.
+    """
+    now = SystemClock().now_ms()
+    try:
+        path = _name_file()
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for old in path.parent.glob("listed-*.json"):
+            if old.stat().st_mtime * 1000 < now - _MOST_MS:
+                old.unlink(missing_ok=True)
+        write_private(path, json.dumps({"of": http.fingerprint(), "at": now, "rows": rows}))
+    except OSError:
+        return False
+    return True
+
+
+def find_listed(http: HttpPool, wanted: str) -> str:
+    """Return ID@REVISION of the row with this number; anything but few digits stays as it is.
+
+    Raises InvalidRequest where it is not certain which request the person saw.
+    """
+    if not (wanted.isascii() and wanted.isdecimal() and len(wanted) <= _MOST_DIGITS):
+        return wanted
+    kept = read_private(_name_file()) or {}
+    age = SystemClock().now_ms() - kept.get("at", 0)
+    if kept.get("of") != http.fingerprint() or not 0 <= age <= _MOST_MS:
+        raise InvalidRequest(f"no recent list of yours was printed in this terminal: {_AGAIN}")
+    rows: list[str] = kept["rows"]
+    if not 1 <= int(wanted) <= len(rows):
+        raise InvalidRequest(f"the list has {len(rows)} rows, and no number {wanted}: {_AGAIN}")
+    return rows[int(wanted) - 1]
+
+
+def _name_file() -> Path:
+    return Path(state_folder()) / f"listed-{os.getsid(0)}.json"
