@@ -1,4 +1,4 @@
-"""All settings, read from the environment; `.env.example` lists them. Slips are named."""
+"""Read all settings from the environment, and name mistakes; `.env.example` lists them."""
 
 from __future__ import annotations
 
@@ -29,15 +29,14 @@ SECRETS = {
 
 
 class BadSettings(Misconfigured):
-    """Settings that cannot be used."""
+    """Settings that cannot be used; the text names them."""
 
 
 class Settings(BaseSettings):
     """The gateway's settings: environment variables named `GATEWAY_` and the member in capitals.
 
-    Only `REDIS_URL` has no prefix, because platforms set it by this name.
-
-    Secrets may also come from a file named by the variable with `_FILE` behind it.
+    Only `REDIS_URL` has no prefix, because platforms set it by this name. Secrets may also come
+    from a file; its path is in the variable's name with `_FILE` appended.
     """
 
     model_config = SettingsConfigDict(
@@ -68,18 +67,19 @@ class Settings(BaseSettings):
         8787, ge=0, le=65535, description="port that HTTP listens on; 0 takes a free one"
     )
     public_url: str | None = Field(
-        None, description="how browsers and agents reach us, for links and the Host check"
+        None, description="the gateway's URL for browsers and agents, for links and the Host check"
     )
-    trusted_proxy: bool = Field(
-        False, description="a proxy in front of us speaks TLS to everyone outside"
+    trusted_proxy: bool = Field(False, description="a proxy in front of the gateway provides TLS")
+    tls_cert: Path | None = Field(
+        None, description="certificate file, if the gateway itself provides TLS"
     )
-    tls_cert: Path | None = Field(None, description="certificate file, to speak TLS ourselves")
     tls_key: Path | None = Field(None, description="key file of the certificate")
     signing_key: SecretStr | None = Field(
         None, description="base64 of the 32-byte Ed25519 seed that signs decisions"
     )
     adapters: Annotated[tuple[str, ...], NoDecode] = Field(
-        ("web",), description='where people answer, as a JSON list, for example ["web","slack"]'
+        ("web",),
+        description='JSON list of the places where people decide, for example ["web","slack"]',
     )
     policy_file: Path | None = Field(
         None,
@@ -90,68 +90,69 @@ class Settings(BaseSettings):
         (), description="JSON list of installed deciders to ask, see docs/guides/custom-deciders.md"
     )
     grants: Literal["storage", "memory"] = Field(
-        "storage", description="memory forgets all remembered decisions when a gateway starts"
+        "storage", description="memory deletes all grants when a gateway starts"
     )
     denial_minutes: int = Field(
         5,
         ge=0,
         le=1440,
-        description="how long a person's denial answers the same call in the same session, in "
-        "minutes; 0 asks again at once",
+        description="how long a denial also denies an identical call in the same session, in "
+        "minutes; 0 asks people again",
     )
     hooks_file: Path | None = Field(
         None,
-        description="policy hooks to run as processes of ours, see docs/guides/custom-deciders.md",
+        description="file of policy hooks to run as processes, see docs/guides/custom-deciders.md",
     )
     mode: Mode = Field(
-        Mode.ASK, description="what routes start with: ask, auto-approve or auto-deny"
+        Mode.ASK, description="mode of the first route: ask, auto-approve or auto-deny"
     )
     retention_days: float = Field(
-        90, gt=0, description="how long ended requests and events are kept"
+        90, gt=0, description="how many days to keep decided requests and events"
     )
     archive: Path | None = Field(
         None,
-        description="folder that the audit moves to from Redis, one for all gateways; empty is "
+        description="folder for the audit's archive, the same for all gateways; without it, "
         "`archive` in the data folder for the embedded server, and none with REDIS_URL",
     )
     session_idle_hours: float = Field(
         24,
         gt=0,
-        description="a session in which nothing was asked and nothing waits ends after this",
+        description="how many hours without requests end a session in which none is pending",
     )
     webhook_url: str | None = Field(
-        None, description="where outcomes are posted; empty posts nothing"
+        None, description="URL to post outcomes to; empty posts nothing"
     )
-    webhook_secret: SecretStr | None = Field(None, description="signs what is posted there")
+    webhook_secret: SecretStr | None = Field(None, description="secret that signs those posts")
     webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
-        description="JSON list of the hosts that may be posted to, also for agents' own receivers: "
-        "a host name, with `:PORT` where that is not 443",
+        description="JSON list of hosts that the gateway may post to, also for agents' receivers: "
+        "a host name, with `:PORT` if that is not 443",
     )
     push_key: SecretStr | None = Field(
         None,
-        description="base64 of the 32 bytes that sign web pushes, the same for all gateways; empty "
-        "makes one in the data folder for the embedded server, and pushes nothing with REDIS_URL",
+        description="base64 of 32 bytes that sign web pushes, the same for all gateways; empty "
+        "uses a key in the data folder, or none with REDIS_URL",
     )
     push_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
-        description="JSON list of the push services that may be called; empty allows every public "
-        "one",
+        description="JSON list of the allowed push services; empty allows every public one",
     )
     oidc_issuer: str | None = Field(
         None,
         description="identity provider to sign in with: its issuer's URL, "
         "see docs/guides/answer.md",
     )
-    oidc_client_id: str | None = Field(None, description="what the provider calls this gateway")
+    oidc_client_id: str | None = Field(
+        None, description="the provider's client ID for this gateway"
+    )
     oidc_client_secret: SecretStr | None = Field(
-        None, description="the secret that the provider gave for it, if any"
+        None, description="the provider's client secret, if any"
     )
     oidc_claim: str = Field(
-        "email", description="what of the provider's word is the VALUE in a person's `oidc:VALUE`"
+        "email", description="ID-token claim that must match VALUE in a person's `oidc:VALUE`"
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="log detail; `DEBUG` also has each call that was not refused"
+        "INFO", description="log detail; `DEBUG` also logs each successful call"
     )
     log_json: bool = Field(False, description="one JSON object per log line")
 
@@ -198,7 +199,7 @@ class Settings(BaseSettings):
         parts = urlsplit(value or "")
         if parts.path.strip("/") or parts.query or parts.fragment:
             raise ValueError(
-                "write no path: the inbox is served at /inbox of a host of its own, for example "
+                "write no path: the inbox is served at /inbox of a separate host, for example "
                 "https://approvals.example"
             )
         return value
@@ -215,12 +216,12 @@ class Settings(BaseSettings):
 
     @property
     def secure(self) -> bool:
-        """Whether browsers reach us over TLS."""
+        """Whether browsers reach the gateway over TLS."""
         return self.trusted_proxy or self.tls_cert is not None
 
     @property
     def archive_folder(self) -> Path | None:
-        """The folder of this namespace's archive, None when the audit stays in Redis."""
+        """The folder of this namespace's archive, or None if the audit stays in Redis."""
         folder = self.archive
         if folder is None and self.redis_url is None:
             folder = self.data_dir / "archive"
@@ -234,7 +235,7 @@ class Settings(BaseSettings):
         return f"{self.public_url.rstrip('/')}/inbox"
 
     def local_url(self, port: int) -> str:
-        """Return the URL at which this machine reaches a gateway that listens on `port`."""
+        """Return the URL for callers on this machine of a gateway that listens on `port`."""
         host = self.host
         try:
             address = ipaddress.ip_address(host)
@@ -270,10 +271,10 @@ def _is_http(url: str) -> bool:
         return False
 
 
-# Names that look like settings of ours and are none: a slip of the pen would go unnoticed.
+# Unknown variables that look like settings: a typing mistake would otherwise go unnoticed.
 
 _PREFIX = "GATEWAY_"
-# What agents and approvers set; they may share the gateway's environment.
+# Variables for agents and approvers, who may share the gateway's environment.
 _CLIENTS = frozenset({
     "GATEWAY_AGENT", "GATEWAY_URL", "GATEWAY_TOKEN", "GATEWAY_TOKEN_FILE", "GATEWAY_REDIS_URL",
     "GATEWAY_REDIS_URL_FILE", "GATEWAY_PUBLIC_KEY", "GATEWAY_CONNECT_TIMEOUT",
@@ -290,9 +291,9 @@ def setting_names() -> set[str]:
 
 
 def name_unknown(variables: Iterable[str], adapters: Collection[str]) -> list[str]:
-    """Return a sentence for each variable that nothing reads, with the nearest one that is read.
+    """Return a sentence for each variable that nothing reads, with the nearest known name.
 
-    What begins with the name of an adapter is that adapter's own.
+    Variables that begin with the name of an adapter belong to that adapter.
     """
     known = {*setting_names(), *_CLIENTS, *(f"{name}_FILE" for name in SECRETS.values())}
     own = tuple(f"{_PREFIX}{name.upper().replace('-', '_')}_" for name in adapters)
@@ -304,5 +305,5 @@ def name_unknown(variables: Iterable[str], adapters: Collection[str]) -> list[st
             name.removeprefix(_PREFIX), [one.removeprefix(_PREFIX) for one in known], n=1
         )
         hint = f"did you mean {_PREFIX}{near[0]}?" if near else ".env.example lists the settings"
-        found.append(f"{name} is no setting, and does nothing: {hint}")
+        found.append(f"{name} is not a setting and has no effect: {hint}")
     return found

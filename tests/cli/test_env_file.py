@@ -50,7 +50,7 @@ def test_an_unknown_setting_is_said_at_the_start(shell: Shell) -> None:
     """With the nearest name there is; the example file, used as it is, warns of nothing."""
     typo = {"GATEWAY_POLICYFILE": "x", "GATEWAY_HOOKS_FILE": "/no/such/file"}
     said = shell.apart("up", code=2, env=typo)
-    assert "GATEWAY_POLICYFILE is no setting, and does nothing: did you mean" in said
+    assert "GATEWAY_POLICYFILE is not a setting and has no effect: did you mean" in said
     example = ("--env-file", str(ROOT / ".env.example"), "up")
     said = shell.apart(*example, code=2, env={"GATEWAY_HOOKS_FILE": "/no/such/file"})
-    assert "is no setting" not in said
+    assert "is not a setting" not in said
