@@ -311,7 +311,8 @@ def _ask_parser() -> argparse.ArgumentParser:
     add("--arg", action="append", default=[], metavar="NAME=VALUE", help="an argument")
     add("--arguments", metavar="JSON", help="all arguments as a JSON object")
     add("--role", action="append", default=[], metavar="NAME=ROLE", help="what an argument is")
-    add("--kind", default="tool", choices=["tool", "command", "file_change", "plan"])
+    kinds = ["tool", "command", "file_change", "plan"]
+    add("--kind", default="tool", choices=kinds, help="kind of call (default: tool)")
     add("--edit", action="store_true", help="allow edits; print what may run")
     add("--no-wait", action="store_true", help="print the id and leave, with exit code 6")
     return parser
