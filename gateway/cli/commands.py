@@ -83,7 +83,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _close_output() -> int:
-    """Leave quietly: whoever reads the output, as `head -1` does, has read enough of it."""
+    """Leave quietly: the reader of the output, for example `head -1`, has read enough of it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
