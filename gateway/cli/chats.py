@@ -407,7 +407,7 @@ async def deny_claim(options: argparse.Namespace) -> int:
 
 
 async def link_approver(options: argparse.Namespace) -> int:
-    """Print a code by which a person adds an account of theirs in a chat."""
+    """Print a code by which a person adds their account in a chat."""
     async with connect_backend(acting=True) as backend:
         service = _claims(backend, options.chat)
         chat = _setup_of(options.chat)

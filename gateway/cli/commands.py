@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway import __version__
+from gateway.cli.command_details import DETAILS
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.models import Kind
 
@@ -82,7 +83,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def close_output() -> int:
-    """Leave quietly: whoever reads the output, as `head -1` does, has read enough of it."""
+    """Leave quietly: the reader of the output, for example `head -1`, has read enough of it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
@@ -118,7 +119,8 @@ def _parser() -> tuple[argparse.ArgumentParser, Verbs]:
 
 def _command(verbs: Verbs, name: str, run: str, help: str) -> Parser:
     """Add a command, and the function of this package that runs it, as `module.function`."""
-    parser: Parser = verbs.add_parser(name, help=help, description=help)
+    whole = f"{help[0].upper()}{help[1:]}. {DETAILS.get(run, '')}".strip()
+    parser: Parser = verbs.add_parser(name, help=help, description=whole)
     parser.set_defaults(run=run)
     if run not in _PRINT_NO_DATA:
         parser.add_argument("--json", action="store_true", help="print JSON")
@@ -166,63 +168,83 @@ def find_command(run: str) -> Command:
 
 def _add_server_commands(verbs: Verbs) -> None:
     up = _command(verbs, "up", "serve.up", "run the gateway until stopped")
-    up.add_argument("--detach", action="store_true", help="in the background, until `gateway down`")
+    up.add_argument(
+        "--detach",
+        action="store_true",
+        help="run in the background, until `gateway down`; logs to up.log in the data folder",
+    )
     up.add_argument("--lan", action="store_true", help="serve the inbox to phones in this network")
     _command(verbs, "down", "running.down", "stop the gateway of this data folder")
-    _command(verbs, "status", "running.show_status", "is it running, what waits, what is next")
-    adapter = _command(verbs, "adapter", "serve.adapter", "run one adapter as a process of its own")
-    adapter.add_argument("name", help="the adapter, for example slack")
-    _command(verbs, "demo", "serve.demo", "try it: a real agent process asks for real commands")
+    _command(verbs, "status", "running.show_status", "say whether the gateway runs")
+    adapter = _command(verbs, "adapter", "serve.adapter", "run one adapter in a separate process")
+    adapter.add_argument("name", help="adapter, for example slack")
+    _command(
+        verbs,
+        "demo",
+        "serve.demo",
+        "try it in a scratch folder: a real agent asks for real commands",
+    )
     # `gateway.cli.main` runs these before this parser is built; here they appear in the help.
     for name, words in (
-        ("ask", "ask for approval; the exit code is the answer"),
-        ("wait", "wait for what was asked with --no-wait"),
-        ("run", "ask for a command, and run exactly what was approved"),
-        ("hook", "be the hook of a host that starts it, such as claude-code"),
-        ("bridge", "ask for a host beside it: dexto, gptme-server, opencode"),
-        ("install", "have coding agents ask: claude-code, codex …; alone, those found here"),
-        ("mcp", "stand before an MCP server, or be one that people answer"),
+        ("ask", "ask for approval; the exit code is the decision"),
+        ("wait", "wait for a request that was made with --no-wait"),
+        ("run", "ask for a command, and run exactly what is approved"),
+        ("hook", "act as the tool hook of a coding agent, such as claude-code"),
+        ("bridge", "ask for an agent that has no hook: acp, dexto, gptme-server …"),
+        ("install", "make coding agents ask: claude-code, codex …"),
+        ("mcp", "gate an MCP server, or serve tools that ask people"),
     ):
         verbs.add_parser(name, help=words, add_help=False)
 
 
 def _add_answer_commands(verbs: Verbs) -> None:
     pending = _command(verbs, "pending", "requests.show_pending", "list pending requests")
-    history = _command(verbs, "history", "requests.show_history", "list requests that have ended")
+    history = _command(verbs, "history", "requests.show_history", "list decided requests")
     show = _command(verbs, "show", "requests.show", "print one request in full")
     approve = _command(verbs, "approve", "requests.approve", "approve requests as yourself")
     deny = _command(verbs, "deny", "requests.deny", "deny requests as yourself")
     session_list = _command(
         verbs, "sessions", "sessions_and_logins.list_or_end_sessions", "list sessions, or end one"
     )
-    session_list.add_argument("--end", metavar="NAME", help="end this session of --agent")
-    session_list.add_argument("--agent", help="of this agent")
+    session_list.add_argument(
+        "--end", metavar="NAME", help="end this session of --agent, and cancel its pending requests"
+    )
+    session_list.add_argument("--agent", help="list sessions of this agent")
     approve.add_argument(
-        "--yes", action="store_true", help="confirm a high risk, or text beyond its line"
+        "--yes",
+        action="store_true",
+        help="confirm a high risk, or a call that does not fit its row",
     )
     approve.add_argument(
-        "--number", metavar="NUMBER", help="the number that is shown where the agent waits"
+        "--number", metavar="NUMBER", help="verification code that the agent shows"
     )
-    deny.add_argument("--reason", default="", help="words for the agent")
+    deny.add_argument("--reason", default="", help="tell the agent why")
     deny.add_argument("--feedback", action="store_true", help="ask the agent to plan again")
     for one in (approve, deny):
         _add_remember_options(one)
-    show.add_argument("id", help="the request's id, its first characters, or its number")
-    show.add_argument("--reveal", action="store_true", help="its secrets too; the audit records it")
+    show.add_argument("id", help="id of the request, its first characters, or its number")
+    show.add_argument(
+        "--reveal", action="store_true", help="print secrets too; the audit records it"
+    )
     for one, described in (
-        (approve, "number or ID@REVISION as `gateway pending` prints it, or the whole id"),
-        (deny, "the request's id, its first characters, or its number"),
+        (approve, "number or ID@REVISION from `gateway pending`, or the whole id"),
+        (deny, "id of the request, its first characters, or its number"),
     ):
-        several = f"{described}; several are decided all or none"
+        several = f"{described}; all are decided, or none"
         one.add_argument("ids", nargs="+", metavar="ID", help=several)
     for one in (pending, history):
         one.add_argument(
             "--limit",
             type=_count,
             default=_SHOWN,
-            help=f"how many at most; {_SHOWN} by default",
+            help=f"list at most this many (default: {_SHOWN})",
         )
-        one.add_argument("--after", metavar="PLACE", default="", help="go on where a page ended")
+        one.add_argument(
+            "--after",
+            metavar="PLACE",
+            default="",
+            help="continue after a page; its end prints PLACE",
+        )
 
 
 def _add_remember_options(parser: argparse.ArgumentParser) -> None:
@@ -231,113 +253,135 @@ def _add_remember_options(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="OFFER",
-        help="remember it: as one of `gateway grant offers ID`, or the narrowest",
+        help="also save a grant: an offer of `gateway grant offers ID` (default: the narrowest)",
     )
     parser.add_argument(
         "--for",
         dest="lifetime",
-        help="with --remember: 15m, 1h (the default), 8h, 1d, 1w or revoked",
+        metavar="TIME",
+        help="with --remember: 15m, 1h (default), 8h, 1d, 1w or revoked",
     )
-    parser.add_argument("--uses", type=int, metavar="N", help="with --remember: at most N times")
+    parser.add_argument(
+        "--uses", type=int, metavar="N", help="with --remember: use it at most N times"
+    )
     parser.add_argument(
         "--everywhere",
         action="store_true",
-        help="with --remember: in all sessions of the agent, not only this one",
+        help="with --remember: cover all sessions of the agent",
     )
 
 
 def _add_grant_commands(verbs: Verbs) -> None:
-    grant = _group(verbs, "grant", "grants", "remembered decisions")
-    offers = grant("offers", "offers", "print what may be remembered")
-    offers.add_argument("id", help="the request's id, its first characters, or its number")
-    listing = grant("list", "show_all", "list remembered decisions")
-    listing.add_argument("--suspended", action="store_true", help="only suspended grants")
+    grant = _group(verbs, "grant", "grants", "list, add and revoke grants")
+    offers = grant(
+        "offers", "offers", "list the grants that a request offers, and their matches in history"
+    )
+    offers.add_argument("id", help="id of the request, its first characters, or its number")
+    listing = grant("list", "show_all", "list grants, their scope and use")
+    listing.add_argument("--suspended", action="store_true", help="list only suspended grants")
     show = grant("show", "show", "print one grant in full")
-    show.add_argument("id", help="the grant's id, or its first characters")
+    show.add_argument("id", help="id of the grant, or its first characters")
     revoke = grant("revoke", "revoke", "revoke grants")
-    revoke.add_argument("id", nargs="?", help="the grant's id, or its first characters")
-    revoke.add_argument("--session", help="all of this session")
-    revoke.add_argument("--all", action="store_true", help="all grants")
-    add = grant("add", "add", "remember a decision without being asked")
+    revoke.add_argument("id", nargs="?", help="id of the grant, or its first characters")
+    revoke.add_argument("--session", help="revoke the grants of this session")
+    revoke.add_argument("--all", action="store_true", help="revoke all grants")
+    add = grant("add", "add", "save a grant without a request")
     _add_example_options(add)
-    through = grant("pass", "add_pass", "approve what a session asks, for a while")
-    through.add_argument("agent")
-    through.add_argument("session")
+    through = grant("pass", "add_pass", "give a session a pass: approve its calls for a while")
+    through.add_argument("agent", help="agent of the session")
+    through.add_argument("session", help="session that gets the pass")
     kind = through.add_mutually_exclusive_group()
     kind.add_argument("--edits", dest="what", action="store_const", const="edits", default="work",
-                      help="file changes only")  # fmt: skip
+                      help="cover only file changes")  # fmt: skip
     kind.add_argument("--scripts", dest="what", action="store_const", const="scripts",
-                      help="also run the project's own tests, builds and scripts")  # fmt: skip
-    through.add_argument("--hours", type=float, default=1.0, help="how long, 8 at most")
-    through.add_argument("--next", type=int, metavar="N", help="the next N requests only")
+                      help="also cover the project's tests, builds and scripts")  # fmt: skip
+    through.add_argument(
+        "--hours", type=float, default=1.0, help="how long it lasts, 8 at most (default: 1)"
+    )
+    through.add_argument("--next", type=int, metavar="N", help="cover only the next N requests")
     for one in (listing, revoke):
-        one.add_argument("--agent", help="of this agent")
+        one.add_argument("--agent", help="only grants of this agent")
 
 
 def _add_tool_commands(verbs: Verbs) -> None:
-    tool = _group(verbs, "tool", "policy", "what is declared about tools")
+    tool = _group(verbs, "tool", "policy", "declare what the arguments of tools are")
     declare = tool("declare", "declare_tool", "say what a tool's arguments are")
-    declare.add_argument("name", help="the whole name of the tool, as it is sent")
+    declare.add_argument("name", help="whole name of the tool, as agents send it")
     declare.add_argument(
-        "roles", nargs="*", metavar="ADDRESS=ROLE", help="an argument and what it is: text=data"
+        "roles",
+        nargs="*",
+        metavar="ADDRESS=ROLE",
+        help="argument and its role, for example text=data",
     )
     declare.add_argument(
-        "--harmless", action="store_true", help="the tool may be remembered as a whole"
+        "--harmless", action="store_true", help="let a grant cover the tool with any arguments"
     )
-    declare.add_argument("--agents", metavar="NAMES", help="whose calls, with commas; * fits all")
-    declare.add_argument("--yes", action="store_true", help="confirm what it frees")
-    tool("list", "list_tools", "print it, as a policy file has it")
+    declare.add_argument(
+        "--agents", metavar="NAMES", help="for calls of these agents, with commas (* is all)"
+    )
+    declare.add_argument(
+        "--yes", action="store_true", help="confirm arguments that grants may then vary"
+    )
+    tool("list", "list_tools", "print the declarations as lines of a policy file")
 
 
 def _add_example_options(add: argparse.ArgumentParser) -> None:
-    add.add_argument("agent")
+    add.add_argument("agent", help="agent that the grant is for")
     example = add.add_mutually_exclusive_group(required=True)
-    example.add_argument("--like", metavar="ID", help="a request, by its id or first characters")
-    example.add_argument("--tool", help="or the tool of an example call")
-    add.add_argument("--arguments", metavar="JSON", help="the example's arguments")
-    add.add_argument("--kind", choices=_KINDS, help="what the example is (default: tool)")
-    add.add_argument("--cwd", help="where the example would run")
-    add.add_argument("--host", help="the host where it would run")
-    add.add_argument(
-        "--offer", metavar="ID", help="what to remember; without it, prints the offers"
+    example.add_argument(
+        "--like", metavar="ID", help="example: a request, by its id, first characters or number"
     )
-    add.add_argument("--deny", action="store_true", help="deny such calls (default: approve)")
-    add.add_argument("--session", metavar="S", help="in this session only (default: everywhere)")
-    add.add_argument("--for", dest="lifetime", help="15m, 1h (as without), 8h, 1d, 1w or revoked")
-    add.add_argument("--uses", type=int, metavar="N", help="at most N times")
+    example.add_argument("--tool", help="example: a call of this tool")
+    add.add_argument("--arguments", metavar="JSON", help="arguments of the example")
+    add.add_argument("--kind", choices=_KINDS, help="kind of the example (default: tool)")
+    add.add_argument("--cwd", help="folder of the example")
+    add.add_argument("--host", help="host of the example")
+    add.add_argument("--offer", metavar="ID", help="offer to save")
+    add.add_argument("--deny", action="store_true", help="save a deny grant (default: approve)")
+    add.add_argument("--session", metavar="S", help="cover only this session (default: all)")
+    add.add_argument(
+        "--for", dest="lifetime", metavar="TIME", help="15m, 1h (default), 8h, 1d, 1w or revoked"
+    )
+    add.add_argument("--uses", type=int, metavar="N", help="use it at most N times")
 
 
 def _add_credential_commands(verbs: Verbs) -> None:
-    agent = _group(verbs, "agent", "agents_and_approvers", "agents and their credentials")
+    agent = _group(verbs, "agent", "agents_and_approvers", "add, list and revoke agents")
     add = agent("add", "add_agent", "create an agent; its token is shown once")
     add.add_argument(
-        "--owner", metavar="PERSON", help="the person it acts for; may be barred from deciding"
+        "--owner",
+        metavar="PERSON",
+        help="person that it acts for, who may not approve its high-risk requests",
     )
-    rotate = agent("rotate", "rotate_agent", "replace an agent's token and password")
-    revoke = agent("revoke", "revoke_agent", "remove an agent, cut its connections")
+    rotate = agent("rotate", "rotate_agent", "replace the token and the Redis password of an agent")
+    revoke = agent("revoke", "revoke_agent", "remove an agent and close its connections")
     agent("list", "list_agents", "list agents")
-    agent("paused", "show_paused", "list agents that are paused after many denials")
-    lift = agent("lift", "lift", "let a paused agent ask again")
+    agent("paused", "show_paused", "list agents in a cool-down after many denials")
+    lift = agent("lift", "lift", "end the cool-down of an agent")
     for one in (add, rotate, revoke, lift):
-        one.add_argument("name")
+        one.add_argument("name", help="name of the agent")
     _add_overlap(rotate)
 
 
 def _add_people_commands(verbs: Verbs) -> None:
-    approver = _group(verbs, "approver", "agents_and_approvers", "people who may decide")
+    approver = _group(
+        verbs, "approver", "agents_and_approvers", "add, list and revoke people who decide"
+    )
     join = approver("add", "add_approver", "create an approver; the token is shown once")
-    join.add_argument("--admin", action="store_true", help="may also use the kill switch")
-    renew = approver("rotate", "rotate_approver", "replace an approver's token")
+    join.add_argument("--admin", action="store_true", help="make them an admin")
+    renew = approver("rotate", "rotate_approver", "replace the token of an approver")
     leave = approver("revoke", "revoke_approver", "remove an approver")
     approver("list", "list_approvers", "list approvers")
     link = approver("link", "link_approver", "let a person add their account in a chat")
     link.set_defaults(run="chats.link_approver")
-    link.add_argument("name", help="the person")
-    link.add_argument("chat", help="the adapter, for example slack")
-    claim = _group(verbs, "claims", "chats", "channels and accounts that chats ask for")
-    claim("list", "list_claims", "list what waits for your yes")
-    claim("approve", "approve_claim", "put it into the policy").add_argument("id")
-    claim("deny", "deny_claim", "drop it").add_argument("id")
+    link.add_argument("name", help="name of the person")
+    link.add_argument("chat", help="adapter, for example slack")
+    claim = _group(verbs, "claims", "chats", "decide on channels and accounts that chats claim")
+    claim("list", "list_claims", "list pending claims")
+    claim("approve", "approve_claim", "add a claim to the policy").add_argument(
+        "id", help="id of the claim"
+    )
+    claim("deny", "deny_claim", "delete a claim").add_argument("id", help="id of the claim")
     login = _command(
         verbs, "login", "sessions_and_logins.login", "print a one-time link to the inbox"
     )
@@ -345,13 +389,15 @@ def _add_people_commands(verbs: Verbs) -> None:
         verbs,
         "devices",
         "sessions_and_logins.list_or_end_devices",
-        "list where somebody is signed in",
+        "list the devices on which a person is signed in",
     )
-    devices.add_argument("--end", metavar="ID", help="sign out the device that begins so")
-    devices.add_argument("--end-all", action="store_true", help="sign out all of them")
-    login.add_argument("name", nargs="?", default="", help="whose; the only person's without one")
+    devices.add_argument("--end", metavar="ID", help="sign out the device whose id begins with ID")
+    devices.add_argument("--end-all", action="store_true", help="sign out all devices")
+    login.add_argument(
+        "name", nargs="?", default="", help="name of the person (default: the only one)"
+    )
     for one in (join, renew, leave, devices):
-        one.add_argument("name")
+        one.add_argument("name", help="name of the person")
     _add_overlap(renew)
 
 
@@ -362,88 +408,92 @@ def _add_overlap(rotating: argparse.ArgumentParser) -> None:
         type=_span,
         default="15m",
         metavar="TIME",
-        help="how long the old token stays valid: 90s, 15m (the default), 1h, 7d at most",
+        help="keep the old token valid so long: 90s, 15m (default), 1h, at most 7d",
     )
     end.add_argument("--now", action="store_true", help="end the old token at once")
 
 
 def _add_operator_commands(verbs: Verbs) -> None:
     applying = _command(
-        verbs, "apply", "policy.apply", "put people, routes and risk rules in force"
+        verbs, "apply", "policy.apply", "apply a policy file: people, routes and rules"
     )
+    applying.add_argument("file", help="policy file, - for standard input")
+    applying.add_argument("--check", action="store_true", help="only print the changes")
     applying.add_argument(
-        "file", help="a TOML file, see docs/guides/write-policy.md; - is standard input"
+        "--yes", action="store_true", help="do not ask, even if no approver or admin is left"
     )
-    applying.add_argument("--check", action="store_true", help="only print what would change")
-    applying.add_argument(
-        "--yes", action="store_true", help="ask nothing, also where no approver or admin is left"
-    )
-    applying.add_argument("--by", default="operator", help="your name, for the audit")
-    policy = _group(verbs, "policy", "policy", "people, routes and risk rules in force")
-    policy("show", "show", "print them as JSON")
-    policy("export", "export", "print them as the policy file that would produce them")
-    test = policy("test", "replay_file", "print what a file would have done with past requests")
-    test.add_argument(
-        "file", help="a TOML file, see docs/guides/write-policy.md; - is standard input"
-    )
-    test.add_argument("--days", type=_count, help="how far back (default: all that is kept)")
+    applying.add_argument("--by", default="operator", help="name yourself in the audit")
+    policy = _group(verbs, "policy", "policy", "print the active policy, or test a file")
+    policy("show", "show", "print the active policy as JSON")
+    policy("export", "export", "print the active policy as a policy file")
+    test = policy("test", "replay_file", "replay a policy file against past requests")
+    test.add_argument("file", help="policy file, - for standard input")
+    test.add_argument("--days", type=_count, help="replay only the last days (default: all)")
     stop = _command(
-        verbs, "stop-all", "grants.stop_all", "kill switch: deny everything until resume"
+        verbs,
+        "stop-all",
+        "grants.stop_all",
+        "turn the kill switch on: deny all requests until resume",
     )
     resume = _command(verbs, "resume", "grants.resume", "turn the kill switch off")
     call = _command(
-        verbs, "explain", "policy.explain_call", "print how a call would be decided, and why"
+        verbs,
+        "explain",
+        "policy.explain_call",
+        "print how the gateway would decide a call, and why",
     )
-    call.add_argument("agent")
-    call.add_argument("tool")
-    call.add_argument("words", nargs="*", metavar="-- COMMAND", help="as `gateway ask` takes it")
-    call.add_argument("--arguments", default="{}", metavar="JSON", help="the call's arguments")
-    call.add_argument("--kind", default="tool", choices=_KINDS)
-    call.add_argument("--session", default="default", help="the session it would belong to")
-    call.add_argument("--cwd", help="where it would run (default: here)")
+    call.add_argument("agent", help="agent of the call")
+    call.add_argument("tool", help="tool of the call")
+    call.add_argument("words", nargs="*", metavar="-- COMMAND", help="command, after --")
+    call.add_argument("--arguments", default="{}", metavar="JSON", help="arguments of the call")
+    call.add_argument("--kind", default="tool", choices=_KINDS, help="kind of call (default: tool)")
+    call.add_argument("--session", default="default", help="session of the call (default: default)")
+    call.add_argument("--cwd", help="folder of the call (default: this one)")
     figures = _command(
-        verbs, "report", "audit.print_report", "how people decide, and how agents ask"
+        verbs, "report", "audit.print_report", "print how people decide, and how agents ask"
     )
-    figures.add_argument("--days", type=int, default=30, help="how far back")
+    figures.add_argument("--days", type=int, default=30, help="count the last days (default: 30)")
     _add_audit_commands(verbs)
-    checks = _command(verbs, "doctor", "serve.run_doctor", "run all checks, with remedies")
+    checks = _command(verbs, "doctor", "serve.run_doctor", "check everything, and print remedies")
     _command(
         verbs,
         "completion",
         "completion.print_completion",
-        "print what completes commands in your shell",
+        "print a completion script for your shell",
     )
-    verbs.choices["completion"].add_argument("shell", choices=("bash", "zsh", "fish"))
-    checks.add_argument("--live", action="store_true", help="let chats post and delete a test")
-    me = "with --live: have a person, you if you are the only one, try the chats"
+    verbs.choices["completion"].add_argument(
+        "shell", choices=("bash", "zsh", "fish"), help="your shell"
+    )
+    checks.add_argument("--live", action="store_true", help="let chats post and delete a sample")
+    me = "with --live: also ask a person to try the chats (default: the only one)"
     checks.add_argument("--with-me", nargs="?", const="", metavar="PERSON", help=me)
-    kept = "with --with-me: write what is exchanged, without tokens, ids and names"
+    kept = "with --with-me: write the traffic to FILE, without tokens, ids and names"
     checks.add_argument("--record", type=Path, metavar="FILE", help=kept)
     for one in (stop, resume):
-        one.add_argument("--by", default="operator", help="your name, for the audit")
+        one.add_argument("--by", default="operator", help="name yourself in the audit")
 
 
 def _add_audit_commands(verbs: Verbs) -> None:
-    trail = _group(verbs, "audit", "audit", "what happened, sealed and in order")
+    trail = _group(verbs, "audit", "audit", "read, export and verify the audit")
     tail = trail("tail", "tail", "print the latest events")
-    tail.add_argument("--lines", type=_count, default=20, help="how many")
+    tail.add_argument("--lines", type=_count, default=20, help="print so many (default: 20)")
     export = trail("export", "export_all", "write the audit as JSON lines")
-    export.add_argument("file", help="where to, - for standard output")
+    export.add_argument("file", help="file to write, - for standard output")
     export.add_argument(
         "--form",
         choices=["sealed", "interchange", "trace"],
         default="sealed",
-        help="as it is sealed and verified (the default), or in a form that others read",
+        help="with seals, for verify (default), or in a form of other systems",
     )
-    verify = trail("verify", "verify_file", "check an export, without a gateway")
-    verify.add_argument("file", help="the export")
-    erase = trail("erase", "erase", "remove the content of an ended request")
-    erase.add_argument("id", help="the request's whole id, as `gateway history` prints it")
-    erase.add_argument("--by", default="operator", help="your name, for the audit")
-    archive = _group(verbs, "archive", "audit", "the folder that old events move to")
-    lost = archive("give-up", "give_up", "go on without segments that are lost")
-    lost.add_argument("--yes", action="store_true", help="they are gone for good")
-    lost.add_argument("--by", default="operator", help="your name, for the audit")
+    verify = trail("verify", "verify_file", "verify an export, without a gateway")
+    verify.add_argument("file", help="sealed export")
+    erase = trail("erase", "erase", "erase the content of a decided request")
+    erase.add_argument("id", help="whole id of the request")
+    erase.add_argument("--by", default="operator", help="name yourself in the audit")
+    archive = _group(verbs, "archive", "audit", "repair the archive of the audit")
+    lost = archive("give-up", "give_up", "continue without lost segments")
+    lost.add_argument("--yes", action="store_true", help="confirm that they are gone for good")
+    lost.add_argument("--by", default="operator", help="name yourself in the audit")
 
 
 # `gateway --env-file FILE`: settings from a file that is named, and from no other.

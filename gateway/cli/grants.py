@@ -184,7 +184,7 @@ def _format_end(grant: dict[str, Any]) -> str:
 
 
 def _format_backing(grant: dict[str, Any]) -> str:
-    """Return who remembered a grant, and whose votes it rests on besides."""
+    """Return who saved a grant, and whose votes it also needs."""
     by = grant["made_by"]
     others = [one["person"] for one in grant.get("backers", ()) if one["person"] != by]
     return f"made by {by}" + (f", with the votes of {', '.join(others)}" if others else "")

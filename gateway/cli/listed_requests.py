@@ -20,7 +20,7 @@ _AGAIN = "run `gateway pending`, and take a number of what it prints"
 def keep_list(http: HttpPool, rows: Sequence[str]) -> bool:
     """Keep each ID@REVISION that is about to be printed, by its place; return whether that worked.
 
-    Each terminal has a file of its own, so that a number never means a row of another window.
+    Each terminal has a separate file, so that a number never means a row of another window.
     """
     now = SystemClock().now_ms()
     try:

@@ -89,7 +89,7 @@ def print_rows(
     *,
     head: str = "",
 ) -> int:
-    """Print each row; when there is none, print `nothing` to standard error, except with --json.
+    """Print each row; without rows, print `nothing` to standard error, except with --json.
 
     On a terminal the table has a head; who reads it through a pipe gets rows alone.
     """
@@ -113,7 +113,7 @@ def format_row(record: dict[str, Any]) -> str:
     """Return a request as three lines: what its agent wants, or how it ended; times, session and
     tool; risk, what was found, who may approve it, and ID@REVISION.
 
-    A sign for what was found stands before all that is the agent's. On a terminal each line is
+    A sign for findings precedes all text of the agent. On a terminal each line is
     folded to fit it, and none is cut: who approves has seen all of it.
     """
     found = [f"{_sign(record)} Guardrail: {one}" for one in _findings(record)]
@@ -273,7 +273,7 @@ def _indent(lines: list[str]) -> str:
 
 
 def quote_name(name: str) -> str:
-    """Return a name that an agent chose, so that it cannot pass for words of ours."""
+    """Return a name that an agent chose, so that it cannot imitate the gateway."""
     return make_visible(json.dumps(name, ensure_ascii=False)).text
 
 
@@ -284,7 +284,7 @@ def _quote_masked(text: str) -> str:
 
 
 def _sign(record: dict[str, Any]) -> str:
-    """Return what stands before findings: red where they raised the risk, else amber."""
+    """Return the sign before findings: red if they raised the risk, else amber."""
     return finding_sign(
         alarms=any(one["decider"] == GUARDRAILS for one in record.get("raised", ()))
     )

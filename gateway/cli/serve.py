@@ -225,7 +225,7 @@ _STOP = "To stop it: Ctrl-C, or gateway down."
 
 
 async def up(options: argparse.Namespace) -> int:
-    """Run the gateway until SIGINT or SIGTERM, anew each time that a chat is set up or removed."""
+    """Run the gateway until SIGINT or SIGTERM, again each time that a chat is set up or removed."""
     settings = Settings()
     if options.detach and options.lan:
         raise InvalidRequest("--lan prints a code for your phone: run it in a terminal")

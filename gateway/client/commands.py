@@ -310,8 +310,9 @@ def _ask_parser() -> argparse.ArgumentParser:
     add("tool", nargs="?", default="", help="what would run, for example shell")
     add("--arg", action="append", default=[], metavar="NAME=VALUE", help="one argument")
     add("--arguments", metavar="JSON", help="all arguments as a JSON object")
-    add("--role", action="append", default=[], metavar="NAME=ROLE", help="role of an argument")
-    add("--kind", default="tool", choices=["tool", "command", "file_change", "plan"])
+    add("--role", action="append", default=[], metavar="NAME=ROLE", help="what an argument is")
+    kinds = ["tool", "command", "file_change", "plan"]
+    add("--kind", default="tool", choices=kinds, help="kind of call (default: tool)")
     add("--edit", action="store_true", help="allow edits; print what may run")
     add("--no-wait", action="store_true", help="print the id and leave, with exit code 6")
     return parser

@@ -97,6 +97,6 @@ def test_a_broken_adapter_is_named_when_it_should_run(toys: Shell) -> None:
 
 def test_our_commands_come_first(toys: Shell) -> None:
     """An adapter cannot stand in for the command that approves."""
-    assert "approve requests as yourself" in toys.run("approve", "--help")
+    assert "Approve requests as yourself" in toys.run("approve", "--help")
     assert "adds no commands" in toys.run("web", "greet", code=2)
     assert "invalid choice" in toys.run("nobody", "greet", code=2)

@@ -30,7 +30,7 @@ _WHOLE_ALONE = {"make", ".ci/run"}
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _SETTING = re.compile(rf'"((?:{_PROGRAMS}) [^"]+)"')
-_ROW = re.compile(r"^\| (.*?) (?<!\\)\| (.*) \|$", re.MULTILINE)
+_SECTION = re.compile(r"^## ([a-z].*)\n((?:(?!## ).*\n?)*)", re.MULTILINE)
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 _COMMENT = re.compile(r"(?:^|\s)# .*$", re.MULTILINE)
 _HELPED = (
@@ -52,10 +52,10 @@ _HELPED = (
 _OF_ADAPTERS = ("discord", "saiki", "slack")
 
 
-class Row(NamedTuple):
-    """A row of the table of commands: what is typed, and the options that it names."""
+class Section(NamedTuple):
+    """What the page of commands says of one: what is typed, and its options."""
 
-    forms: list[str]
+    command: str
     options: set[str]
 
 
@@ -79,7 +79,7 @@ def printed() -> dict[str, list[str]]:
 
 
 def commands_of(text: str, *, short: bool = False) -> Iterator[str]:
-    """Yield each command of a page: of its blocks, its sentences and its table of commands.
+    """Yield each command of a page: of its blocks, its sentences and its sections of commands.
 
     A program that is named without any words is no command. A page may print ours in short.
     """
@@ -91,8 +91,8 @@ def commands_of(text: str, *, short: bool = False) -> Iterator[str]:
             yield f"gateway {span}"
         elif _COMMAND.search(span) and (len(words) > 1 or span in _WHOLE_ALONE):
             yield span
-    for row in table(text) if short else []:
-        yield from row.forms
+    for one in sections(text) if short else []:
+        yield one.command
 
 
 def spans(text: str) -> list[str]:
@@ -101,16 +101,11 @@ def spans(text: str) -> list[str]:
     return [one.replace("\\|", "|") for one in found]
 
 
-def table(text: str) -> list[Row]:
-    """Return the rows of the first table."""
-    head = text[: text.index("\n## ")]
-    rows = [(row[1], row[0]) for row in _ROW.finditer(head)]
+def sections(text: str) -> list[Section]:
+    """Return the sections of commands; their headings begin with a small letter, as commands do."""
     return [
-        Row(
-            [f"gateway {span}" for span in spans(first) if not span.startswith("-")],
-            set(_OPTION.findall(" ".join(spans(whole)))),
-        )
-        for first, whole in rows
+        Section(f"gateway {found[1]}", set(_OPTION.findall(" ".join(spans(found[2])))))
+        for found in _SECTION.finditer(text)
     ]
 
 

@@ -55,7 +55,7 @@ class Reader:
             "$TOKEN": self._token,
             "$ID": lambda: self.fill("ID"),
             "ID": self._request,
-            "ID2": self._request,
+            **dict.fromkeys(("ID2", "ID3", "ID4"), self._request),
             "REQUEST": self._request,
             "GRANT": lambda: str(json.loads(self.type("gateway grant list --json")[1])["id"]),
             "REVISION": lambda: "1",

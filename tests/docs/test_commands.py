@@ -21,7 +21,7 @@ from tests.docs.commands import (
     our_commands,
     pages,
     printed,
-    table,
+    sections,
 )
 from tests.docs.documented import COMMANDS, ELSEWHERE, NOT_HERE, START, Line
 from tests.docs.reader import POLICY, Reader
@@ -38,6 +38,11 @@ TESTS = re.compile(r"(?:\w+=\w+ )?(?:\S*python -m )?pytest (.*)")
 """A command that runs tests, which are its proof."""
 OTHERS = {"--dry-run", "--fix", "--bare", "--dangerously-skip-permissions"}
 """Options of programs that agents run."""
+TYPED_ELSEWHERE = {
+    "--number": "cli/test_answering.py::test_a_number_is_typed_with_the_approval",
+    "--reveal": "cli/test_answering.py::test_secrets_are_shown_to_who_asks_for_them",
+}
+"""Options that another test types, with its name below tests/."""
 PROGRAMS = {"curl", "make"}
 """What a machine may lack; under CI it has everything."""
 OPEN = re.compile(r"[A-Z]+(=[A-Z]+)?")
@@ -120,11 +125,14 @@ def test_a_command_is_found_wherever_it_is_printed() -> None:
         "x=$(gateway ask a) && b",
         "gateway ask --hook x",
     }
-    page = "| `up`, `grant list\\|new` | `--x`, `grant show` |\n\n## Next\n`apply` `apply F`\n"
+    page = (
+        "# A\n## up\n`--x N`, `grant show`\n\n## Next\n`apply` `apply F`\n## grant list\nLists.\n"
+    )
     short = set(commands_of(page, short=True))
     assert short - found == {
-        f"gateway {one}" for one in ("up", "grant list|new", "grant show", "apply F")
+        f"gateway {one}" for one in ("up", "grant list", "grant show", "apply F")
     }
+    assert sections(page) == [("gateway up", {"--x"}), ("gateway grant list", set())]
 
 
 def test_what_is_typed_for_a_form_has_all_of_its_words() -> None:
@@ -138,23 +146,30 @@ def test_what_is_typed_for_a_form_has_all_of_its_words() -> None:
 
 
 def test_every_option_that_a_page_names_is_ours() -> None:
-    """Of some command of the gateway, or of an adapter; the few of other programs are listed. Those
-    in a row of the table of commands are typed with one of the row's, unless another test does."""
+    """Of some command of the gateway, or of an adapter; the few of other programs are listed."""
     ours = set().union(*our_commands().values())
     named = {option for text in pages().values() for option in options_of(text)}
     assert named - ours == OTHERS
-    for row in table(pages()[SHORT]):
-        verbs = {form.split()[1] for form in row.forms}
-        below = set().union(*(our_commands().get(verb, set()) for verb in verbs))
-        assert row.options <= (below if ELSEWHERE.keys() & row.forms else below & typed_with(verbs))
 
 
-def typed_with(verbs: set[str]) -> set[str]:
-    """Return the options with which one of these commands is typed here."""
+def test_every_option_of_a_command_is_typed() -> None:
+    """Here, or by the tests of a command that runs elsewhere; two of those have tests of options
+    alone."""
+    for command, options in sections(pages()[SHORT]):
+        if command not in ELSEWHERE:
+            missing = options - typed_with(command) - TYPED_ELSEWHERE.keys()
+            assert missing == set(), command
+    for option, name in TYPED_ELSEWHERE.items():
+        check(name)
+        assert option in (ROOT / "tests" / name.partition("::")[0]).read_text(encoding="utf-8")
+
+
+def typed_with(command: str) -> set[str]:
+    """Return the options with which a command is typed here."""
     lines = [(form, line) for form, entry in COMMANDS.items() for line in lines_of(entry)]
-    typed = [one for form, line in lines for one in (line.typed or form, *line.then)]
-    parts = re.findall(r"gateway (\S+)([^|&;\n]*)", "\n".join(typed))
-    return {word for verb, rest in parts if verb in verbs for word in re.findall("--[a-z-]+", rest)}
+    typed = [one for form, line in lines for one in (line.typed or form, *line.first, *line.then)]
+    parts = re.findall(rf"{command}(?= )([^|&;\n]*)", "\n".join(typed))
+    return {word for rest in parts for word in re.findall("--[a-z-]+", rest)}
 
 
 def test_the_other_tests_are_there() -> None:
