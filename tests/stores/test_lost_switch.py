@@ -114,7 +114,7 @@ async def test_an_operator_says_what_counts(world: World, on: bool) -> None:
     await world.store.check_schema()
     assert await world.store.is_stopped() is None
     switch = (await world.core.operator.status()).switch
-    assert (switch.on, "nobody knows" in switch.state) == (True, True)
+    assert (switch.on, "it is unknown whether" in switch.state) == (True, True)
     current = await world.store.policy()
     people = tuple(replace(one, admin=True) for one in current.people)
     await world.put(people=people)

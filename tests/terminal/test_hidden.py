@@ -15,7 +15,7 @@ async def test_no_key_approves_what_a_mask_could_hide(world: World) -> None:
         allowed=(Action.APPROVE, Action.EDIT),
     )
     async with seated(world) as seat:
-        await seat.sees("What is masked could")
+        await seat.sees("A masked value could")
         for keys in (("y",), ("e",), ("r",), ("f", "y", "escape")):
             seat.screen.clear_notifications()
             for key in keys:
