@@ -5,7 +5,7 @@ RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 UV_VERSION := 0.13.8
 PIPX_VERSION := 1.18.4
-SOURCES := gateway adapters tests benchmarks
+SOURCES := gateway adapters tests benchmarks packaging/site
 
 # Each test process, and each command that a test starts, would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -126,7 +126,7 @@ $(INSTALLERS)/.ready: Makefile
 		uv==$(UV_VERSION) pipx==$(PIPX_VERSION)
 	@touch $@
 
-# Pinned exactly, with what shapes a page; 0.0.73 is the last release that one wheel holds.
+# Pinned exactly, with what shapes a page. 0.0.73 is the last release that comes in one wheel.
 SITE := build/site
 SITE_PACKAGES := zensical==0.0.73 markdown==3.11.3 pymdown-extensions==13.1.2 pygments==2.21.0 \
 	jinja2==3.1.6

@@ -35,7 +35,7 @@ ITEM = re.compile(r"(?:[-*+]|\d+\.) +(?=\S)")
 MARK = re.compile(r"`{3,}")
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)[^)#\s]+")
 
-Nav = list[str | dict[str, str] | dict[str, "Nav"]]
+Entry = str | dict[str, str] | dict[str, list[str]] | dict[str, list[dict[str, str]]]
 
 
 def main(folder: Path) -> None:
@@ -162,10 +162,10 @@ def widen_lists(text: str) -> str:
     return "\n".join(lines)
 
 
-def arrange(sources: list[str]) -> Nav:
+def arrange(sources: list[str]) -> list[Entry]:
     """Return the navigation: the sections of the documentation, then the rest."""
     pages = [source for source in sources if source.endswith(".md")]
-    nav: Nav = [START, {"Documentation": INDEX}]
+    nav: list[Entry] = [START, {"Documentation": INDEX}]
     unlisted = {page for page in pages if page.startswith("docs/")} - {INDEX}
     for title, (folder, index) in SECTIONS.items():
         listed = dict.fromkeys((index, *links_of(index)))
@@ -173,7 +173,7 @@ def arrange(sources: list[str]) -> Nav:
         nav.append({title: section})
         unlisted -= set(section)
     if unlisted:
-        sys.exit(f"no list of docs links to {', '.join(sorted(unlisted))}")
+        sys.exit(f"the lists of docs do not link to {', '.join(sorted(unlisted))}")
     project = [page for page in pages if not page.startswith("docs/") and page != START]
     code = [{source: page_of(source)} for source in sources if source not in pages]
     return [*nav, {"Project": project}, {"Files": code}]

@@ -39,7 +39,8 @@ TOO_WIDE = """[document.documentElement, ...document.querySelectorAll(
   .filter((one) => one.getBoundingClientRect().right > innerWidth + 1
     || (one === document.documentElement && one.scrollWidth > innerWidth))
   .map((one) => one.outerHTML.slice(0, 80))"""
-FOUND = "[...document.querySelectorAll('[role=dialog] a, .md-search a')].map((one) => one.href)"
+DIALOG = "[...document.querySelectorAll('*')].find((one) => one.shadowRoot)?.shadowRoot"
+FOUND = f"[...{DIALOG}.querySelectorAll('a')].map((one) => one.href)"
 
 pytestmark = [
     pytest.mark.skipif(FOLDER is None, reason="runs in `make test-docs-site`"),
@@ -208,7 +209,7 @@ async def tab() -> AsyncIterator[Page]:
 @pytest.mark.parametrize("size", [PHONE, DESK], ids=["phone", "desk"])
 async def test_no_page_scrolls_sideways(address: str, tab: Page, size: tuple[int, int]) -> None:
     """Every page is as wide as the screen, in light and in dark, and loads nothing from outside."""
-    wrong = []
+    wrong: list[object] = []
     await tab.size(size)
     for page in pages():
         await tab.goto(f"{address}{page}")
@@ -229,6 +230,6 @@ async def test_the_search_finds_a_page(address: str, tab: Page) -> None:
     await tab.goto(f"{address}{START}")
     await tab.until(READY)
     await tab.press_on("document.querySelector('button.md-search__button')")
-    await tab.until("document.activeElement?.tagName === 'INPUT'")
+    await tab.until(f"{DIALOG}?.activeElement?.tagName === 'INPUT'")
     await tab.send("Input.insertText", text="glossary")
     await tab.until(f"{FOUND}.some((one) => one.includes('/docs/reference/glossary.html'))")
