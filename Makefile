@@ -5,14 +5,14 @@ RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 UV_VERSION := 0.13.8
 PIPX_VERSION := 1.18.4
-SOURCES := gateway adapters tests benchmarks
+SOURCES := gateway adapters tests benchmarks packaging/site
 
 # Each test process, and each command that a test starts, would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo quick test test-thorough test-slow mutants test-emulate test-payloads test-hosts check format-check lint types imports docs format bench \
-	screenshots gallery agent-wheel packages test-packages lock clean
+	screenshots gallery agent-wheel packages test-packages docs-site test-docs-site lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -124,6 +124,24 @@ $(INSTALLERS)/.ready: Makefile
 	$(PYTHON) -m venv --clear $(INSTALLERS)
 	$(INSTALLERS)/bin/python -m pip install --quiet --disable-pip-version-check \
 		uv==$(UV_VERSION) pipx==$(PIPX_VERSION)
+	@touch $@
+
+# Pinned exactly, with what shapes a page. 0.0.73 is the last release that comes in one wheel.
+SITE := build/site
+SITE_PACKAGES := zensical==0.0.73 markdown==3.11.3 pymdown-extensions==13.1.2 pygments==2.21.0 \
+	jinja2==3.1.6
+
+docs-site: $(SITE)/.venv/.ready ## build the documentation as a website into build/site/html
+	rm -rf $(SITE)/html
+	$(SITE)/.venv/bin/python packaging/site/prepare.py $(SITE)
+	$(SITE)/.venv/bin/zensical build --strict --clean --config-file $(SITE)/zensical.toml
+
+test-docs-site: docs-site $(READY) ## follow every link of the website, in a browser, on a phone and a desk
+	SITE=$(SITE)/html $(RUN) -m pytest -q tests/frame/test_docs_site.py
+
+$(SITE)/.venv/.ready: Makefile
+	$(PYTHON) -m venv --clear $(SITE)/.venv
+	$(SITE)/.venv/bin/python -m pip install --quiet --disable-pip-version-check $(SITE_PACKAGES)
 	@touch $@
 
 # Releases younger than a week are left out: most bad ones are found and withdrawn by then.
