@@ -249,9 +249,16 @@ class CardPosting:
 
     async def find_open_place(self, target: str) -> tuple[Workspace, SlackPlace]:
         """Return the workspace and channel of a target. Raises RetryLater, and DeliveryFailed also
-        if another organisation reads there and the target does not allow that."""
+        if another organisation reads there and the target does not allow that, or if an agent named
+        the place and its conversation is not open."""
         workspace, place = await self.find_place(target)
         await self._shared.refuse_outsiders(workspace, place)
+        if place.origin and place.thread:
+            # Slack may accept a reply to a deleted message, which nobody would see.
+            try:
+                await self.check_copy(build_ref(place.team, place.channel, place.thread))
+            except CopyGone as gone:
+                raise DeliveryFailed("the conversation's first message was deleted") from gone
         return workspace, place
 
     async def find_place(self, target: str) -> tuple[Workspace, SlackPlace]:

@@ -401,6 +401,8 @@ def _add_operator_commands(verbs: Verbs) -> None:
     call.add_argument("--kind", default="tool", choices=_KINDS)
     call.add_argument("--session", default="default", help="the session it would belong to")
     call.add_argument("--cwd", help="where it would run (default: here)")
+    there = "the conversation where it would begin, as platform:SPACE/CHANNEL[/THREAD]"
+    call.add_argument("--origin", metavar="PLACE", help=there)
     figures = _command(
         verbs, "report", "audit.print_report", "how people decide, and how agents ask"
     )
