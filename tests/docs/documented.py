@@ -332,6 +332,9 @@ COMMANDS: dict[str, Line | list[Line]] = {
         'name = "list_notes"', first=("gateway tool declare list_notes --harmless --yes",)
     ),
     "gateway explain": NAMED,
+    "gateway explain support shell --origin slack:T024BE7LD/C0TALK": Line(
+        "(?s)no agent support.*shown in web"
+    ),
     "gateway explain AGENT TOOL": Line("result: people are asked"),
     "gateway explain AGENT TOOL --arguments JSON": Line("(?s)argument command.*people are asked"),
     "gateway explain AGENT TOOL [-- COMMAND]": [
