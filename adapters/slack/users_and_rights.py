@@ -344,7 +344,7 @@ async def explain_outsiders(workspace: Workspace, place: SlackPlace) -> str:
         said = f"cannot check if {name_place(place)} is shared with others: {refused}"
         raise DeliveryFailed(said) from refused
     about = answer.get("channel") or {}
-    return explain_shared(place, about) or (_explain_closed(workspace, place, about))
+    return explain_shared(place, about) or _explain_closed(workspace, place, about)
 
 
 def _explain_closed(workspace: Workspace, place: SlackPlace, about: Json) -> str:

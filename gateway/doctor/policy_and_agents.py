@@ -193,7 +193,8 @@ async def _origins(backend: Backend) -> Finding:
         most = "; ".join(f"{count}: {said}" for said, count in why.most_common(_MOST_NAMED))
         says = f"cards of the last hour that are not in their conversation: {most}"
         return report_doubt(says, "see docs/guides/where-cards-go.md")
-    return report_ok(f"{len(routes)} routes use conversations" if routes else "none is used")
+    names = ", ".join(one.name for one in routes)
+    return report_ok(f"get cards on: {names}" if routes else "no route sends cards to them")
 
 
 STORED_DATA_CHECKS: tuple[tuple[str, Callable[[Backend], Awaitable[Finding]]], ...] = (

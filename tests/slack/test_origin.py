@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from gateway.delivery.outbox_worker import Timings
 from gateway.domain.policy_document import Escalation, Route
-from gateway.domain.records import Identity
+from gateway.domain.records import Identity, Remember
 from gateway.domain.store import MessageContext
 from gateway.errors import Unauthorized
 from gateway.models import Origin, Reason, Status, digest_of
@@ -17,6 +18,7 @@ from gateway.ports.outgoing import CopyState
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
 from tests.slack.office import PEOPLE, Office, at_work, labels, put_in_force, shown, told
+from tests.slack.test_grant_cards import is_grant
 from tests.slack.test_surfaces import OAUTH, install
 from tests.waiting import moment
 from tests.world import AGENT, World, click, over_http, request
@@ -365,3 +367,43 @@ async def test_a_token_of_an_organisation_opens_no_other_workspace(
         record = await elsewhere(office, replace(TALK, chat="T1/CFAR"))
         assert await why(office, record) == "slack:T1/CFAR is in another workspace"
         assert slack.thread("CFAR", THREAD, "T2") == []
+
+
+@pytest.mark.usefixtures("talk")
+async def test_what_is_remembered_there_is_shown_there(slack: Slack, world: World) -> None:
+    """The card of the grant is in the same thread, with its button."""
+    async with at_work(slack, world, ROUTE) as office:
+        record, _ = await in_thread(office)
+        remember = Remember(lifetime="1d")
+        await office.api.requests.decide(click(record, identity=ANN, remember=remember))
+        grant = await slack.until(lambda: next(filter(is_grant, thread(slack)), None))
+        await office.ann.click(grant, "Revoke")
+        await office.card_says(grant, "evoked")
+
+
+@pytest.mark.usefixtures("talk")
+async def test_a_first_message_that_is_deleted_later_changes_nothing(
+    slack: Slack, world: World
+) -> None:
+    """The card is still in the thread: it is decided there, and shows it."""
+    async with at_work(slack, world, ROUTE, steps=True) as office:
+        record, message = await in_thread(office)
+        del slack.workspace().channels["CTALK"].messages[THREAD]
+        await office.ann.click(message, "Approve")
+        await office.card_says(message, "Approved by ann")
+        assert (await office.ended(record)).status is Status.APPROVED
+
+
+@pytest.mark.usefixtures("talk")
+async def test_a_card_that_people_keep_deleting_there_goes_elsewhere(
+    slack: Slack, world: World
+) -> None:
+    """It is posted there twice more; then the next target."""
+    timings = Timings(check=0.3)
+    async with at_work(slack, world, ROUTE, steps=True, timings=timings) as office:
+        await office.ask(origin=TALK)
+        for _ in range(3):
+            (card,) = await slack.until(lambda: thread(slack))
+            del slack.workspace().channels["CTALK"].messages[card.ts]
+        await slack.until(lambda: slack.messages("C1"))
+        assert thread(slack) == []

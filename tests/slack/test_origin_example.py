@@ -58,9 +58,8 @@ async def test_its_cards_are_where_it_is_asked(
     monkeypatch.setenv("SLACK_BOT_TOKEN", slack.workspace().bot_token)
     agent = load("slack")
     agent.app.client.base_url = slack.api_url
-    settings = Settings(
-        REDIS_URL=server_url, namespace=namespace, data_dir=tmp_path, port=0, adapters=("slack",)
-    )
+    place: Any = {"REDIS_URL": server_url, "namespace": namespace, "data_dir": tmp_path}
+    settings = Settings(**place, port=0, adapters=("slack",))
     with environment(slack):
         async with run_gateway(settings) as gateway:
             store = gateway.backend.store
