@@ -201,7 +201,11 @@ class Context(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin(Wire):
-    """The source of a request, as the agent claims it. A claim can only exclude approvers."""
+    """The source of a request, as the agent claims it. A claim can only exclude approvers.
+
+    `channel` (the platform), `chat` and `thread` name the conversation where it began. For a card
+    in that conversation, `chat` is written `WORKSPACE/CHANNEL` or `SERVER/CHANNEL`, with ids.
+    """
 
     framework: str | None = None
     tool_call_id: str | None = None
@@ -209,6 +213,7 @@ class Origin(Wire):
     channel: str | None = None
     chat: str | None = None
     sender: str | None = None
+    thread: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

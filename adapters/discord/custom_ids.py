@@ -11,6 +11,7 @@ PLATFORM = "discord"
 VERSION = "ag1"
 _OURS = re.compile(r"ag\d+:")
 _SNOWFLAKE = re.compile(r"\d{1,20}")
+_ORIGIN = re.compile(r"origin/(\d{1,20})/(\d{1,20})(?:/(\d{1,20}))?", re.ASCII)
 _PARTS = 7
 _ID_BYTES = 16
 
@@ -72,21 +73,27 @@ def read_button(custom_id: str) -> DiscordButton | None:
 
 @dataclass(frozen=True, slots=True)
 class DiscordPlace:
-    """A place for cards: a channel or thread of a server, or a user's direct messages."""
+    """A place for cards: a channel or thread of a server, or a user's direct messages. With
+    `origin`, an agent named it, as a channel and perhaps a `thread` in it."""
 
     guild: str | None = None
     channel: str | None = None
     user: str | None = None
+    thread: str | None = None
+    origin: bool = False
 
     @property
     def posts(self) -> str:
         """The name of the rate limit for messages to this place."""
-        return f"posts {self.channel or self.user}"
+        return f"posts {self.thread or self.channel or self.user}"
 
 
 def read_target(target: str) -> DiscordPlace | None:
-    """Return the place of `discord:GUILD/CHANNEL`, `discord:@USER` or `discord:USER`."""
+    """Return the place of `discord:GUILD/CHANNEL`, `discord:@USER` or `discord:USER`. The gateway
+    writes `discord:origin/GUILD/CHANNEL[/THREAD]` for an agent's conversation."""
     rest = target.removeprefix(f"{PLATFORM}:")
+    if found := _ORIGIN.fullmatch(rest):
+        return DiscordPlace(guild=found[1], channel=found[2], thread=found[3], origin=True)
     guild, slash, channel = rest.partition("/")
     if slash and _SNOWFLAKE.fullmatch(guild) and _SNOWFLAKE.fullmatch(channel):
         return DiscordPlace(guild=guild, channel=channel)

@@ -66,6 +66,7 @@ _WHY = {
     ARCHIVED: "the thread is archived",
     MODERATED: "Discord's moderation refuses the message",
 }
+_ELSEWHERE = "the channel is not in the target's server"
 # Only these are final: access, permissions and locks can change back.
 _GONE = {UNKNOWN_CHANNEL, UNKNOWN_MESSAGE}
 
@@ -209,13 +210,15 @@ class Posting:
         client = self._client()
         if place.user is not None:
             return await client.create_dm(discord.Object(int(place.user)))
-        number = int(place.channel or 0)
-        if number not in self._homes:
+        number = int(place.thread or place.channel or 0)
+        if place.origin:
+            await _check_origin(client, place, number)
+        elif number not in self._homes:
             channel = client.get_channel(number) or await client.fetch_channel(number)
             guild = getattr(channel, "guild", None)
             self._homes[number] = str(guild.id) if guild else ""
-        if self._homes[number] != place.guild:
-            raise DeliveryFailed("the channel is not in the target's server")
+        if not place.origin and self._homes[number] != place.guild:
+            raise DeliveryFailed(_ELSEWHERE)
         return client.get_partial_messageable(number)
 
     @asynccontextmanager
@@ -240,6 +243,19 @@ class Posting:
         thread = await client.fetch_channel(channel_id)
         if isinstance(thread, discord.Thread):
             await thread.edit(archived=False)
+
+
+async def _check_origin(client: discord.Client, place: DiscordPlace, number: int) -> None:
+    """Raise DeliveryFailed unless a conversation that an agent named is open and in its server."""
+    channel = await client.fetch_channel(number)
+    guild = getattr(channel, "guild", None)
+    if guild is None or str(guild.id) != place.guild:
+        raise DeliveryFailed(_ELSEWHERE)
+    thread = channel if isinstance(channel, discord.Thread) else None
+    if place.thread and (thread is None or str(thread.parent_id) != place.channel):
+        raise DeliveryFailed("the thread is not in the channel")
+    if thread is not None and (thread.archived or thread.locked):
+        raise DeliveryFailed(_WHY[THREAD_LOCKED if thread.locked else ARCHIVED])
 
 
 def _find_place(target: str) -> DiscordPlace:

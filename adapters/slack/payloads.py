@@ -20,7 +20,7 @@ Json = dict[str, Any]
 PLATFORM = "slack"
 _BUTTON = re.compile(r"v1:([0-9a-f]{32}):([0-9]{1,9}):([0-9a-z]{1,64})")
 _PLACE = re.compile(
-    r"(?P<shared>shared/)?(?P<team>[A-Z0-9]{2,32})/(?P<channel>[A-Z0-9]{2,32})(/(?P<thread>[0-9]{1,12}\.[0-9]{6}))?"
+    r"(?P<kind>(shared|origin)/)?(?P<team>[A-Z0-9]{2,32})/(?P<channel>[A-Z0-9]{2,32})(/(?P<thread>[0-9]{1,12}\.[0-9]{6}))?"
 )
 ANSWER_SHORTCUT = "answer_request"
 NO_COPY = "none"  # in buttons that are not on a posted card
@@ -142,26 +142,28 @@ def build_ref(team: str, channel: str, ts: str) -> MessageRef:
 
 class SlackPlace(NamedTuple):
     """A place for messages. `thread` is the timestamp of the thread's first message, or empty.
-    `shared` says that other organisations may read there.
+    `shared` says that other organisations may read there, `origin` that an agent named it.
     """
 
     team: str
     channel: str
     thread: str = ""
     shared: bool = False
+    origin: bool = False
 
 
 def read_place(target: str) -> SlackPlace:
     """Parse a target, or the channel of a reference. Raises Malformed.
 
     A target is `slack:TEAM/CHANNEL` or `slack:TEAM/CHANNEL/THREAD`. `shared/` before TEAM allows
-    channels that other organisations read.
+    channels that other organisations read. The gateway writes `origin/` for an agent's
+    conversation.
     """
     found = _PLACE.fullmatch(target.removeprefix(f"{PLATFORM}:"))
     if found is None:
         raise Malformed(f"{target!r} is not a Slack target; write slack:TEAM/CHANNEL")
-    thread, shared = found["thread"] or "", found["shared"] is not None
-    return SlackPlace(found["team"], found["channel"], thread, shared)
+    shared, origin = (found["kind"] == kind for kind in ("shared/", "origin/"))
+    return SlackPlace(found["team"], found["channel"], found["thread"] or "", shared, origin)
 
 
 # --- Slack's payloads -----------------------------------------------------------------------------

@@ -129,7 +129,7 @@ class CardPosting:
         """Post a card. If Slack reports a failure, send it once more; a duplicate card does no
         harm. If Slack does not answer, do not send it again.
         """
-        workspace, place = await self.find_open_place(target)
+        workspace, place = await self.find_card_place(target)
         text, made = blocks.build_message(card, nonce, called=mention_people(workspace.team, card))
         about = {"event_type": "approval", "event_payload": {"request": card.request_id}}
 
@@ -249,9 +249,22 @@ class CardPosting:
 
     async def find_open_place(self, target: str) -> tuple[Workspace, SlackPlace]:
         """Return the workspace and channel of a target. Raises RetryLater, and DeliveryFailed also
-        if another organisation reads there and the target does not allow that."""
+        if another organisation reads there and the target does not allow that. A place that an
+        agent named must be an open channel, too."""
         workspace, place = await self.find_place(target)
         await self._shared.refuse_outsiders(workspace, place)
+        return workspace, place
+
+    async def find_card_place(self, target: str) -> tuple[Workspace, SlackPlace]:
+        """Return the workspace and channel for a new card. Raises as `find_open_place`, and
+        DeliveryFailed if the first message of an agent's conversation was deleted."""
+        workspace, place = await self.find_open_place(target)
+        if place.origin and place.thread:
+            # Slack may accept a reply to a deleted message, which nobody would see.
+            try:
+                await self.check_copy(build_ref(place.team, place.channel, place.thread))
+            except CopyGone as gone:
+                raise DeliveryFailed("the conversation's first message was deleted") from gone
         return workspace, place
 
     async def find_place(self, target: str) -> tuple[Workspace, SlackPlace]:
@@ -361,7 +374,7 @@ class SlackGrantPosting:
 
     async def deliver(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
         """Post a card. If Slack does not answer, do not send it again."""
-        workspace, place = await self._posts.find_open_place(target)
+        workspace, place = await self._posts.find_card_place(target)
         text, made = build_grant_message(card, nonce)
         async with self._posts.turn(place, nonce):
             answer = await post_message(workspace, place.channel, text, made, thread=place.thread)

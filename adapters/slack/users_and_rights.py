@@ -305,10 +305,12 @@ class SharedChannels:
     async def refuse_outsiders(self, workspace: Workspace, place: SlackPlace) -> None:
         """Raise DeliveryFailed if people of other organisations can read the channel, or if Slack
         does not say. Raise RetryLater if Slack does not answer. Skip targets that allow it."""
+        if place.origin and place.channel[0] not in "CG":
+            raise DeliveryFailed(f"{name_place(place)} is not a channel")
         # The bot cannot look up a direct channel; a target names it by id, for one person.
         if place.shared or place.channel.startswith("D"):
             return
-        place, now = SlackPlace(place.team, place.channel), asyncio.get_running_loop().time
+        place, now = place._replace(thread=""), asyncio.get_running_loop().time
         async with self._asking[place]:
             since, why = self._known.get(place, (float("-inf"), ""))
             if now() - since >= KNOWN_SECONDS:
@@ -320,7 +322,8 @@ class SharedChannels:
 
     def forget(self, team: str, channel: str) -> None:
         """Drop the cached answer for a channel, after Slack reported a change."""
-        self._known.pop(SlackPlace(team, channel), None)
+        for origin in (False, True):
+            self._known.pop(SlackPlace(team, channel, origin=origin), None)
 
 
 async def explain_outsiders(workspace: Workspace, place: SlackPlace) -> str:
@@ -340,7 +343,22 @@ async def explain_outsiders(workspace: Workspace, place: SlackPlace) -> str:
             raise  # a post would get the same refusal
         said = f"cannot check if {name_place(place)} is shared with others: {refused}"
         raise DeliveryFailed(said) from refused
-    return explain_shared(place, answer.get("channel") or {})
+    about = answer.get("channel") or {}
+    return explain_shared(place, about) or _explain_closed(workspace, place, about)
+
+
+def _explain_closed(workspace: Workspace, place: SlackPlace, about: Json) -> str:
+    """Say why a channel that an agent named is no open channel of the workspace; else ""."""
+    if not place.origin:
+        return ""
+    if about.get("is_archived"):
+        return f"{name_place(place)} is archived"
+    if about.get("is_im") or about.get("is_mpim"):
+        return f"{name_place(place)} is a direct message"
+    teams = (about.get("context_team_id"), *(about.get("shared_team_ids") or ()))
+    if workspace.org and place.team not in teams:  # its token reads all workspaces' channels
+        return f"{name_place(place)} is in another workspace"
+    return ""
 
 
 def explain_shared(place: SlackPlace, about: Json) -> str:

@@ -115,6 +115,9 @@ class Approvals:
         told, shadows = told_submission(record), await self._chain.shadows(record)
         if shadows:
             told["shadow"] = record.hide_in(plain(shadows))
+        if not record.final and request.origin.chat:
+            refused = ruling.find_conversation(request)[1]
+            told |= {"origin_refused": refused} if refused else {}
         return Creation(record, told, timeout_ms)
 
     async def _create(
@@ -450,12 +453,12 @@ class HookReviews:
         if not after.final:
             changed = after.digest != record.digest
             budget = ruling.policy.budget_for(after.request.agent)
-            await held.place(after, budget, posts=posts(ruling), alone=changed)
+            await held.place(after, budget, posts=posts(ruling, after), alone=changed)
         return _step(record, after, ruling)
 
     async def _judge(self, record: StoredRequest, ruling: Ruling) -> StoredRequest:
         queues = tuple(one for one in record.queues if one != REVIEWS)
-        named = queues_of(ruling, record.owner)
+        named = queues_of(ruling, record.owner, record.conversation)
         asked = replace(record, queues=tuple(dict.fromkeys((*named, *queues))))
         after, ending = await judge(self._chain, asked, ruling)
         revision = record.revision + 1

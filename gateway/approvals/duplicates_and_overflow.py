@@ -114,7 +114,7 @@ class Grouping:
             if await self._has_undecided(leader, policy):
                 return _RETRY
         budget = policy.budget_for(leader.request.agent)
-        shown = posts(policy.ruling_on(leader.request))
+        shown = posts(policy.ruling_on(leader.request), leader)
         await self._groups.promote_next(leader, budget, posts=shown)
         return None
 

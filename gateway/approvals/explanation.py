@@ -54,8 +54,9 @@ class Explanation(Wire):
     """The result that a call would have, the opinion of each decider, and who would decide.
 
     `step_up` lists the ways of extra verification, of which an approval needs one; empty if a click
-    is enough. `uncertainties` are values that were not understood. `stopped` means that the kill
-    switch is on. `known` says whether the agent exists.
+    is enough. `origin_refused` says why no card goes into its conversation. `uncertainties` are
+    values that were not understood. `stopped` means that the kill switch is on. `known` says
+    whether the agent exists.
     """
 
     digest: str
@@ -73,6 +74,7 @@ class Explanation(Wire):
     result: str
     step_up: tuple[StepUp, ...] = ()
     known: bool = True
+    origin_refused: str = ""
 
 
 class Explanations:
@@ -103,7 +105,7 @@ class Explanations:
         denied = [one.words for one in every if one.told and covers(one, record) is yes]
         risk = lift(record.risk, [raised for one in opinions for raised in one.raised])
         base = policy.route_for(request.agent, request.tool)
-        route = base.at(risk.level)
+        route, ruling = base.at(risk.level), policy.ruling_on(request)
         decided = find_decisive(opinions)
         result = f"{decided.effect} by {decided.decider}" if decided else "people are asked"
         if denied and (decided is None or decided.effect != DENY):
@@ -114,7 +116,8 @@ class Explanations:
             stopped=stopped,
             risk=risk,
             route=route.name,
-            targets=route.targets,
+            targets=ruling.places(record),
+            origin_refused=ruling.find_conversation(request)[1],
             approvers=route.approvers,
             quorum=route.quorum,
             step_up=base.step_up(risk.level),

@@ -96,7 +96,7 @@ class GrantLifecycle:
             # The notice covers all suspended grants of its route.
             said = tally(policy, route_of(policy, grant), await self.all())
             news = replace(card, notices=(said,))
-        places = route.places(record.tier if record else 0)
+        places = policy.ruling_on(record.request).places(record) if record else route.places(0)
         return GrantView(grant=grant, card=card, news=news, places=places)
 
     async def count_reach(self, match: Match, agent: str, session: str | None) -> MatchPreview:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from gateway.approvals.transitions import close_record
 from gateway.domain.health_and_metrics import Tally
-from gateway.domain.policy_document import REQUESTER, PolicyDocument, Ruling, adapters_of
+from gateway.domain.policy_document import ORIGIN, REQUESTER, PolicyDocument, Ruling, adapters_of
 from gateway.domain.records import Click, MessageRef, RequestOutcome, StoredRequest
 from gateway.domain.redaction import mask
 from gateway.domain.risk import draw_number
@@ -184,7 +184,7 @@ class Writer:
                 data=data,
                 timeout_ms=timeout_ms,
                 budget=ruling.policy.budget_for(request.agent),
-                posts=posts(ruling) and not record.unreviewed,
+                posts=posts(ruling, record) and not record.unreviewed,
                 number=draw_number() if record.numbered and not record.final else "",
             )
             forced = _FORCED.get(result)
@@ -314,6 +314,7 @@ class Writer:
             seconds = min(seconds, route.max_timeout)
         life = int(seconds * 1000)
         now = self.now()
+        conversation, _ = ruling.find_conversation(request)
         record = StoredRequest(
             request=request,
             status=Status.PENDING,
@@ -327,7 +328,8 @@ class Writer:
             owner=origin.owner,
             process=waiter,
             attached=(waiter,) if waiter and origin.entry is not None else (),
-            queues=queues_of(ruling, origin.owner),
+            queues=queues_of(ruling, origin.owner, conversation),
+            conversation=conversation,
             numbered=waiter is not None and request.shows_number and route.risk.takes_numbers,
         )
         return assess(ruling.policy.declare(record), ruling), life
@@ -444,22 +446,23 @@ def tombstone_of(request_id: str, agent: str) -> ApprovalRequest:
     )
 
 
-def posts(ruling: Ruling) -> bool:
+def posts(ruling: Ruling, record: StoredRequest) -> bool:
     """Return whether cards are posted for a request."""
-    return bool(adapters_of(ruling.route.targets))
+    return bool(adapters_of((*ruling.route.targets, record.conversation)))
 
 
-def queues_of(ruling: Ruling, owner: str | None) -> tuple[str, ...]:
-    """Return the outboxes for a request of this owner's agent."""
+def queues_of(ruling: Ruling, owner: str | None, conversation: str = "") -> tuple[str, ...]:
+    """Return the outboxes for a request of this owner's agent, begun in this conversation."""
     policy, route = ruling
     informed = [target for target in route.notify if target != REQUESTER]
     if REQUESTER in route.notify:
         informed += [
             one for person in policy.people if person.name == owner for one in person.identities
         ]
-    shown = route.places(len(route.escalations))
+    shown = (*route.places(len(route.escalations)), conversation)
     adapters = adapters_of((*shown, *informed))
     waits = bool(adapters_of(shown) or route.escalations or route.remind_after)
+    waits = waits or ORIGIN in route.targets  # without a conversation, nobody may see it
     return (*adapters, FOLLOWUPS) if waits else adapters
 
 

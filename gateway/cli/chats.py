@@ -20,7 +20,7 @@ from gateway.cli.kept_settings import keep, read_kept, take_kept
 from gateway.cli.redis_access import connect_backend
 from gateway.cli.requests import say
 from gateway.client import AsyncClient
-from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.policy_document import ORIGIN, PolicyDocument, Route
 from gateway.domain.time_and_tasks import SystemClock, check_wanted
 from gateway.errors import Conflict, Denied, GatewayError, InvalidRequest, Unreachable
 from gateway.policy.policy_file_reader import differences
@@ -355,10 +355,12 @@ def _without_chat(route: Route, name: str) -> Route:
     def leave(targets: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(one for one in targets if one.partition(":")[0] != name)
 
+    targets = leave(route.targets)
     steps = (replace(one, targets=leave(one.targets)) for one in route.escalations)
     return replace(
         route,
-        targets=leave(route.targets) or ("web",),
+        targets=targets if set(targets) - {ORIGIN} else (*targets, "web"),
+        origins=leave(route.origins),
         escalations=tuple(one for one in steps if one.targets),
     )
 

@@ -449,6 +449,8 @@ def _add_operator_commands(verbs: Verbs) -> None:
     call.add_argument("--kind", default="tool", choices=_KINDS, help="kind of call (default: tool)")
     call.add_argument("--session", default="default", help="session of the call (default: default)")
     call.add_argument("--cwd", help="folder of the call (default: this one)")
+    there = "the conversation where it would begin, as platform:SPACE/CHANNEL[/THREAD]"
+    call.add_argument("--origin", metavar="PLACE", help=there)
     figures = _command(
         verbs, "report", "audit.print_report", "print how people decide, and how agents ask"
     )

@@ -25,7 +25,7 @@ from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.risk import StepUp, say_ways
 from gateway.domain.safe_text import make_visible
 from gateway.errors import InvalidRequest
-from gateway.models import ApprovalRequest, Context, Kind, digest_of, new_id
+from gateway.models import ApprovalRequest, Context, Kind, Origin, digest_of, new_id
 from gateway.policy.policy_file_reader import (
     BadPolicy,
     declared_since,
@@ -228,16 +228,27 @@ def _build_request(options: argparse.Namespace) -> ApprovalRequest:
         digest="0" * 64,
         kind=Kind.COMMAND if options.words else Kind(options.kind),
         session=options.session,
+        origin=_read_origin(options.origin) if options.origin else Origin(),
         context=Context(cwd=options.cwd or os.getcwd(), host=socket.gethostname()),  # noqa: PTH109
     )
     return replace(draft, digest=digest_of(draft))
+
+
+def _read_origin(written: str) -> Origin:
+    """Return the origin that an agent would name for PLATFORM:SPACE/CHANNEL[/THREAD]."""
+    channel, _, rest = written.partition(":")
+    space, _, place = rest.partition("/")
+    place, _, thread = place.partition("/")
+    return Origin(channel=channel, chat=f"{space}/{place}", thread=thread or None)
 
 
 def _print_answer(answer: dict[str, Any]) -> None:
     risk = answer["risk"]
     who = ", ".join(answer["approvers"]) or "nobody"
     print(f"route {answer['route']} at {risk['level']} risk: {answer['quorum']} of {who}")
-    print(f"shown in {', '.join(answer['targets'])}")
+    print(f"shown in {', '.join(answer['targets']) or 'no place'}")
+    if refused := answer.get("origin_refused"):
+        print(f"no card in its conversation: {refused}")
     if ways := answer.get("step_up"):
         print(f"approving takes {say_ways(map(StepUp, ways))}")
     because = "".join(f": {reason}" for reason in risk.get("reasons", ()))

@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gateway.approvals.request_writer import queues_of
 from gateway.approvals.services import Core
-from gateway.domain.policy_document import Route, adapters_of
+from gateway.domain.policy_document import ORIGIN, Ruling, adapters_of
 from gateway.domain.records import OVERFLOW_MARK, StoredRequest
 from gateway.domain.time_and_tasks import Clock
 from gateway.errors import NotFound
 from gateway.ports.outgoing import Copy, CopyState
+from gateway.wire.codec import JsonObject
 
 GRACE_SECONDS = 30.0  # an adapter that has not started to post by then counts as down
 _SOON = 0.05
@@ -46,17 +47,22 @@ class Reminders:
 
     async def _step(self, record: StoredRequest) -> float | None:
         """Take the next step of a request that people can see."""
-        route = (await self._writer.policy()).route_for(record.request.agent, record.request.tool)
+        ruling = (await self._writer.policy()).ruling_on(record.request)
+        route, places = ruling.route, ruling.places(record)
         copies = await self._outbox.copies(record.id)
         now = self._clock.now_ms()
         waited = (now - record.created) / 1000
         silent = (now - max(record.created, record.tier_at)) / 1000
-        failed = _is_unreached(record, route, copies)
+        there = record.conversation in places
+        if there and _is_lost(record.conversation, copies, missing=silent >= GRACE_SECONDS):
+            await self._leave_conversation(record, ruling, now)
+            return _SOON
+        failed = _is_unreached(ruling, places, copies)
         later = route.escalations[record.tier :]
         if failed and not later:
             await self._requests.end_undelivered(record)
             return _SOON
-        quiet = silent >= GRACE_SECONDS and _is_unreached(record, route, copies, missing=True)
+        quiet = silent >= GRACE_SECONDS and _is_unreached(ruling, places, copies, missing=True)
         if later and (failed or quiet or later[0].after <= waited):
             # The policy may name other adapters than when the request was created.
             queues = tuple(dict.fromkeys((*record.queues, *adapters_of(later[0].targets))))
@@ -70,24 +76,34 @@ class Reminders:
             return _SOON
         coming = [step.after - waited for step in later[:1]]
         coming += [after - waited for after in route.remind_after if after > waited]
-        if later and silent < GRACE_SECONDS:
+        if (later or there) and silent < GRACE_SECONDS:
             coming.append(GRACE_SECONDS - silent)
         return max(_SOON, min(coming)) if coming else None
 
+    async def _leave_conversation(self, record: StoredRequest, ruling: Ruling, now: int) -> None:
+        """Have the targets after `origin` used: nobody can see the card in the conversation."""
+        before, left = ruling.places(record), replace(record, conversation="")
+        targets = [one for one in ruling.places(left) if one not in before]
+        queues = tuple(dict.fromkeys((*record.queues, *adapters_of(targets))))
+        after = replace(left, tier_at=now, queues=queues)
+        data = {"targets": targets, "unreached": True}
+        await self._requests.progress(record, after, "escalated", data)
+
 
 def _is_unreached(
-    record: StoredRequest, route: Route, copies: Mapping[str, Copy], *, missing: bool = False
+    ruling: Ruling, places: Sequence[str], copies: Mapping[str, Copy], *, missing: bool = False
 ) -> bool:
-    """Return whether delivery failed at every place of the request.
+    """Return whether delivery failed at every place of the request, or its conversation was the
+    only one.
 
     With `missing`, places without a posted card count too, because their adapter may be down, and
     places where the state is unknown.
     """
-    places = route.places(record.tier)
-    return bool(places) and all(_is_lost(place, copies, missing) for place in places)
+    known = bool(places) or ORIGIN in ruling.route.targets
+    return known and all(_is_lost(place, copies, missing=missing) for place in places)
 
 
-def _is_lost(place: str, copies: Mapping[str, Copy], missing: bool) -> bool:
+def _is_lost(place: str, copies: Mapping[str, Copy], *, missing: bool) -> bool:
     if ":" not in place:
         return False
     copy = copies.get(place)
@@ -121,24 +137,30 @@ class Rerouting:
             return None
         if record.final:
             return None
-        policy = await self._writer.current_policy()
-        ruling = policy.ruling_on(record.request)
-        wanted = queues_of(ruling, record.owner)
-        if new := [queue for queue in wanted if queue not in record.queues]:
-            # From now on these queues get the request's events, starting with this change.
-            after = replace(record, queues=(*record.queues, *new))
-            await self._requests.progress(record, after, "rerouted", {"queues": new})
-            return _NEW_TARGETS_SOON
-        declared = policy.declare(record)
-        if declared != record:  # the grants that its card offers change too
-            await self._requests.progress(record, declared, "redeclared", {})
+        ruling = (await self._writer.current_policy()).ruling_on(record.request)
+        if change := _follow_policy(record, ruling):
+            await self._requests.progress(record, *change)
             return _NEW_TARGETS_SOON
         if record.behind:  # without a card: it will be posted at the right place
             return None
         copies = await self._outbox.copies(request_id)
-        lacking = adapters_of(
-            place for place in ruling.route.places(record.tier) if place not in copies
-        )
+        lacking = adapters_of(place for place in ruling.places(record) if place not in copies)
         for adapter in lacking:
             await self._outbox.mark(adapter, request_id)
         return _AGAIN_SECONDS if lacking else None
+
+
+def _follow_policy(
+    record: StoredRequest, ruling: Ruling
+) -> tuple[StoredRequest, str, JsonObject] | None:
+    """Return the record under a new policy, with the event and its data; None if nothing
+    differs."""
+    refused = record.conversation and ruling.find_conversation(record.request)[1]
+    if refused:
+        return replace(record, conversation=""), "rerouted", {"why": refused}
+    wanted = queues_of(ruling, record.owner, record.conversation)
+    if new := [queue for queue in wanted if queue not in record.queues]:
+        # From now on these queues get the request's events, starting with this change.
+        return replace(record, queues=(*record.queues, *new)), "rerouted", {"queues": new}
+    declared = ruling.policy.declare(record)  # the grants that its card offers change too
+    return (declared, "redeclared", {}) if declared != record else None

@@ -61,10 +61,11 @@ class CardKeeper:
         except NotFound:
             return []
         policy = await self._core.writer.policy()
-        route = policy.ruling_on(record.request).route_at(record)
+        ruling = policy.ruling_on(record.request)
+        route = ruling.route_at(record)
         copies = await self._core.outbox.copies(request_id)
         subject = RequestSource(record, policy, route, self._adapter, self._api)
-        places = () if record.behind else route.places(record.tier)
+        places = () if record.behind else ruling.places(record)
         await passed()
         waits = await self._copies.look(subject, places, copies)
         if record.final and not record.follows:

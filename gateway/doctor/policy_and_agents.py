@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from gateway.approvals.request_writer import FOLLOWUPS
 from gateway.domain.audit import UNTRUE
-from gateway.domain.policy_document import Mode, adapters_of
+from gateway.domain.policy_document import ORIGIN, Mode, adapters_of
 from gateway.domain.records import REVIEWS, SCHEMA_VERSION
 from gateway.domain.store import REROUTING
 from gateway.domain.time_and_tasks import SystemClock
@@ -173,6 +173,30 @@ async def _cards(backend: Backend) -> Finding:
     return report_ok("every card of the last hour was posted and kept up to date")
 
 
+async def _origins(backend: Backend) -> Finding:
+    """Warn about routes to conversations that get no cards, and say why cards went elsewhere."""
+    routes = [one for one in (await backend.store.policy()).routes if ORIGIN in one.targets]
+    if closed := [one.name for one in routes if not one.origins]:
+        says = f"no conversation gets cards on: {', '.join(closed)}"
+        return report_doubt(says, "write `origins` and `agents` in the route")
+    if alone := [one.name for one in routes if not one.places(len(one.escalations))]:
+        says = f"requests that began in no open conversation are denied on: {', '.join(alone)}"
+        return report_doubt(says, "write another target after `origin`")
+    since = SystemClock().now_ms() - _RECENT_MS
+    why = Counter[str]()
+    for event in await backend.store.history(f"{since}-0", _MOST_EVENTS):
+        if "origin_refused" in event.data:
+            why[str(event.data["origin_refused"])] += 1
+        elif event.type in UNTRUE and f":{ORIGIN}/" in str(event.data.get("target")):
+            why[str(event.data.get("why"))] += 1
+    if why:
+        most = "; ".join(f"{count}: {said}" for said, count in why.most_common(_MOST_NAMED))
+        says = f"cards of the last hour that are not in their conversation: {most}"
+        return report_doubt(says, "see docs/guides/where-cards-go.md")
+    names = ", ".join(one.name for one in routes)
+    return report_ok(f"get cards on: {names}" if routes else "no route sends cards to them")
+
+
 STORED_DATA_CHECKS: tuple[tuple[str, Callable[[Backend], Awaitable[Finding]]], ...] = (
     ("clock", _clock),
     ("schema", _schema),
@@ -187,6 +211,7 @@ STORED_DATA_CHECKS: tuple[tuple[str, Callable[[Backend], Awaitable[Finding]]], .
     ("dead letters", _dead),
     ("outboxes", _queues),
     ("cards", _cards),
+    ("conversations", _origins),
 )
 
 

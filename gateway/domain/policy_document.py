@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -15,6 +16,13 @@ from gateway.wire.codec import JsonObject, Wire
 DEFAULT_TIMEOUT_SECONDS = 900.0
 # In a route's `notify`: the owner of the agent's credential.
 REQUESTER = "requester"
+# In a route's `targets`, and in the targets of cards there: the conversation where it began.
+ORIGIN = "origin"
+_CONVERSATION = re.compile(r"[a-z][a-z0-9_-]{0,31}:[A-Za-z0-9]{1,32}/[A-Za-z0-9]{1,32}")
+_THREAD = re.compile(r"[A-Za-z0-9.]{1,32}")
+ALLOWED_ORIGIN = re.compile(
+    rf"(?:{_CONVERSATION.pattern})|[a-z][a-z0-9_-]{{0,31}}:[A-Za-z0-9]{{1,32}}/"
+)
 
 
 class RuleEffect(StrEnum):
@@ -111,11 +119,12 @@ class Route(Wire):
     only the 30-day cap. `max_timeout`, if given, limits the agent's own timeout. `remind_after`
     lists times of reminders, counted from the submission. `agents` and `tools` are names in which
     `*` matches anything; empty for all. `targets` are `adapter:channel`, where a card is posted, or
-    the bare name of an adapter that shows all requests, such as `web`. With `mention`, a new card
-    mentions the approvers. `notify` lists who is told the outcome; `requester` means the agent's
-    owner. Without `self_approval`, a requester may never decide; nor may they at high risk. With
-    `discreet`, notifications name only the agent and the risk. `risk` has exceptions for each risk
-    level; `at` applies them.
+    the bare name of an adapter that shows all requests, such as `web`. The target `origin` is the
+    conversation where the request began. Channels after it are used if it is not in `origins` or
+    cannot be reached. With `mention`, a new card mentions the approvers. `notify` lists who is told
+    the outcome; `requester` means the agent's owner. Without `self_approval`, a requester may never
+    decide; nor may they at high risk. With `discreet`, notifications name only the agent and the
+    risk. `risk` has exceptions for each risk level; `at` applies them.
     """
 
     name: str = "default"
@@ -129,6 +138,7 @@ class Route(Wire):
     self_approval: bool = True
     mode: Mode = Mode.ASK
     targets: tuple[str, ...] = ("web",)
+    origins: tuple[str, ...] = ()
     mention: bool = False
     remind_after: tuple[float, ...] = ()
     escalations: tuple[Escalation, ...] = ()
@@ -174,10 +184,24 @@ class Route(Wire):
         rules = self.risk.at(level)
         return () if rules is None else rules.step_up
 
-    def places(self, tier: int) -> tuple[str, ...]:
-        """Return the targets in use after `tier` escalations, in order, without duplicates."""
+    def places(self, tier: int, conversation: str = "") -> tuple[str, ...]:
+        """Return the targets in use after `tier` escalations, in order, without duplicates.
+
+        A `conversation` takes the place of `origin` and of the channels after it. Without one,
+        `origin` is left out.
+        """
+        first = self.targets
+        if conversation:
+            at = first.index(ORIGIN)
+            first = (*first[:at], conversation, *(one for one in first[at:] if ":" not in one))
         later = (target for step in self.escalations[:tier] for target in step.targets)
-        return tuple(dict.fromkeys((*self.targets, *later)))
+        return tuple(dict.fromkeys(one for one in (*first, *later) if one != ORIGIN))
+
+    def allows_origin(self, place: str) -> bool:
+        """Return whether cards may go to a conversation, written `platform:SPACE/CHANNEL`."""
+        return any(
+            place.startswith(one) if one.endswith("/") else place == one for one in self.origins
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,6 +269,29 @@ class Ruling(NamedTuple):
     def route_at(self, record: StoredRequest) -> Route:
         """Return the route that applies at a record's risk."""
         return self.route.at(record.risk.level)
+
+    def find_conversation(self, request: ApprovalRequest) -> tuple[str, str]:
+        """Return the target of the conversation where a request began, or "" and why not.
+
+        The agent names it, so everything in it is checked. Both are "" without `origin` as target.
+        """
+        said = request.origin
+        if ORIGIN not in self.route.targets:
+            return "", ""
+        if not (said.channel and said.chat):
+            return "", "the request names no conversation"
+        place, thread = f"{said.channel}:{said.chat}", said.thread or ""
+        if not _CONVERSATION.fullmatch(place) or (thread and not _THREAD.fullmatch(thread)):
+            return "", "the request's origin is not written as platform, SPACE/CHANNEL and thread"
+        if not self.route.allows_origin(place):
+            return "", f"{place} is not in the `origins` of route {self.route.name}"
+        return f"{said.channel}:{ORIGIN}/{said.chat}{thread and f'/{thread}'}", ""
+
+    def places(self, record: StoredRequest) -> tuple[str, ...]:
+        """Return a record's targets. Its conversation counts if the policy still allows it."""
+        there = record.conversation
+        allowed = there and there == self.find_conversation(record.request)[0]
+        return self.route.places(record.tier, there if allowed else "")
 
     def step_up(self, record: StoredRequest) -> StepUps:
         """Return the step-ups that an approval requires, and those that are possible."""

@@ -169,7 +169,8 @@ class StoredRequest(Wire):
     decider's private note, which no agent sees. `nonces` name the applied clicks, the newest last.
     `queues` name the outboxes that must process its next change. `tier` counts escalations, the
     last at `tier_at`; `reminders` counts due reminders. A request `behind` another, or behind its
-    agent's overflow card, has no card; `alike` counts those behind this one. `findings` are the
+    agent's overflow card, has no card; `alike` counts those behind this one. `conversation` is the
+    target of the conversation where it began, "" if its card cannot go there. `findings` are the
     guardrails' results for the current call, none if they are off; `finding_places` give the place
     of each in the arguments. `harmless` says that the operator, or a trusted author, declared the
     tool harmless. `declared` are the operator's roles for its arguments; with `trusted`, the roles
@@ -221,6 +222,7 @@ class StoredRequest(Wire):
     reminders: int = 0
     claim: Claim | None = None
     behind: str = ""
+    conversation: str = ""
     numbered: bool = False
     guesses: int = 0
     stepped: tuple[StepUpDone, ...] = ()

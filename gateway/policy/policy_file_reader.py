@@ -18,6 +18,8 @@ from typing import Any
 
 from gateway.domain.parsing import parse_message
 from gateway.domain.policy_document import (
+    ALLOWED_ORIGIN,
+    ORIGIN,
     REQUESTER,
     Budget,
     PolicyDocument,
@@ -195,6 +197,12 @@ def _mistaken_places(route: Route) -> Iterator[str]:
     steps = [step.after for step in route.escalations]
     if steps != sorted(steps) or list(route.remind_after) != sorted(route.remind_after):
         yield "escalations and reminders must be in the order of their times."
+    if ORIGIN in (*route.notify, *(one for step in route.escalations for one in step.targets)):
+        yield "`origin` may only be in `targets`."
+    if route.origins and not route.agents:
+        yield "with `origins`, name the agents in `agents`: each of them may post cards there."
+    for place in (one for one in route.origins if not ALLOWED_ORIGIN.fullmatch(one)):
+        yield f"the origin {place!r} is not written as slack:TEAM/CHANNEL, or slack:TEAM/ for all."
     for target in (*route.places(len(route.escalations)), *route.notify):
         if target != REQUESTER and not all(part for part in target.split(":", 1)):
             yield f"the target {target!r} is not written adapter:channel."

@@ -61,7 +61,8 @@ def refuse_unknown(policy: PolicyDocument) -> None:
     """Raise UnknownAdapter if a policy names an adapter that is not installed."""
     known = adapter_names()
     notified = [one for route in policy.routes for one in route.notify if one != REQUESTER]
-    for target in (*policy.places(), *notified):
+    origins = [one for route in policy.routes for one in route.origins]
+    for target in (*policy.places(), *notified, *origins):
         if target.partition(":")[0] not in known:
             raise UnknownAdapter(
                 f"the target {target!r} names no installed adapter; installed: {', '.join(known)}"

@@ -32,7 +32,9 @@ record."""
 _APART = ("id", "agent", "digest")
 _NAMES = {"request": "body", "revision": "rev"}
 _BESIDE = ("approvers", "numbered", "decision", "spends")
-_TEXTS = frozenset({"digest", "route", "owner", "asks_because", "process", "note", "behind"})
+_TEXTS = frozenset(
+    {"digest", "route", "owner", "asks_because", "process", "note", "behind", "conversation"}
+)
 # Scripts search for a word in these.
 _WORDS = frozenset({"attached", "consumers", "nonces", "queues"})
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.models import Origin
 from gateway.wire.codec import plain
 from tests.api.replica import ANN_TOKEN, Replica, made
 
@@ -24,6 +25,30 @@ async def test_it_is_explained_and_not_asked(gate: Replica, agent: str) -> None:
     assert answer.json["deciders"]
     assert answer.json.get("known", True) is (agent != "nobody")
     assert (await gate.call("GET", "/v1/requests", token=ANN_TOKEN)).json["items"] == []
+
+
+async def test_it_says_where_the_card_would_go_and_why_not(gate: Replica) -> None:
+    """The conversation on the route's list, another one, and none."""
+    policy = await gate.store.policy()
+    people = tuple(replace(one, admin=one.name == "ann") for one in policy.people)
+    targets, origins = ("origin", "slack:T1/C9", "web"), ("slack:T1/C1",)
+    (route,) = (replace(one, targets=targets, origins=origins) for one in policy.routes)
+    await gate.store.apply(replace(policy, people=people, routes=(route,)), by="test")
+    there = Origin(channel="slack", chat="T1/C1", thread="1780000000.000100")
+    for origin, places, why in (
+        (there, ["slack:origin/T1/C1/1780000000.000100", "web"], None),
+        (
+            replace(there, chat="T1/C2"),
+            ["slack:T1/C9", "web"],
+            "slack:T1/C2 is not in the `origins`",
+        ),
+        (Origin(), ["slack:T1/C9", "web"], "the request names no conversation"),
+    ):
+        body = {"request": plain(made(origin=plain(origin)))}
+        answer = (await gate.call("POST", "/v1/explain", body, token=ANN_TOKEN)).json
+        assert answer["targets"] == places
+        assert (answer.get("origin_refused") or "").startswith(why or "")
+        assert bool(answer.get("origin_refused")) is bool(why)
 
 
 async def test_only_an_admin_may_ask(gate: Replica) -> None:

@@ -184,6 +184,7 @@ def test_approvers_explain_and_audit(up: Shell, tmp_path: Path) -> None:
     """Approvers come and go; explain names the route; the exported audit verifies."""
     up.run("approver", "add", "dana")
     assert "dana" in up.run("explain", "ci", "shell")
+    assert "conversation" not in up.run("explain", "ci", "shell", "--origin", "slack:T1/C1")
     assert "/inbox/login#code=" in up.run("login", "dana")
     gone = up.run("approver", "revoke", "dana", "--json")
     assert json.loads(gone) == {"name": "dana", "revoked": True}

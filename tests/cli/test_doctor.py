@@ -237,6 +237,31 @@ async def test_cards_that_nobody_posts_or_keeps_true(site: Site) -> None:
     assert "1 copy_stuck" in found["cards"].says
 
 
+async def test_cards_that_are_not_in_their_conversation(site: Site) -> None:
+    """A route that allows none, one without another target, and why cards went elsewhere."""
+    store = site.gateway.backend.store
+    policy = await store.policy()
+
+    async def says(**changes: Any) -> str:
+        routes = tuple(replace(one, agents=("ci",), **changes) for one in policy.routes)
+        await store.apply(replace(await store.policy(), routes=routes), by="test")
+        found = (await site.checks())["conversations"]
+        assert found.result == (OK if found.says.startswith("get cards") else WARN)
+        return found.says
+
+    both, place = ("origin", "web"), ("slack:T1/C1",)
+    assert "no conversation gets cards on: default" in await says(targets=both)
+    assert "are denied on: default" in await says(targets=("origin",), origins=place)
+    assert await says(targets=both, origins=place) == "get cards on: default"
+    await store.note("undelivered", data={"target": "slack:origin/T1/C1", "why": "is archived"})
+    await store.note("undelivered", data={"target": "slack:T1/C2", "why": "something else"})
+    await store.note("submitted", data={"origin_refused": "slack:T1/C9 is not in the `origins`"})
+    said = await says(targets=both, origins=place)
+    assert "1: is archived" in said
+    assert "1: slack:T1/C9 is not in the `origins`" in said
+    assert "something else" not in said
+
+
 async def test_queues_that_no_gateway_works_on(site: Site) -> None:
     """Its own as well: a request that waits for its review is seen by nobody. What is marked again
     and again is no younger for it."""

@@ -175,6 +175,9 @@ COMMANDS: dict[str, Line | list[Line]] = {
         'name = "list_notes"', first=("gateway tool declare list_notes --harmless --yes",)
     ),
     "gateway explain AGENT TOOL": Line("result: people are asked"),
+    "gateway explain support shell --origin slack:T024BE7LD/C0TALK": Line(
+        "(?s)no agent support.*shown in web"
+    ),
     """gateway explain coder deploy --arguments '{"env": "production"}'""": Line(
         r"(?s)route \S+ at \w+ risk: 1 of \w+.*result: people are asked"
     ),

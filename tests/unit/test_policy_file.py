@@ -71,6 +71,19 @@ def test_risk_is_the_highest_rule_that_fits() -> None:
         (PEOPLE + '[[routes]]\napprovers = ["ana"]\nquorum = 0', "at least 1"),
         (PEOPLE + "[[routes]]\ntargets = []", "nobody sees"),
         (PEOPLE + '[[routes]]\ntargets = ["slack:"]', "adapter:channel"),
+        (PEOPLE + '[[routes]]\nnotify = ["origin"]', "may only be in `targets`"),
+        (
+            PEOPLE + '[[routes]]\n[[routes.escalations]]\nafter = 9\ntargets = ["origin"]',
+            "may only be in `targets`",
+        ),
+        (PEOPLE + '[[routes]]\norigins = ["slack:T1/C1"]', "name the agents"),
+        *(
+            (PEOPLE + f'[[routes]]\nagents = ["a"]\norigins = ["{place}"]', "is not written as")
+            for place in (
+                *("", "slack:", "slack:/", "slack:T1", "T1/C1", "*", "slack:*/", "slack:T1/C1/"),
+                *("slack:T1/C1/1.2", "slack:shared/T1/C1", "discord:@1", "slack:T1/C1 "),
+            )
+        ),
         (PEOPLE + "[[routes]]\nremind_after = [60, 30]", "order"),
         (PEOPLE + '[[people]]\nname = "c"\nidentities = ["x"]', "platform:id"),
         (
@@ -83,6 +96,22 @@ def test_a_mistake_refuses_the_file_with_a_sentence(text: str, word: str) -> Non
     """Nothing of a file with a mistake is taken."""
     with pytest.raises(BadPolicy, match=re.escape(word)):
         read_policy(text)
+
+
+def test_conversations_are_named_one_by_one_or_by_workspace() -> None:
+    """No entry reaches further than it says."""
+    text = '[[routes]]\nagents = ["a"]\ntargets = ["origin", "web"]\n'
+    route = read_policy(f'{text}origins = ["slack:T1/C1", "discord:7/"]').routes[0]
+    places = (
+        "slack:T1/C1",
+        "discord:7/8",
+        "slack:T1/C12",
+        "slack:T1/C",
+        "discord:77/8",
+        "slack:T1/",
+    )
+    assert [route.allows_origin(one) for one in places] == [True, True, False, False, False, False]
+    assert route.places(0) == ("web",)
 
 
 def test_a_group_may_fill_a_quorum() -> None:

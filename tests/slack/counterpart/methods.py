@@ -212,6 +212,7 @@ def conversations_info(state: State, workspace: Workspace, arguments: Json) -> J
         "is_ext_shared": channel.external,
         "is_pending_ext_shared": channel.inviting,
         "is_member": workspace.bot_user in channel.members,
+        "context_team_id": workspace.id,
     }
     if arguments.get("include_num_members") in (True, "1", "true"):
         about["num_members"] = len(channel.members)
