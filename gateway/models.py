@@ -201,7 +201,11 @@ class Context(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin(Wire):
-    """The source of a request, as the agent claims it. A claim can only exclude approvers."""
+    """The source of a request, as the agent claims it. A claim can only exclude approvers.
+
+    `chat` is written like a target without the platform (`channel`), such as `T1/C1`. `message` is
+    the id of the message there that the agent works on; cards link to it.
+    """
 
     framework: str | None = None
     tool_call_id: str | None = None
@@ -209,6 +213,7 @@ class Origin(Wire):
     channel: str | None = None
     chat: str | None = None
     sender: str | None = None
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -439,7 +444,8 @@ class ReadBack(Wire):
     """The record of a request, as its agent may read it again.
 
     `consumed` counts the processes that claimed the approval. `given_up` says that the approval
-    was cancelled before use, so that nobody can claim it any more.
+    was cancelled before use, so that nobody can claim it any more. `messages` are the addresses of
+    its cards in chats.
     """
 
     request: ApprovalRequest
@@ -450,6 +456,7 @@ class ReadBack(Wire):
     consumed: int = 0
     given_up: bool = False
     report: Report | None = None
+    messages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,14 @@ from gateway.cards.card import (
     tell_above,
 )
 from gateway.cards.shared_texts import BECAUSE as DENY_BECAUSE
-from gateway.cards.shared_texts import DENIALS, NO_LINK, count_units, cut_units, say_names
+from gateway.cards.shared_texts import (
+    DENIALS,
+    NO_LINK,
+    TO_ORIGIN,
+    count_units,
+    cut_units,
+    say_names,
+)
 from gateway.models import Action, RiskLevel
 from gateway.ports import Visible
 
@@ -245,7 +252,7 @@ def _build_ended(card: Card, copy: str, called: str, *, silent: bool = False) ->
     read = DiscordButton(verb=READ, request_id=card.request_id, revision=card.revision, copy=copy)
     details: ui.Button[Any] = ui.Button(label="Details", custom_id=read.custom_id)
     parts = (tuple(render_ended(card, silent=silent)),)
-    view = _build_layout(card, parts, [ui.ActionRow(details)])
+    view = _build_layout(card, parts, arrange_in_rows([details, *_build_origin(card)]))
     return MessageContent(view.add_item(ui.TextDisplay(f"-# {called}")) if called else view)
 
 
@@ -599,7 +606,12 @@ def _build_rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[A
         label = label_inbox(led)
         buttons.insert(-1, ui.Button(label=label, url=card.inbox))
     buttons.append(ui.Button(label="More…", custom_id=base.with_verb(MORE).custom_id))
-    return arrange_in_rows(buttons)
+    return arrange_in_rows([*buttons, *_build_origin(card)])
+
+
+def _build_origin(card: Card) -> list[ui.Button[Any]]:
+    """Build the link to the origin, which as a button gets no preview; or nothing."""
+    return [ui.Button(label=TO_ORIGIN, url=card.origin)] if card.origin else []
 
 
 def build_more_view(

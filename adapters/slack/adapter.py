@@ -249,6 +249,10 @@ class SlackAdapter(Adapter):
         with self._posting() as posts:
             await posts.check_copy(ref)
 
+    async def link(self, target: str, ref: MessageRef) -> str:
+        """Return the archive address of a message, or ""."""
+        return await self._posts.link(target, ref) if self._posts else ""
+
     @contextmanager
     def _posting(self) -> Iterator[CardPosting]:
         """Yield the posting part. Raises RetryLater while Slack is unavailable."""

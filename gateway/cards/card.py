@@ -280,7 +280,8 @@ class Card:
     be shown. `calls` are the people to mention, as identities and groups of the platform.
     `deciders` are the platform's identities of those who decided, named without a mention. A card
     that does not `ask` is for requests without cards, or says until when an agent is `paused`.
-    `inbox` is the address for actions that the card does not have. `people` are the names in the
+    `inbox` is the address for actions that the card does not have. `origin` is that of the message
+    that the agent names as the origin, or "". `people` are the names in the
     gateway's sentences: only these become mentions. A card that `disarms` replaces one with
     outdated buttons, and is sent before other edits. Times are in ms.
     """
@@ -330,6 +331,7 @@ class Card:
     asks: bool = True
     paused: int | None = None
     inbox: str = ""
+    origin: str = ""
     people: frozenset[str] = frozenset()
     remembers: frozenset[Action] = frozenset()
     calls: tuple[str, ...] = ()

@@ -193,6 +193,9 @@ class RequestCalls(Protocol):
         """Build the card of a request for a platform. `lines` and `chars` limit how much of the
         call it shows. `Card.deciders` holds accounts of that platform."""
 
+    async def links(self, record: StoredRequest) -> dict[str, str]:
+        """Return links to a request's cards in chats and to its origin: addresses with labels."""
+
     async def decide(
         self, click: Click, *, groups: Groups | None = None, prove: Prove | None = None
     ) -> StoredRequest:

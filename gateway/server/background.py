@@ -79,6 +79,7 @@ async def serve_adapters(
     """Run an adapter, and yield its pages; if it posts cards, keep them up to date."""
     async with AsyncExitStack() as stack:
         pages = await stack.enter_async_context(adapter.run(api))
+        core.copies.links[adapter.name] = adapter.link
         if adapter.posts:
             look = CardKeeper(adapter, api, core, SystemClock(), timings).look
             await stack.enter_async_context(run_worker(adapter.name, look, core, timings))

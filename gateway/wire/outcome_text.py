@@ -46,3 +46,8 @@ def join_names(names: Sequence[str], word: str) -> str:
     """Return names as a list in a sentence, with `word` before the last."""
     *most, last = names or ("",)
     return f"{', '.join(most)} {word} {last}" if most else last
+
+
+def say_card(url: str, tool: str) -> str:
+    """Return the line that names the address of a pending request's card in a chat."""
+    return f"the card for {tool!r}: {url}"
