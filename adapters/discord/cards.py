@@ -19,6 +19,7 @@ from discord import ui
 from adapters.discord.custom_ids import DiscordButton
 from gateway.cards.blocks import LABEL_CHARS
 from gateway.cards.card import (
+    TO_ORIGIN,
     Card,
     Control,
     FoundAbove,
@@ -30,14 +31,7 @@ from gateway.cards.card import (
     tell_above,
 )
 from gateway.cards.shared_texts import BECAUSE as DENY_BECAUSE
-from gateway.cards.shared_texts import (
-    DENIALS,
-    NO_LINK,
-    TO_ORIGIN,
-    count_units,
-    cut_units,
-    say_names,
-)
+from gateway.cards.shared_texts import DENIALS, NO_LINK, count_units, cut_units, say_names
 from gateway.models import Action, RiskLevel
 from gateway.ports import Visible
 

@@ -15,6 +15,7 @@ from enum import StrEnum
 from adapters.slack.payloads import Act, Json, SlackButton
 from gateway.cards.blocks import Block
 from gateway.cards.card import (
+    TO_ORIGIN,
     Card,
     Control,
     FoundAbove,
@@ -23,7 +24,7 @@ from gateway.cards.card import (
     list_warnings,
     tell_above,
 )
-from gateway.cards.shared_texts import NO_LINK, TO_ORIGIN, clip, count_units
+from gateway.cards.shared_texts import NO_LINK, clip, count_units
 from gateway.chat.answering import as_sentence
 from gateway.models import Action, RiskLevel
 

@@ -65,14 +65,9 @@ class Approvals:
     """Calls of agents. One instance per gateway process; replicas share the store."""
 
     def __init__(
-        self,
-        store: Store,
-        chain: Chain,
-        writer: Writer,
-        grants: GrantLifecycle,
-        proofs: MaskProofs,
-        copies: PostedCopies,
-    ) -> None:
+        self, store: Store, chain: Chain, writer: Writer, grants: GrantLifecycle,
+        proofs: MaskProofs, copies: PostedCopies,
+    ) -> None:  # fmt: skip
         self._copies = copies
         self._store = store
         self._chain = chain

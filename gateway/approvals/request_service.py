@@ -14,9 +14,8 @@ from gateway.approvals.grant_lifecycle import GrantLifecycle
 from gateway.approvals.request_writer import FOLLOWUPS, PostedCopies, Stood, Writer, shorten
 from gateway.approvals.search_and_report import search_events, search_requests
 from gateway.cards.blocks import CardSizes, draw, weight_of
-from gateway.cards.card import Card, card_of
+from gateway.cards.card import TO_ORIGIN, Card, card_of
 from gateway.cards.masks import MaskProofs
-from gateway.cards.shared_texts import TO_ORIGIN
 from gateway.domain.policy_document import PolicyDocument, Ruling
 from gateway.domain.records import (
     Claim,

@@ -157,6 +157,7 @@ def say_step_up(record: StoredRequest, *, here: bool = False) -> tuple[str, str]
 HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
 _WHY_CHARS = 300
+TO_ORIGIN = "Open the message the agent names"
 _READ = "Have you read all of it?"
 _READ_ALL = f"This is high risk. {_READ}"
 _MOST_ANSWERS = 300

@@ -31,7 +31,6 @@ NO_LINK = (
     '("gateway login NAME" prints it).'
 )
 """How people get to an inbox without a known address."""
-TO_ORIGIN = "Open the message the agent names"
 SECRET_ASKED = "This asks for a secret. Answer it in the inbox, where no log sees it."
 _ID = re.compile(r"([a-z]+):[^/\s]+/(\S+)")  # of a person or a group on a platform
 LIFT = "Agents can ask again. Denied requests stay denied."

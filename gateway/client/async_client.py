@@ -79,7 +79,7 @@ from gateway.models import (
     new_id,
 )
 from gateway.wire.codec import JsonObject, plain
-from gateway.wire.outcome_text import say_card
+from gateway.wire.outcome_text import say_cards
 from gateway.wire.roles import check_roles
 from gateway.wire.signatures import Verifier
 
@@ -777,8 +777,8 @@ class AsyncClient(RequestMaker):
         await asyncio.sleep(_POSTING_SECONDS)
         with suppress(GatewayError):
             state = await self._transport.fetch(request.id)
-            for url in state.record.messages if state.record else ():
-                self._say(say_card(url, request.tool))
+            for line in say_cards(state.record and state.record.messages, request.tool):
+                self._say(line)
 
     def say_where(self, request: ApprovalRequest) -> None:
         """Tell the person at the terminal where to decide a pending request."""

@@ -18,7 +18,7 @@ from gateway.client.check_decision import CheckedDecision, has_ended
 from gateway.client.config import Backoff
 from gateway.client.http_connection import TIMEOUT_SECONDS, HttpConnection, seconds_left
 from gateway.errors import Busy, GatewayError, InvalidRequest, Unauthorized, Unreachable, Unverified
-from gateway.wire.outcome_text import say_card, say_number
+from gateway.wire.outcome_text import say_cards, say_number
 from gateway.wire.signatures import load_library
 
 T = TypeVar("T")
@@ -257,7 +257,9 @@ class OneRequest:
             return None, 0.0
         self._answered = True
         self._note_answer()
-        if first and not has_ended(state):
-            for url in (state.get("record") or {}).get("messages", ()):
-                self._say(say_card(url, state["record"]["request"]["tool"]))
+        if first and self._request and not has_ended(state):
+            record = state.get("record")
+            urls = record.get("messages") if isinstance(record, dict) else ()
+            for line in say_cards(urls, self._request["tool"]):
+                self._say(line)
         return state, pause

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cards.shared_texts import TO_ORIGIN
+from gateway.cards.card import TO_ORIGIN
 from gateway.models import Origin
 from tests.discord.stage import Stage
 from tests.world import over_http

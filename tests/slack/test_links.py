@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from gateway.cards.shared_texts import TO_ORIGIN
+from gateway.cards.card import TO_ORIGIN
 from gateway.models import Origin
 from gateway.ports import MessageRef
 from tests.slack.counterpart.faults import Fault
