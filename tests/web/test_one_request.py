@@ -79,7 +79,7 @@ async def test_nothing_else_is_where_they_go_on(box: Inbox, page: Page, path: st
 async def test_it_leads_to_its_cards_and_to_where_the_agent_was_asked(
     box: Inbox, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While it waits and after; the addresses are the gateway's, and nothing is loaded from them."""
+    """While it waits and after; the addresses are the gateway's."""
     place = "https://t1.slack.test/archives"
 
     async def link(target: str, ref: MessageRef) -> str:
