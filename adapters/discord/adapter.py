@@ -14,7 +14,7 @@ from adapters.discord.cards import CARD_CHARS, CARD_LINES
 from adapters.discord.clicks import InteractionHandler
 from adapters.discord.commands import register_missing
 from adapters.discord.connection import PATH, Connection, Endpoint, Losses
-from adapters.discord.custom_ids import PLATFORM, build_link, read_target
+from adapters.discord.custom_ids import PLATFORM
 from adapters.discord.grants import DiscordGrantPosting
 from adapters.discord.permissions_and_checks import add_commands, check_mentions, run_checks
 from adapters.discord.posting import Posting
@@ -69,6 +69,7 @@ class DiscordAdapter(Adapter):
         )
         self._connection = connection
         self._posting = Posting(connection.client, api.notes)
+        api.messages.links[PLATFORM] = self._posting.link
         async with connection.running():
             await self._register(connection, api)
             if key is None:
@@ -121,15 +122,6 @@ class DiscordAdapter(Adapter):
             await DiscordGrantPosting(self._post()).announce(notice, shown)
         else:
             await self._post().tell(notice, shown)
-
-    async def link(self, target: str, ref: MessageRef) -> str:
-        """Return the web address of a message, or "" unless the bot is in its server."""
-        place = read_target(target)
-        if place is None or self._connection is None or place.user == ref.channel:
-            return ""  # an agent can name a user, but not the channel of their messages
-        if place.guild and self._connection.client().get_guild(int(place.guild)) is None:
-            return ""
-        return build_link(place, ref.channel, ref.message)
 
     def _post(self) -> Posting:
         if self._posting is None:

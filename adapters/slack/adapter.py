@@ -103,6 +103,7 @@ class SlackAdapter(Adapter):
             self._posts = CardPosting(
                 workspaces, api.notes, pace, uploads, clicked.rank, shared, api.address_of
             )
+            api.messages.links[PLATFORM] = self._posts.link
             directory = UserDirectory()
             self._app = app = self._build_parts(
                 api, settings, workspaces, directory, uploads, clicked, session
@@ -248,10 +249,6 @@ class SlackAdapter(Adapter):
         """Check whether a posted card still exists. Raises CopyGone if not."""
         with self._posting() as posts:
             await posts.check_copy(ref)
-
-    async def link(self, target: str, ref: MessageRef) -> str:
-        """Return the archive address of a message, or ""."""
-        return await self._posts.link(target, ref) if self._posts else ""
 
     @contextmanager
     def _posting(self) -> Iterator[CardPosting]:

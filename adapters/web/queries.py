@@ -122,7 +122,7 @@ class ReadHandlers(Handlers):
     ) -> JsonObject:
         look = await self._find_viewer(record, visitor)
         mine = await is_mine(self._api, record, visitor.identity)
-        links = await self._api.requests.links(record)
+        links = await self._api.messages.link_all(record)
         seen = _add_seen_token(add_viewer(view, record, look), visitor)
         return {**seen, "mine": mine, "links": list(links.items())}
 

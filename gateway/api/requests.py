@@ -118,7 +118,7 @@ async def render_records(records: Sequence[StoredRequest]) -> list[JsonObject]:
 
 async def _add_links(call: ApiCall, record: StoredRequest, seen: JsonObject) -> JsonObject:
     """Return a view with the addresses of the request's cards in chats."""
-    found = list(await call.core.copies.link_cards(record.id))
+    found = list(await call.core.copies.links.link_cards(record.id))
     return {**seen, "messages": found} if found else seen
 
 

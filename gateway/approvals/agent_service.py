@@ -275,7 +275,7 @@ class Approvals:
         """Return a request of this agent with its content and result, and answer the message. Does
         not claim the approval, and does not wait. Raises NotFound."""
         record = await self.own(request_id, origin)
-        messages = await self._copies.link_cards(request_id)
+        messages = await self._copies.links.link_cards(request_id)
         state = replace(
             record.state_for(None),
             decision=None if record.status is Status.APPROVED else record.decision,

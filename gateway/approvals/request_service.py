@@ -14,7 +14,7 @@ from gateway.approvals.grant_lifecycle import GrantLifecycle
 from gateway.approvals.request_writer import FOLLOWUPS, PostedCopies, Stood, Writer, shorten
 from gateway.approvals.search_and_report import search_events, search_requests
 from gateway.cards.blocks import CardSizes, draw, weight_of
-from gateway.cards.card import TO_ORIGIN, Card, card_of
+from gateway.cards.card import Card, card_of
 from gateway.cards.masks import MaskProofs
 from gateway.domain.policy_document import PolicyDocument, Ruling
 from gateway.domain.records import (
@@ -143,15 +143,8 @@ class RequestService:
         )
         self._sizes.remember_fit(record, lines, chars, card.complete)
         accounts = (await self._writer.policy()).accounts_of(deciders_of(record), platform)
-        origin = await self._copies.link_origin(record.request.origin)
+        origin = await self._copies.links.link_origin(record.request.origin)
         return replace(card, deciders=accounts, origin=origin)
-
-    async def links(self, record: StoredRequest) -> dict[str, str]:
-        """Return links to a request's cards in chats and to its origin: addresses with labels."""
-        cards = await self._copies.link_cards(record.id)
-        found = {url: f"Open the card in {name.capitalize()}" for url, name in cards.items()}
-        origin = await self._copies.link_origin(record.request.origin)
-        return {**found, origin: TO_ORIGIN} if origin else found
 
     async def reach(self, request_id: str, offer: str) -> str:
         """Describe how many recent requests an offer would have covered, and how people decided

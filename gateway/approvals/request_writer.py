@@ -8,8 +8,6 @@ reasons are handled here for all callers: decide again, end the request, or rais
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -45,17 +43,14 @@ from gateway.models import (
     DecidedBy,
     DeciderKind,
     Decision,
-    Origin,
     Reason,
     Status,
 )
 from gateway.policy.grant_book import GrantBook
 from gateway.policy.guardrails import assess
-from gateway.ports.outgoing import Copy, CopyState, Outbox
+from gateway.ports.outgoing import Copy, CopyState, MessageLinks, Outbox
 from gateway.wire.codec import JsonObject
 from gateway.wire.signatures import Signer
-
-log = logging.getLogger("gateway.approvals")
 
 # The digest of a record whose cancel arrived before its submit. No action can have it.
 TOMBSTONE_DIGEST = "0" * 64
@@ -472,11 +467,9 @@ def queues_of(ruling: Ruling, owner: str | None) -> tuple[str, ...]:
 
 _MOST_PLACES = 10_000  # cached
 _MOST_WORDS = 500
-_LINK_SECONDS = 2.0
 _TRIES = 8
 
 
-Link = Callable[[str, MessageRef], Awaitable[str]]
 Stood = Callable[[str, MessageRef], bool]
 """Returns whether a copy with this target is or was at a place, given by its reference."""
 
@@ -488,37 +481,7 @@ class PostedCopies:
         self._store = store
         self._outbox = outbox
         self._places: dict[tuple[str, str], MessageRef] = {}
-        self.links: dict[str, Link] = {}
-        """The `Adapter.link` of each running adapter, by its name."""
-
-    async def link(self, target: str, ref: MessageRef) -> str:
-        """Return the web address of a message, or "". Never raises: a link is optional."""
-        if (link := self.links.get(ref.adapter)) is None:
-            return ""
-        try:
-            async with asyncio.timeout(_LINK_SECONDS):
-                found = await link(target, ref)
-        except Exception as error:  # the platform is down, or the adapter is third-party code
-            log.debug("no link: %s", type(error).__name__, extra={"event": "no_link"})
-            return ""
-        return found if found.startswith("https://") else ""
-
-    async def link_cards(self, request_id: str) -> dict[str, str]:
-        """Return the web addresses of a request's cards, each with the adapter's name."""
-        copies = (await self._outbox.copies(request_id)).values()
-        found = {
-            await self.link(copy.target, copy.ref): copy.ref.adapter
-            for copy in copies
-            if copy.ref is not None and copy.state in (CopyState.POSTED, CopyState.STUCK)
-        }
-        return {url: name for url, name in found.items() if url}
-
-    async def link_origin(self, origin: Origin) -> str:
-        """Return the web address of the message that an agent names as the origin, or ""."""
-        if not (origin.channel and origin.chat and origin.message):
-            return ""
-        ref = MessageRef(adapter=origin.channel, channel=origin.chat, message=origin.message)
-        return await self.link(f"{origin.channel}:{origin.chat}", ref)
+        self.links = MessageLinks(outbox)
 
     async def recognise(self, click: Click) -> None:
         """Check that the clicked card was posted by the gateway at this place.
@@ -585,7 +548,7 @@ class PostedCopies:
         data = {**about, "target": copy.target}
         if copy.ref is not None:
             data["message"] = copy.ref.message
-            if url := await self.link(copy.target, copy.ref):
+            if url := await self.links.link(copy.target, copy.ref):
                 data["url"] = url
         if why:
             data["why"] = shorten(why)

@@ -123,11 +123,6 @@ class Adapter:
         """Check that a posted message still exists. Raises CopyGone if it does not; any other error
         means that the state is unknown."""
 
-    async def link(self, target: str, ref: MessageRef) -> str:
-        """Return the web address of a message at a target, built from ids only. Return "" for a
-        malformed id, and for a workspace or server that the gateway does not serve."""
-        return ""
-
     async def checks(
         self, called: Called, notes: AdapterStorage, *, live: bool, trial: LiveTrial | None = None
     ) -> Sequence[tuple[str, Finding]]:

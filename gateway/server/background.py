@@ -66,6 +66,7 @@ def adapter_api(
         links=ChatLinks(logins, name, inbox),
         logins=logins,
         claims=ClaimService(store, RedisClaims(store, SystemClock()), SystemClock(), name),
+        messages=core.copies.links,
         inbox=inbox,
         devices=devices,
         secure=secure,
@@ -79,7 +80,6 @@ async def serve_adapters(
     """Run an adapter, and yield its pages; if it posts cards, keep them up to date."""
     async with AsyncExitStack() as stack:
         pages = await stack.enter_async_context(adapter.run(api))
-        core.copies.links[adapter.name] = adapter.link
         if adapter.posts:
             look = CardKeeper(adapter, api, core, SystemClock(), timings).look
             await stack.enter_async_context(run_worker(adapter.name, look, core, timings))

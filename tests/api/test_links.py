@@ -19,7 +19,7 @@ def linked(gate: Replica, monkeypatch: pytest.MonkeyPatch) -> Replica:
     async def link_cards(request_id: str) -> dict[str, str]:
         return {URL: "slack"}
 
-    monkeypatch.setattr(gate.core.copies, "link_cards", link_cards)
+    monkeypatch.setattr(gate.core.copies.links, "link_cards", link_cards)
     return gate
 
 

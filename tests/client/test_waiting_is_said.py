@@ -236,7 +236,7 @@ async def test_it_says_where_the_card_is(
         return {url: "slack", "https://x\x1b[2J": "evil"}
 
     monkeypatch.setattr(async_client, "_POSTING_SECONDS", 0)
-    monkeypatch.setattr(line.core.copies, "link_cards", link_cards)
+    monkeypatch.setattr(line.core.copies.links, "link_cards", link_cards)
     async with line.client() as asking:
         request = asking.request("shell", {"command": "ls"})
         waiting = asyncio.create_task(asking.send(request))

@@ -42,7 +42,7 @@ async def test_a_card_s_address_names_server_channel_and_message(stage: Stage) -
     server = stage.server
     url = f"https://discord.com/channels/{server.guild.id}/{server.channel.id}/{card['id']}"
     assert await posted_at(stage, record) == (url,)
-    assert await stage.core.requests.links(record) == {url: "Open the card in Discord"}
+    assert await stage.core.copies.links.link_all(record) == {url: "Open the card in Discord"}
     (event,) = await stage.events("delivered")
     assert event.data["url"] == url
 
@@ -93,4 +93,4 @@ async def test_what_names_no_message_here_is_no_link(
     chat = claimed[0].format(guild=server.guild.id, channel=server.channel.id)
     record = await stage.ask(origin=Origin(channel="discord", chat=chat, message=claimed[1]))
     assert links(await stage.card(record)) == {}
-    assert TO_ORIGIN not in (await stage.core.requests.links(record)).values()
+    assert TO_ORIGIN not in (await stage.core.copies.links.link_all(record)).values()

@@ -44,7 +44,7 @@ async def test_a_card_s_address_is_what_slack_calls_its_permalink(
     told = await client.chat_getPermalink(channel="C1", message_ts=message.ts)
     url = told["permalink"]
     assert await posted_at(office, record) == (url,)
-    assert await office.api.requests.links(record) == {url: "Open the card in Slack"}
+    assert await office.api.messages.link_all(record) == {url: "Open the card in Slack"}
     (event,) = await office.events("delivered")
     assert event.data["url"] == url
     await office.ann.click(message, "Approve")
@@ -56,7 +56,7 @@ async def test_a_card_in_a_thread_has_the_address_of_a_reply(slack: Slack, world
     async with at_work(slack, world) as office:
         _, first = await office.asked()
         place = f"slack:T1/C1/{first.ts}"
-        assert await office.adapter.link(place, ref_of(TS)) == (
+        assert await office.api.messages.link(place, ref_of(TS)) == (
             f"https://t1.slack.test/archives/C1/p1700000000000100?thread_ts={first.ts}&cid=C1"
         )
 
@@ -70,7 +70,7 @@ async def test_a_card_leads_to_the_message_that_the_agent_names(office: Office) 
     """By a button, which has no preview; the ended card has it too. Its notification has not."""
     record, message = await office.asked(origin=ASKED)
     assert links(message) == {TO_ORIGIN: ADDRESS}
-    assert (await office.api.requests.links(record))[ADDRESS] == TO_ORIGIN
+    assert (await office.api.messages.link_all(record))[ADDRESS] == TO_ORIGIN
     assert ADDRESS not in message.text
     await office.ann.click(message, "Approve")
     await office.card_says(message, "Approved by ann")
@@ -117,7 +117,7 @@ async def test_what_names_no_message_here_is_no_link(
     """The card is there all the same, and can be approved."""
     record, message = await office.asked(origin=replace(ASKED, **claimed))
     assert links(message) == {}
-    assert TO_ORIGIN not in (await office.api.requests.links(record)).values()
+    assert TO_ORIGIN not in (await office.api.messages.link_all(record)).values()
 
 
 async def test_without_slack_there_is_no_link_and_the_card_still_comes(
@@ -130,7 +130,7 @@ async def test_without_slack_there_is_no_link_and_the_card_still_comes(
             async def link(target: str, ref: Any, answer: Any = answer) -> str:
                 return str(answer) if isinstance(answer, str) else answer("no such fault")
 
-            monkeypatch.setitem(world.core.copies.links, "slack", link)
+            monkeypatch.setitem(world.core.copies.links.links, "slack", link)
             said = {"command": f"echo {answer}"}
             record, message = await office.asked(origin=ASKED, arguments=said)
             assert links(message) == {}

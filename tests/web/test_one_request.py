@@ -86,10 +86,10 @@ async def test_it_leads_to_its_cards_and_to_where_the_agent_was_asked(
         return f"{place}/{ref.channel}/{ref.message}"
 
     async def link_cards(request_id: str) -> dict[str, str]:
-        return {f"{place}/C1/p1": "slack"}
+        return {f"{place}/C1/p1": "Open the card in Slack"}
 
-    monkeypatch.setitem(box.gateway.core.copies.links, "slack", link)
-    monkeypatch.setattr(box.gateway.core.copies, "link_cards", link_cards)
+    monkeypatch.setitem(box.gateway.core.copies.links.links, "slack", link)
+    monkeypatch.setattr(box.gateway.core.copies.links, "link_cards", link_cards)
     origin = Origin(channel="slack", chat="C7", message="p7")
     record = await box.ask(**COMMAND, origin=origin)
     await page.goto(f"{box.gateway.url}/inbox/r/{record.id}")
