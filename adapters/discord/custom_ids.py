@@ -84,7 +84,7 @@ class DiscordPlace:
         return f"posts {self.channel or self.user}"
 
 
-def build_link(place: DiscordPlace, channel: str, message: str) -> str:
+def link_message(place: DiscordPlace, channel: str, message: str) -> str:
     """Return the web address of a message, or "" for a malformed id."""
     channel = place.channel or channel
     if not (_SNOWFLAKE.fullmatch(channel) and _SNOWFLAKE.fullmatch(message)):

@@ -21,7 +21,7 @@ from adapters.discord.cards import (
     escape_with_mentions,
 )
 from adapters.discord.connection import remember_card
-from adapters.discord.custom_ids import PLATFORM, DiscordPlace, build_link, read_target
+from adapters.discord.custom_ids import PLATFORM, DiscordPlace, link_message, read_target
 from gateway.cards.card import Card
 from gateway.ports import (
     AdapterStorage,
@@ -175,7 +175,7 @@ class Posting:
             return ""  # an agent can name a user, but not the channel of their messages
         if place.guild and self._client().get_guild(int(place.guild)) is None:
             return ""
-        return build_link(place, ref.channel, ref.message)
+        return link_message(place, ref.channel, ref.message)
 
     async def answer(self, target: str, ref: MessageRef, text: str, nonce: str) -> None:
         """Reply to a posted message, without mentions."""

@@ -772,8 +772,8 @@ class AsyncClient(RequestMaker):
         """Tell the person at the terminal where to decide, then where the cards are in chats."""
         await asyncio.sleep(_MOMENT_SECONDS)
         self.say_where(request)
-        if self._say is say_nothing or self._transport.inbox is None:
-            return
+        if self._say is say_nothing or not self._transport.inbox:
+            return  # over Redis, thousands of waits would each add a message to a busy stream
         await asyncio.sleep(_POSTING_SECONDS)
         with suppress(GatewayError):
             state = await self._transport.fetch(request.id)

@@ -10,7 +10,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from gateway.cards.card import TO_ORIGIN
 from gateway.models import Origin
-from gateway.ports import MessageRef
+from gateway.ports import MessageRef, list_facts
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
@@ -47,6 +47,7 @@ async def test_a_card_s_address_is_what_slack_calls_its_permalink(
     assert await office.api.messages.link_all(record) == {url: "Open the card in Slack"}
     (event,) = await office.events("delivered")
     assert event.data["url"] == url
+    assert f"url: {url}" in list_facts(event)  # as `gateway audit` and the inbox show it
     await office.ann.click(message, "Approve")
     assert await posted_at(office, await office.ended(record)) == (url,)
 
