@@ -203,8 +203,9 @@ class Context(Wire):
 class Origin(Wire):
     """The source of a request, as the agent claims it. A claim can only exclude approvers.
 
-    `channel` (the platform), `chat` and `thread` name the conversation where it began. For a card
-    in that conversation, `chat` is written `WORKSPACE/CHANNEL` or `SERVER/CHANNEL`, with ids.
+    `channel` (the platform), `chat` and `thread` name the conversation where it began. `chat` is
+    written `WORKSPACE/CHANNEL` or `SERVER/CHANNEL`, with ids. `message` is the id of the message
+    there that the agent works on; cards link to it.
     """
 
     framework: str | None = None
@@ -214,6 +215,7 @@ class Origin(Wire):
     chat: str | None = None
     sender: str | None = None
     thread: str | None = None
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -444,7 +446,8 @@ class ReadBack(Wire):
     """The record of a request, as its agent may read it again.
 
     `consumed` counts the processes that claimed the approval. `given_up` says that the approval
-    was cancelled before use, so that nobody can claim it any more.
+    was cancelled before use, so that nobody can claim it any more. `messages` are the addresses of
+    its cards in chats.
     """
 
     request: ApprovalRequest
@@ -455,6 +458,7 @@ class ReadBack(Wire):
     consumed: int = 0
     given_up: bool = False
     report: Report | None = None
+    messages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

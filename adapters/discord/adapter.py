@@ -69,6 +69,7 @@ class DiscordAdapter(Adapter):
         )
         self._connection = connection
         self._posting = Posting(connection.client, api.notes)
+        api.messages.links[PLATFORM] = self._posting.link
         async with connection.running():
             await self._register(connection, api)
             if key is None:

@@ -19,6 +19,7 @@ from discord import ui
 from adapters.discord.custom_ids import DiscordButton
 from gateway.cards.blocks import LABEL_CHARS
 from gateway.cards.card import (
+    TO_ORIGIN,
     Card,
     Control,
     FoundAbove,
@@ -245,7 +246,7 @@ def _build_ended(card: Card, copy: str, called: str, *, silent: bool = False) ->
     read = DiscordButton(verb=READ, request_id=card.request_id, revision=card.revision, copy=copy)
     details: ui.Button[Any] = ui.Button(label="Details", custom_id=read.custom_id)
     parts = (tuple(render_ended(card, silent=silent)),)
-    view = _build_layout(card, parts, [ui.ActionRow(details)])
+    view = _build_layout(card, parts, arrange_in_rows([details, *_build_origin(card)]))
     return MessageContent(view.add_item(ui.TextDisplay(f"-# {called}")) if called else view)
 
 
@@ -599,7 +600,12 @@ def _build_rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[A
         label = label_inbox(led)
         buttons.insert(-1, ui.Button(label=label, url=card.inbox))
     buttons.append(ui.Button(label="More…", custom_id=base.with_verb(MORE).custom_id))
-    return arrange_in_rows(buttons)
+    return arrange_in_rows([*buttons, *_build_origin(card)])
+
+
+def _build_origin(card: Card) -> list[ui.Button[Any]]:
+    """Build the link to the origin, which as a button gets no preview; or nothing."""
+    return [ui.Button(label=TO_ORIGIN, url=card.origin)] if card.origin else []
 
 
 def build_more_view(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 PLATFORM = "discord"
 VERSION = "ag1"
 _OURS = re.compile(r"ag\d+:")
-_SNOWFLAKE = re.compile(r"\d{1,20}")
+_SNOWFLAKE = re.compile(r"[0-9]{1,20}")
 _ORIGIN = re.compile(r"origin/(\d{1,20})/(\d{1,20})(?:/(\d{1,20}))?", re.ASCII)
 _PARTS = 7
 _ID_BYTES = 16
@@ -86,6 +86,14 @@ class DiscordPlace:
     def posts(self) -> str:
         """The name of the rate limit for messages to this place."""
         return f"posts {self.thread or self.channel or self.user}"
+
+
+def link_message(place: DiscordPlace, channel: str, message: str) -> str:
+    """Return the web address of a message, or "" for a malformed id."""
+    channel = place.channel or channel
+    if not (_SNOWFLAKE.fullmatch(channel) and _SNOWFLAKE.fullmatch(message)):
+        return ""
+    return f"https://discord.com/channels/{place.guild or '@me'}/{channel}/{message}"
 
 
 def read_target(target: str) -> DiscordPlace | None:

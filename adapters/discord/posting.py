@@ -21,7 +21,7 @@ from adapters.discord.cards import (
     escape_with_mentions,
 )
 from adapters.discord.connection import remember_card
-from adapters.discord.custom_ids import PLATFORM, DiscordPlace, read_target
+from adapters.discord.custom_ids import PLATFORM, DiscordPlace, link_message, read_target
 from gateway.cards.card import Card
 from gateway.ports import (
     AdapterStorage,
@@ -168,6 +168,15 @@ class Posting:
                 await self._remind(notice, notice.ref, card, place, nonce=said)
             else:
                 await self._inform(notice, card, place)
+
+    async def link(self, target: str, ref: MessageRef) -> str:
+        """Return the web address of a message, or "" unless the bot is in its server."""
+        place = _find_place(target)
+        if place.user == ref.channel:
+            return ""  # an agent can name a user, but not the channel of their messages
+        if place.guild and self._client().get_guild(int(place.guild)) is None:
+            return ""
+        return link_message(place, ref.channel, ref.message)
 
     async def answer(self, target: str, ref: MessageRef, text: str, nonce: str) -> None:
         """Reply to a posted message, without mentions."""

@@ -103,6 +103,7 @@ class SlackAdapter(Adapter):
             self._posts = CardPosting(
                 workspaces, api.notes, pace, uploads, clicked.rank, shared, api.address_of
             )
+            api.messages.links[PLATFORM] = self._posts.link
             directory = UserDirectory()
             self._app = app = self._build_parts(
                 api, settings, workspaces, directory, uploads, clicked, session

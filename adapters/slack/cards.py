@@ -15,6 +15,7 @@ from enum import StrEnum
 from adapters.slack.payloads import Act, Json, SlackButton
 from gateway.cards.blocks import Block
 from gateway.cards.card import (
+    TO_ORIGIN,
     Card,
     Control,
     FoundAbove,
@@ -276,6 +277,7 @@ def build_message(
         blocks += [section(ours(called))] if called else []
         blocks += _render_deadline(card)
         blocks.append(build_actions(card, copy, readable=full is not FullText.MISSING))
+        blocks += build_origin(card)
     elif card.inbox:
         press = link("Open the inbox", Act.OPEN, card.inbox)
         blocks.append({"type": "actions", "block_id": "inbox", "elements": [press]})
@@ -296,7 +298,12 @@ def _build_ended(card: Card, copy: str, named: str) -> list[Json]:
         note = budget.take(one_line(card.note.text), _OUTCOME_UNITS)
         blocks.append(context(plain(f"Note for the record: “{note}”")))
     value = SlackButton(card.request_id, card.revision, copy).encode()
-    return [*blocks, row("actions", button("Details", Act.DETAILS, value))]
+    return [*blocks, row("actions", button("Details", Act.DETAILS, value)), *build_origin(card)]
+
+
+def build_origin(card: Card) -> list[Json]:
+    """Return the row with the link to the origin, which as a button gets no preview; or nothing."""
+    return [row("origin", link(TO_ORIGIN, Act.OPEN, card.origin))] if card.origin else []
 
 
 def _render_end(card: Card, budget: TextBudget, named: str) -> Iterator[Json]:

@@ -96,6 +96,7 @@ _NOTE_SECONDS = 40 * 24 * 3600.0
 # channel or the app (archived, not a member, private channel not found) can go away.
 _DELETED = "message_not_found"
 _GONE = {_DELETED, "cant_update_message", "edit_window_closed"}
+_TS = re.compile(r"[0-9]{1,12}\.[0-9]{6}")
 _MENTION = re.compile(r"[UWS][A-Z0-9]{1,31}")
 _MOST_MENTIONS = 20
 
@@ -186,6 +187,16 @@ class CardPosting:
                         channel=place.channel, message_ts=ref.message
                     )
                 )
+
+    async def link(self, target: str, ref: MessageRef) -> str:
+        """Return the archive address of a message, or "" for a malformed id. Raises DeliveryFailed
+        for a workspace without the app."""
+        if not _TS.fullmatch(ref.message):
+            return ""
+        workspace, place = await self.find_place(ref.channel)
+        thread = read_place(target).thread or place.thread
+        url = f"{workspace.url}archives/{place.channel}/p{ref.message.replace('.', '')}"
+        return f"{url}?thread_ts={thread}&cid={place.channel}" if thread else url
 
     async def _edit(
         self, workspace: Workspace, ref: MessageRef, card: Card, nonce: str, full: FullText

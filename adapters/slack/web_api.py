@@ -258,7 +258,8 @@ class TokenRefused(GatewayError):
 class Workspace:
     """One workspace: its token and a client that acts as the app there.
 
-    `org` is the organisation that the token belongs to; empty for a token of the workspace.
+    `org` is the organisation that the token belongs to; empty for a token of the workspace. `url`
+    is the workspace's web address.
     """
 
     team: str
@@ -266,6 +267,7 @@ class Workspace:
     app_id: str
     client: AsyncWebClient
     org: str = ""
+    url: str = ""
 
 
 class Workspaces:
@@ -420,8 +422,8 @@ class Workspaces:
             raise TokenRefused(f"Slack refuses the bot token ({refused.error})") from refused
         except DeliveryFailed as error:
             raise Unavailable(str(error)) from error
-        app_id = bot["bot"]["app_id"]
-        return Workspace(team=team, org=org, token=token, app_id=app_id, client=client)
+        app_id, url = bot["bot"]["app_id"], str(who.get("url", ""))
+        return Workspace(team=team, org=org, token=token, app_id=app_id, client=client, url=url)
 
 
 def read_scopes(who: Any) -> set[str]:

@@ -122,7 +122,9 @@ class ReadHandlers(Handlers):
     ) -> JsonObject:
         look = await self._find_viewer(record, visitor)
         mine = await is_mine(self._api, record, visitor.identity)
-        return {**_add_seen_token(add_viewer(view, record, look), visitor), "mine": mine}
+        links = await self._api.messages.link_all(record)
+        seen = _add_seen_token(add_viewer(view, record, look), visitor)
+        return {**seen, "mine": mine, "links": list(links.items())}
 
     @read("/inbox/api/requests/{id}/reach")
     async def _reach(self, request: web.Request, visitor: Visitor) -> web.Response:

@@ -233,7 +233,7 @@ class RequestView(Wire):
     `asks_because` (why no grant or rule with a limit covered it). Approvers get secrets masked,
     unless they read one request with `reveal`; so `digest` can differ from that of the shown text.
     A `warning` in the response to a decision names a follow-up step that failed; the decision
-    itself is recorded.
+    itself is recorded. `messages` are the addresses of its cards in chats.
     """
 
     request: ApprovalRequest
@@ -262,6 +262,7 @@ class RequestView(Wire):
     approvers: Approvers | None = None
     guesses: int = 0
     stepped: tuple[StepUpDone, ...] = ()
+    messages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ async def look(call: ApiCall) -> web.Response:
         record = await _news(call, query)
         await call.services.access.check_unchanged(call.request, call.caller)
     if not call.is_agent:
-        return reply(await _for_approver(call, record))
+        return reply(await _add_links(call, record, await _for_approver(call, record)))
     origin = call.origin("sync", query.process)
     state = await call.core.approvals.state(record.id, origin)
     if query.record:
@@ -74,7 +74,8 @@ async def list_requests(call: ApiCall) -> web.Response:
     if call.is_agent:
         items = [plain(view(record, whole=False)) for record in own]
     else:
-        items = await render_records(own)
+        shown = zip(own, await render_records(own), strict=True)
+        items = [await _add_links(call, record, seen) for record, seen in shown]
     return reply({"items": items, "next": page.next})
 
 
@@ -113,6 +114,12 @@ async def render_records(records: Sequence[StoredRequest]) -> list[JsonObject]:
     """Render records for approvers, in a thread when they are large."""
     parts = [part for record in records for part in weight_of(record)]
     return await draw(lambda: [masked_view(record) for record in records], *parts)
+
+
+async def _add_links(call: ApiCall, record: StoredRequest, seen: JsonObject) -> JsonObject:
+    """Return a view with the addresses of the request's cards in chats."""
+    found = list(await call.core.copies.links.link_cards(record.id))
+    return {**seen, "messages": found} if found else seen
 
 
 async def _for_approver(call: ApiCall, record: StoredRequest) -> JsonObject:

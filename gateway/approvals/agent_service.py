@@ -22,6 +22,7 @@ from gateway.approvals.request_writer import (
     Creation,
     Overtaken,
     Plan,
+    PostedCopies,
     Writer,
     posts,
     queues_of,
@@ -64,8 +65,10 @@ class Approvals:
     """Calls of agents. One instance per gateway process; replicas share the store."""
 
     def __init__(
-        self, store: Store, chain: Chain, writer: Writer, grants: GrantLifecycle, proofs: MaskProofs
-    ) -> None:
+        self, store: Store, chain: Chain, writer: Writer, grants: GrantLifecycle,
+        proofs: MaskProofs, copies: PostedCopies,
+    ) -> None:  # fmt: skip
+        self._copies = copies
         self._store = store
         self._chain = chain
         self._writer = writer
@@ -275,10 +278,11 @@ class Approvals:
         """Return a request of this agent with its content and result, and answer the message. Does
         not claim the approval, and does not wait. Raises NotFound."""
         record = await self.own(request_id, origin)
+        messages = await self._copies.links.link_cards(request_id)
         state = replace(
             record.state_for(None),
             decision=None if record.status is Status.APPROVED else record.decision,
-            record=record.read_back(),
+            record=replace(record.read_back(), messages=tuple(messages)),
         )
         if origin.entry is not None:
             await self._store.answer(origin, request_id=record.id, state=plain(state))

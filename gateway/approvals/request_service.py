@@ -143,7 +143,8 @@ class RequestService:
         )
         self._sizes.remember_fit(record, lines, chars, card.complete)
         accounts = (await self._writer.policy()).accounts_of(deciders_of(record), platform)
-        return replace(card, deciders=accounts)
+        origin = await self._copies.links.link_origin(record.request.origin)
+        return replace(card, deciders=accounts, origin=origin)
 
     async def reach(self, request_id: str, offer: str) -> str:
         """Describe how many recent requests an offer would have covered, and how people decided

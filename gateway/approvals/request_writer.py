@@ -48,7 +48,7 @@ from gateway.models import (
 )
 from gateway.policy.grant_book import GrantBook
 from gateway.policy.guardrails import assess
-from gateway.ports.outgoing import Copy, CopyState, Outbox
+from gateway.ports.outgoing import Copy, CopyState, MessageLinks, Outbox
 from gateway.wire.codec import JsonObject
 from gateway.wire.signatures import Signer
 
@@ -484,6 +484,7 @@ class PostedCopies:
         self._store = store
         self._outbox = outbox
         self._places: dict[tuple[str, str], MessageRef] = {}
+        self.links = MessageLinks(outbox)
 
     async def recognise(self, click: Click) -> None:
         """Check that the clicked card was posted by the gateway at this place.
@@ -550,6 +551,8 @@ class PostedCopies:
         data = {**about, "target": copy.target}
         if copy.ref is not None:
             data["message"] = copy.ref.message
+            if url := await self.links.link(copy.target, copy.ref):
+                data["url"] = url
         if why:
             data["why"] = shorten(why)
         await self._store.note(event, agent=agent, data=data)

@@ -73,7 +73,7 @@ class Core:
         self.grant_service = GrantService(store, writer, self.grants, self.remembering, self.copies)
         self.reviews = HookReviews(chain, writer, self.grants)
         self.holding = Grouping(store, held, writer)
-        self.approvals = Approvals(store, chain, writer, self.grants, self.proofs)
+        self.approvals = Approvals(store, chain, writer, self.grants, self.proofs, self.copies)
         self.explanations = Explanations(store, writer, self.approvals, self.grants)
         self.clicks = ClickJudge(store, chain, writer, self.remembering, self.proofs)
         self.requests = RequestService(

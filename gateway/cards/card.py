@@ -157,6 +157,7 @@ def say_step_up(record: StoredRequest, *, here: bool = False) -> tuple[str, str]
 HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
 _WHY_CHARS = 300
+TO_ORIGIN = "Open the message the agent names"
 _READ = "Have you read all of it?"
 _READ_ALL = f"This is high risk. {_READ}"
 _MOST_ANSWERS = 300
@@ -280,7 +281,8 @@ class Card:
     be shown. `calls` are the people to mention, as identities and groups of the platform.
     `deciders` are the platform's identities of those who decided, named without a mention. A card
     that does not `ask` is for requests without cards, or says until when an agent is `paused`.
-    `inbox` is the address for actions that the card does not have. `people` are the names in the
+    `inbox` is the address for actions that the card does not have. `origin` is that of the message
+    that the agent names as the origin, or "". `people` are the names in the
     gateway's sentences: only these become mentions. A card that `disarms` replaces one with
     outdated buttons, and is sent before other edits. Times are in ms.
     """
@@ -330,6 +332,7 @@ class Card:
     asks: bool = True
     paused: int | None = None
     inbox: str = ""
+    origin: str = ""
     people: frozenset[str] = frozenset()
     remembers: frozenset[Action] = frozenset()
     calls: tuple[str, ...] = ()

@@ -46,6 +46,7 @@ _MEMBERS = (
     ("says", "request.hint"),
     ("its own picture", "request.preview"),
     ("says it comes from", "request.origin"),
+    ("posted at", "messages"),
     ("turn", "request.turn"),
     ("call", "request.call_id"),
     ("part of the call", "request.part"),

@@ -79,6 +79,7 @@ from gateway.models import (
     new_id,
 )
 from gateway.wire.codec import JsonObject, plain
+from gateway.wire.outcome_text import say_cards
 from gateway.wire.roles import check_roles
 from gateway.wire.signatures import Verifier
 
@@ -424,6 +425,7 @@ DEFAULT_TIMEOUT = 900.0
 MARGIN_SECONDS = 0.5
 """The client's deadline is this much later than the gateway's. It rejects later approvals."""
 
+_POSTING_SECONDS = 2.0  # by then most cards are posted
 _MOMENT_SECONDS = 0.3  # a rule or a grant decides sooner
 _NO_DEADLINE = 30 * 24 * 3600.0
 # More than the gateway keeps, so that a secret at the end arrives whole and can be masked.
@@ -760,12 +762,23 @@ class AsyncClient(RequestMaker):
     async def _wait_for_end(self, request: ApprovalRequest, until: float) -> State:
         """Return the final state of a request. After a moment without a decision, say where to
         decide it. Raises TimeoutError at `until`."""
-        loop = asyncio.get_running_loop()
-        saying = loop.call_later(_MOMENT_SECONDS, self.say_where, request)
+        saying = asyncio.create_task(self._say_places(request))
         try:
             return await self._transport.wait(request.id, until=until)
         finally:
             saying.cancel()
+
+    async def _say_places(self, request: ApprovalRequest) -> None:
+        """Tell the person at the terminal where to decide, then where the cards are in chats."""
+        await asyncio.sleep(_MOMENT_SECONDS)
+        self.say_where(request)
+        if self._say is say_nothing or not self._transport.inbox:
+            return  # over Redis, thousands of waits would each add a message to a busy stream
+        await asyncio.sleep(_POSTING_SECONDS)
+        with suppress(GatewayError):
+            state = await self._transport.fetch(request.id)
+            for line in say_cards(state.record and state.record.messages, request.tool):
+                self._say(line)
 
     def say_where(self, request: ApprovalRequest) -> None:
         """Tell the person at the terminal where to decide a pending request."""

@@ -18,7 +18,7 @@ from gateway.client.check_decision import CheckedDecision, has_ended
 from gateway.client.config import Backoff
 from gateway.client.http_connection import TIMEOUT_SECONDS, HttpConnection, seconds_left
 from gateway.errors import Busy, GatewayError, InvalidRequest, Unauthorized, Unreachable, Unverified
-from gateway.wire.outcome_text import say_number
+from gateway.wire.outcome_text import say_cards, say_number
 from gateway.wire.signatures import load_library
 
 T = TypeVar("T")
@@ -30,6 +30,7 @@ _POLL_SECONDS = 25.0
 _SLACK_SECONDS = 10.0
 _GRACE_SECONDS = 1.0
 _PAUSE_SECONDS = 0.5
+_POSTING_SECONDS = 2.0  # by then most cards are posted
 _LEAST_SECONDS = 0.001
 _DEFAULT_TIMEOUT = 900.0
 
@@ -68,6 +69,7 @@ class OneRequest:
         self._silent = False  # whether a message said that the gateway does not answer
         self._answered = False
         self._detached = False
+        self._polled = False
         self._request: dict[str, Any] | None = None
 
     def run_guarded(self, run: Callable[[], T], late: Callable[[CheckedDecision], T]) -> T:
@@ -236,10 +238,12 @@ class OneRequest:
         raise TimedOut
 
     def _poll(self, request_id: str, left: float) -> tuple[Any, float]:
-        """Return the state, after `left` seconds at most, and the pause before the next poll."""
-        seconds = min(_POLL_SECONDS, left)
+        """Return the state, after `left` seconds at most, and the pause before the next poll. The
+        first poll is short, to say where the cards are in chats."""
+        first, self._polled = not self._polled, True
+        seconds = min(_POSTING_SECONDS if first else _POLL_SECONDS, left)
         patience = min(seconds + _SLACK_SECONDS, left + _GRACE_SECONDS)
-        path = f"/v1/requests/{request_id}?process={self._process}"
+        path = f"/v1/requests/{request_id}?process={self._process}{'&record=true' * first}"
         try:
             try:
                 poll, pause = f"{path}&wait={seconds:.3f}", 0.0
@@ -253,4 +257,9 @@ class OneRequest:
             return None, 0.0
         self._answered = True
         self._note_answer()
+        if first and self._request and not has_ended(state):
+            record = state.get("record")
+            urls = record.get("messages") if isinstance(record, dict) else ()
+            for line in say_cards(urls, self._request["tool"]):
+                self._say(line)
         return state, pause

@@ -36,7 +36,7 @@ from gateway.policy.grants.grant import Effect, Grant, Match
 from gateway.policy.grants.offers import Offer
 from gateway.ports.claims import ClaimCalls
 from gateway.ports.devices import DeviceCalls
-from gateway.ports.outgoing import AdapterStorage
+from gateway.ports.outgoing import AdapterStorage, MessageLinks
 from gateway.ports.sign_in import LoginLinks, Logins, Prove
 from gateway.wire.codec import JsonObject
 
@@ -406,7 +406,8 @@ class AdapterApi:
     `notes` is storage shared by the adapter's replicas. `feed` delivers the events of all replicas.
     `sizes` knows which cards show the complete call. `links` creates sign-in links. `inbox` is the
     public address of the inbox, or "". `logins` signs people in on web pages. `secure` means that
-    browsers connect over TLS. `claims` adds new channels and accounts to the policy.
+    browsers connect over TLS. `claims` adds new channels and accounts to the policy. `messages` has
+    the addresses of messages in chats; an adapter adds its own function for them when it runs.
     """
 
     requests: RequestCalls
@@ -419,6 +420,7 @@ class AdapterApi:
     links: LoginLinks
     logins: Logins
     claims: ClaimCalls
+    messages: MessageLinks
     inbox: str = ""
     devices: DeviceCalls | None = None
     secure: bool = False

@@ -6,16 +6,23 @@ where each card was posted. An adapter knows neither the policy nor Redis.
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Protocol
 
-from gateway.cards.card import Card
+from gateway.cards.card import TO_ORIGIN, Card
 from gateway.cards.grant_cards import GrantCard
-from gateway.domain.records import MessageRef
+from gateway.domain.records import MessageRef, StoredRequest
 from gateway.errors import GatewayError
+from gateway.models import Origin
 from gateway.wire.codec import Wire
 
+log = logging.getLogger("gateway.ports")
+
+_LINK_SECONDS = 2.0
 Shown = Card | GrantCard
 """Content of a posted message: a request, the overflow card of an agent, or a grant."""
 
@@ -246,3 +253,50 @@ class AdapterStorage(Protocol):
 
     async def delay(self, budget: str, *, per_minute: float, burst: int) -> float:
         """Take one call from a budget that all replicas share. Return the seconds to wait first."""
+
+
+Link = Callable[[str, MessageRef], Awaitable[str]]
+"""Returns the web address of a message at a target, built from ids only; or "" for a malformed id,
+and for a workspace or server that the gateway does not serve. May raise anything."""
+
+
+class MessageLinks:
+    """Web addresses of messages in chats. Each running adapter adds its own to `links`."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self.links: dict[str, Link] = {}
+
+    async def link(self, target: str, ref: MessageRef) -> str:
+        """Return the web address of a message, or "". Never raises: a link is optional."""
+        if (link := self.links.get(ref.adapter)) is None:
+            return ""
+        try:
+            async with asyncio.timeout(_LINK_SECONDS):
+                found = await link(target, ref)
+        except Exception as error:  # the platform is down, or the adapter is third-party code
+            log.debug("no link: %s", type(error).__name__, extra={"event": "no_link"})
+            return ""
+        return found if found.startswith("https://") else ""
+
+    async def link_cards(self, request_id: str) -> dict[str, str]:
+        """Return the web addresses of a request's cards, with labels."""
+        copies = (await self._outbox.copies(request_id)).values()
+        found = {
+            await self.link(copy.target, copy.ref): f"Open the card in {copy.ref.adapter.title()}"
+            for copy in copies
+            if copy.ref is not None and copy.state in (CopyState.POSTED, CopyState.STUCK)
+        }
+        return {url: label for url, label in found.items() if url}
+
+    async def link_origin(self, origin: Origin) -> str:
+        """Return the web address of the message that an agent names as the origin, or ""."""
+        if not (origin.channel and origin.chat and origin.message):
+            return ""
+        ref = MessageRef(adapter=origin.channel, channel=origin.chat, message=origin.message)
+        return await self.link(f"{origin.channel}:{origin.chat}", ref)
+
+    async def link_all(self, record: StoredRequest) -> dict[str, str]:
+        """Return the web addresses of a request's cards and its origin, with labels."""
+        origin = await self.link_origin(record.request.origin)
+        return {**await self.link_cards(record.id), **({origin: TO_ORIGIN} if origin else {})}

@@ -66,6 +66,7 @@ def adapter_api(
         links=ChatLinks(logins, name, inbox),
         logins=logins,
         claims=ClaimService(store, RedisClaims(store, SystemClock()), SystemClock(), name),
+        messages=core.copies.links,
         inbox=inbox,
         devices=devices,
         secure=secure,

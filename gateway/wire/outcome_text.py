@@ -46,3 +46,9 @@ def join_names(names: Sequence[str], word: str) -> str:
     """Return names as a list in a sentence, with `word` before the last."""
     *most, last = names or ("",)
     return f"{', '.join(most)} {word} {last}" if most else last
+
+
+def say_cards(urls: object, tool: str) -> list[str]:
+    """Return a line with each address of a pending request's cards in chats."""
+    known = [one for one in urls if isinstance(one, str)] if isinstance(urls, list | tuple) else []
+    return [f"the card for {tool!r}: {one}" for one in known if one.isascii() and one.isprintable()]

@@ -205,3 +205,32 @@ def test_what_cannot_be_asked_exits_with_2(run: Any, tmp_path: Any) -> None:
         ("wait", "0000?x="),
     ):
         assert run(words=words) == (2, []), words
+
+
+CARD = "https://discord.com/channels/1/2/3"
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ({"messages": [CARD]}, [f"the card for 'shell': {CARD}"]),
+        ({"messages": [CARD, 7, "https://x\u202e", "a\nb"]}, [f"the card for 'shell': {CARD}"]),
+        ({"messages": "https"}, []), ({}, []), (None, []), ([], []), ("x", []),
+    ],
+)  # fmt: skip
+def test_it_says_where_the_card_is(
+    run: Any, capsys: pytest.CaptureFixture[str], record: Any, said: list[str]
+) -> None:
+    """Once, after a first short look; whatever else a gateway tells is no address."""
+    final: list[bytes] = []
+
+    def submitted(call: bytes) -> bytes:
+        final.append(deciding()(call))
+        return PENDING
+
+    state = json.loads(PENDING.partition(b"\r\n\r\n")[2])
+    code, paths = run(submitted, answer({**state, "record": record}), lambda call: final[0])
+    assert code == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert [one for one in lines if one.startswith("the card")] == said
+    assert ["&record=true" in path for path in paths[1:]] == [True, False]

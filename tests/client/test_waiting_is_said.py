@@ -223,3 +223,26 @@ def test_the_command_that_does_not_wait_says_nothing(
     assert capsys.readouterr().err == "approved by ann\n"
     assert run(PENDING, words=("ask", "x", "--no-wait"))[0] == 6
     assert capsys.readouterr().err == ""
+
+
+async def test_it_says_where_the_card_is(
+    line: Line, at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the card is posted, in a line of its own, over HTTP. Over Redis it asks for none: that
+    would be one more message of each request. Addresses that a terminal would obey are left out."""
+    url = "https://t1.slack.test/archives/C1/p1700000000000100"
+
+    async def link_cards(request_id: str) -> dict[str, str]:
+        return {url: "slack", "https://x\x1b[2J": "evil"}
+
+    monkeypatch.setattr(async_client, "_POSTING_SECONDS", 0)
+    monkeypatch.setattr(line.core.copies.links, "link_cards", link_cards)
+    async with line.client() as asking:
+        request = asking.request("shell", {"command": "ls"})
+        waiting = asyncio.create_task(asking.send(request))
+        told = [f"the card for 'shell': {url}"] if asking._transport.inbox else []
+        while len(line.said) < 1 + len(told):
+            await moment()
+        await line.decide(request.id)
+        await waiting
+    assert line.said[1:] == told

@@ -18,6 +18,7 @@ import pytest
 from gateway.client import AsyncClient, CallableTransport
 from gateway.domain.policy_document import Mode
 from gateway.domain.records import Query
+from gateway.domain.store import MessageContext
 from gateway.errors import InvalidRequest
 from gateway.integrations.bridges.acp import Acp
 from gateway.integrations.bridges.rpc import Ending, RpcBridge
@@ -551,3 +552,68 @@ async def test_a_question_that_is_not_dealt_with_is_said(caplog: pytest.LogCaptu
         await bridge.close()
     assert "cannot handle a message of acp: ZeroDivisionError()" in caplog.text
     assert told == []
+
+
+# --relay: the program asks beside the gateway, and the first answer counts.
+
+
+async def test_relay_the_card_is_answered_first(
+    gate: Replica, answer: Answer, tmp_path: Path
+) -> None:
+    """The program is asked too; what it answers after the card does not reach the agent."""
+    async with bridged("codex-app-server", gate, tmp_path, "--relay") as program:
+        program.say("ask", [COMMAND])
+        assert await program.read() == COMMAND
+        await answer("deny")
+        assert await program.answered() == NO["codex-app-server"]
+        program.write({"id": 0, "result": {"decision": "accept"}})
+        program.write({"id": 8, "method": "more"})
+        assert await program.read() == {"method": "echo", "params": {"id": 8, "method": "more"}}
+        over = {"method": "serverRequest/resolved", "params": {"requestId": 0, "threadId": "s-1"}}
+        program.say("ask", [over])
+        assert await program.read() == over  # by which the program closes its dialog
+
+
+async def test_relay_the_program_is_answered_first(gate: Replica, tmp_path: Path) -> None:
+    """Its answer reaches the agent, once, and the card closes as decided elsewhere."""
+    async with bridged("codex-app-server", gate, tmp_path, "--relay") as program:
+        program.say("ask", [COMMAND])
+        assert await program.read() == COMMAND
+        await gate.waiting()
+        program.write({"id": 0, "result": {"decision": "accept"}})
+        assert await program.answered() == YES["codex-app-server"]
+        record = (await gate.ended())[0]
+        program.write({"id": 8, "method": "more"})
+        assert (await program.read())["method"] == "echo"
+    assert record.decision is not None
+    assert record.decision.reason is Reason.RESOLVED_ELSEWHERE
+
+
+@pytest.mark.parametrize("why", ["no gateway", "cancelled", "not shown"])
+async def test_relay_without_a_decision_leaves_it_to_the_program(
+    why: str, gate: Replica, tmp_path: Path
+) -> None:
+    """Nothing is answered in its place."""
+    asked = COMMAND
+    if why == "not shown":
+        asked = {**COMMAND, "params": {**COMMAND["params"], "command": None}}
+    more = NO_GATEWAY if why == "no gateway" else {}
+    async with bridged("codex-app-server", gate, tmp_path, "--relay", **more) as program:
+        program.say("ask", [asked])
+        assert await program.read() == asked
+        if why == "cancelled":
+            (record,) = await gate.waiting()
+            origin = MessageContext(agent=record.request.agent)
+            await gate.approvals.cancel(record.id, origin, reason=Reason.CANCELLED_BY_AGENT)
+        program.write({"id": 8, "method": "more"})
+        assert (await program.read())["method"] == "echo"
+        program.write({"id": 0, "result": {"decision": "decline"}})
+        assert await program.answered() == NO["codex-app-server"]
+
+
+async def test_relay_is_only_where_the_agent_closes_the_other_dialog(
+    gate: Replica, tmp_path: Path
+) -> None:
+    """ACP has no word for that."""
+    async with bridged("acp", gate, tmp_path, "--relay") as program:
+        assert await program.process.wait() == 2

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.models import Status, new_id
+from gateway.cards.card import TO_ORIGIN
+from gateway.models import Origin, Status, new_id
+from gateway.ports import MessageRef
 from tests.web.chromium import PHONE, Page
 from tests.web.inbox import COMMAND, FILE_CHANGE, Inbox, card, line, see
 
@@ -72,3 +74,34 @@ async def test_nothing_else_is_where_they_go_on(box: Inbox, page: Page, path: st
     await page.evaluate(f"localStorage.setItem('after-sign-in', {kept})")
     found = await page.evaluate("import('/inbox/static/api.js').then((one) => one.whereTo())")
     assert found == "/inbox"
+
+
+async def test_it_leads_to_its_cards_and_to_where_the_agent_was_asked(
+    box: Inbox, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it waits and after; the addresses are the gateway's."""
+    place = "https://t1.slack.test/archives"
+
+    async def link(target: str, ref: MessageRef) -> str:
+        return f"{place}/{ref.channel}/{ref.message}"
+
+    async def link_cards(request_id: str) -> dict[str, str]:
+        return {f"{place}/C1/p1": "Open the card in Slack"}
+
+    monkeypatch.setitem(box.gateway.core.copies.links.links, "slack", link)
+    monkeypatch.setattr(box.gateway.core.copies.links, "link_cards", link_cards)
+    origin = Origin(channel="slack", chat="C7", message="p7")
+    record = await box.ask(**COMMAND, origin=origin)
+    await page.goto(f"{box.gateway.url}/inbox/r/{record.id}")
+    await see(page, record)
+    listed = (
+        f"[...{card(record)}.querySelectorAll('a[target]')].map((a) => [a.textContent, a.href])"
+    )
+    expected = [["Open the card in Slack", f"{place}/C1/p1"], [TO_ORIGIN, f"{place}/C7/p7"]]
+    assert await page.evaluate(listed) == expected
+    await page.press("Approve")
+    await page.until(f"{card(record)}.classList.contains('approved')")
+    await page.goto("about:blank")
+    await page.goto(f"{box.gateway.url}/inbox/r/{record.id}")
+    await page.until(f"{card(record)}?.classList.contains('approved')")
+    assert await page.evaluate(listed) == expected

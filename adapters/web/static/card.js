@@ -16,7 +16,7 @@ export function card(item, view) {
   if (pending) article.append(...asking(item, view));
   if (!pending || item.refusal || !view.draft.panel) article.append(...problem(view));
   if (!pending || item.refusal) article.append(next());
-  article.append(pending ? about(item, view) : make("div", { class: "foot" }, more(item, view), item.opened ? small(item) : null));
+  article.append(pending ? about(item, view) : make("div", { class: "foot" }, more(item, view), item.opened ? links(item) : null, item.opened ? small(item) : null));
   return article;
 }
 
@@ -58,7 +58,7 @@ function facts(item) {
 
 export function about(item, view) {
   const box = make("details", { class: "about" },
-    make("summary", { "data-key": "about" }, "Details"), told(item.facts.filter(([label]) => !PLACED.includes(label))), small(item));
+    make("summary", { "data-key": "about" }, "Details"), told(item.facts.filter(([label]) => !PLACED.includes(label))), links(item), small(item));
   return make("div", { class: "foot" }, box, make("span", { class: "small" }, make("span", {}, view.busy ? "Sending…" : item.idle ? "" : item.word), make("span", { class: "place" })));
 }
 
@@ -177,6 +177,13 @@ function ending(item) {
   if (!item.opened && item.changed_aside) made.push(make("p", { class: "result" }, ...line(item.changed_aside)));
   if (item.note) made.push(make("p", { class: "result" }, "Note for the record: ", ...line(item.note)));
   return made;
+}
+
+// The request's cards in chats, and the message that the agent names. The gateway builds each address from ids.
+function links(item) {
+  if (!item.links?.length) return null;
+  const made = item.links.map(([href, text]) => make("a", { href, rel: "noreferrer noopener", target: "_blank" }, text));
+  return make("p", { class: "small" }, ...made);
 }
 
 function small(item) {

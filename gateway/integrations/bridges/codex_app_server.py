@@ -35,6 +35,7 @@ class CodexAppServer(RpcDialect):
     """The questions of `codex app-server`."""
 
     name = "codex-app-server"
+    closes_dialogs = True  # by serverRequest/resolved
     asks = frozenset({_COMMAND, _CHANGE, _PERMISSIONS, _QUESTION, _OLD_COMMAND, _OLD_CHANGE})
 
     def __init__(self) -> None:

@@ -2,7 +2,8 @@
 
 Both sides use JSON-RPC in lines, which the bridge passes on. Only the agent's permission questions
 are answered through the gateway, and the client program never sees them. A missing decision is a
-refusal.
+refusal. With `relay`, the client program asks too, the first answer counts, and its own is needed
+if the gateway has none.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ log = logging.getLogger("gateway.integrations")
 
 LONGEST_MESSAGE = 16 * 1024 * 1024
 _END_SECONDS = 5.0
+_DECIDED = (OutcomeKind.APPROVED, OutcomeKind.ANSWERED, OutcomeKind.DENIED,
+            OutcomeKind.ABORTED)  # fmt: skip
 
 
 class Ending(NamedTuple):
@@ -60,6 +63,8 @@ class RpcDialect:
     name = ""
     asks: frozenset[str] = frozenset()
     """The methods by which an agent asks for permission."""
+    closes_dialogs = False
+    """Whether the agent tells its client program that a question was answered elsewhere."""
 
     def note_host(self, message: JsonObject) -> str | None:
         """Note a message of the client program. Return the session that it stops, if any."""
@@ -104,7 +109,10 @@ class RpcBridge:
         to_host: Callable[[bytes], None],
         to_agent: Callable[[bytes], None],
         native_always: bool = False,
+        relay: bool = False,
     ) -> None:
+        self._relay = relay
+        self._answered = set[str]()
         self._client, self._dialect = client, dialect
         self._to_host, self._to_agent = to_host, to_agent
         self._waiting: dict[str, _Asking] = {}
@@ -118,7 +126,18 @@ class RpcBridge:
             for one in list(self._waiting.values()):
                 if one.call.session == session:
                     one.end(Reason.ABANDONED, "the turn was stopped")
-        self._to_agent(line)
+        if message is None or not self._relay or not self._is_late(message):
+            self._to_agent(line)
+
+    def _is_late(self, message: JsonObject) -> bool:
+        """Return whether a message answers a question that was answered through the gateway. An
+        earlier answer of the program closes the request."""
+        number = message.get("id")
+        if "method" in message or not isinstance(number, str | int):
+            return False
+        if (one := self._waiting.get(key_of(number))) is not None:
+            one.end(Reason.RESOLVED_ELSEWHERE, "it was answered in the agent's own program")
+        return key_of(number) in self._answered
 
     def from_agent(self, line: bytes) -> None:
         """Relay a line of the agent, or ask people if it is a permission question. Drop an invalid
@@ -165,10 +184,16 @@ class RpcBridge:
             asking = _Asking(call, self._make_request(call, key))
         except (ValueError, GatewayError) as error:
             log.warning("nobody was asked: %s", error)
+            if self._relay:
+                self._to_host(_encode(message))
+                return
             ending = Ending(sentence=f"nobody was asked: {error}")
             self._reply(message, self._dialect.answer(method, params, ending))
             return
         self._waiting[key] = asking
+        if self._relay:
+            self._answered.discard(key)
+            self._to_host(_encode(message))
         self._tasks.start(self._deal_with(key, asking, {**message, "params": params}))
 
     async def _deal_with(self, key: str, asking: _Asking, message: JsonObject) -> None:
@@ -179,7 +204,11 @@ class RpcBridge:
             await asyncio.wait({answer, over}, return_when=asyncio.FIRST_COMPLETED)
             self._waiting.pop(key, None)
             outcome = None if asking.over.is_set() else _outcome_of(answer)
-            self._tell(asking.call, message, outcome)
+            if not self._relay:
+                self._tell(asking.call, message, outcome)
+            elif outcome is not None and outcome.kind in _DECIDED:
+                self._answered.add(key)
+                self._tell(asking.call, message, outcome)
             if outcome is None:
                 reason, why = asking.why
                 with suppress(GatewayError):  # the result does not matter any more
@@ -275,19 +304,22 @@ def run_bridge(words: Sequence[str], dialect: RpcDialect) -> int:
     parser.add_argument("command", nargs="+", metavar="COMMAND", help="agent to start, after --")
     native = "offer people to let the agent save a permission; nobody can revoke that here"
     parser.add_argument("--native-always", action="store_true", help=native)
+    if dialect.closes_dialogs:
+        beside = "let the program ask too; the first answer counts"
+        parser.add_argument("--relay", action="store_true", help=beside)
     options = parser.parse_args(words)
     logging.basicConfig(format="gateway: %(message)s")
     try:
-        return asyncio.run(_run(options.command, dialect, native_always=options.native_always))
+        return asyncio.run(_run(options, dialect))
     except (GatewayError, OSError) as error:
         print(f"gateway: {error}", file=sys.stderr)  # noqa: T201 (a command)
         return error.exit_code if isinstance(error, GatewayError) else InvalidRequest.exit_code
 
 
-async def _run(command: Sequence[str], dialect: RpcDialect, *, native_always: bool) -> int:
+async def _run(options: argparse.Namespace, dialect: RpcDialect) -> int:
     async with AsyncClient.from_env() as client, HostPipe.opened(LONGEST_MESSAGE) as host:
         agent = await asyncio.create_subprocess_exec(
-            *command, stdin=PIPE, stdout=PIPE, limit=LONGEST_MESSAGE
+            *options.command, stdin=PIPE, stdout=PIPE, limit=LONGEST_MESSAGE
         )
         assert agent.stdin is not None
         to_agent = agent.stdin
@@ -297,8 +329,9 @@ async def _run(command: Sequence[str], dialect: RpcDialect, *, native_always: bo
                 to_agent.write(line + b"\n")
 
         bridge = RpcBridge(
-            client, dialect, to_host=host.write, to_agent=write, native_always=native_always
-        )
+            client, dialect, to_host=host.write, to_agent=write,
+            native_always=options.native_always, relay=getattr(options, "relay", False),
+        )  # fmt: skip
         passing = [
             asyncio.create_task(_pass_host(host, bridge, agent)),
             asyncio.create_task(_pass_agent(agent, bridge)),
