@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from gateway.approvals.absences import Absences
 from gateway.approvals.agent_service import Approvals, is_own
 from gateway.approvals.decisions import Batches, ClickJudge
 from gateway.approvals.grant_creation import GrantCreation, may_pass
@@ -31,7 +32,7 @@ from gateway.domain.records import (
 from gateway.domain.store import ChangeKind, MessageContext, Store, Transition
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Reason, Status
-from gateway.policy.authorization import approver, who_may_approve
+from gateway.policy.authorization import approver
 from gateway.policy.grants.offers import NO_REACH, find_host_rule
 from gateway.ports.adapter_api import Found, FoundEvents, Groups, QueueCounts, QueueFilter, Search
 from gateway.ports.sign_in import Prove
@@ -53,6 +54,7 @@ class RequestService:
         clicks: ClickJudge,
         remembering: GrantCreation,
         copies: PostedCopies,
+        absences: Absences,
         *,
         sizes: CardSizes,
         proofs: MaskProofs,
@@ -63,6 +65,7 @@ class RequestService:
         self._batches = Batches(writer, clicks)
         self._remembering = remembering
         self._copies = copies
+        self._absences = absences
         self._sizes = sizes
         self._proofs = proofs
         self._searching = asyncio.Semaphore(_TOGETHER)
@@ -98,7 +101,7 @@ class RequestService:
                 side is QueueFilter.MINE
             ):
                 ruling = policy.ruling_on(record.request)
-                found.append(record.copy_with(approvers=who_may_approve(ruling, record)))
+                found.append(await self._absences.add_approvers(record, ruling))
             if len(found) == limit or looked == _MOST_QUEUED:
                 return Page(items=tuple(found), next=last)
         return Page(items=tuple(found))
@@ -289,7 +292,7 @@ class RequestService:
         if record.final:
             return record
         ruling = (await self._writer.policy()).ruling_on(record.request)
-        return record.copy_with(approvers=who_may_approve(ruling, record))
+        return await self._absences.add_approvers(record, ruling)
 
     async def _recognise(self, click: Click) -> None:
         """Check the place of a click. Audit a click on an unknown card."""

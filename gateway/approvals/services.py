@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gateway.approvals.absences import Absences
 from gateway.approvals.agent_service import Approvals, HookReviews
 from gateway.approvals.decisions import ClickJudge
 from gateway.approvals.duplicates_and_overflow import Grouping, GroupStore
@@ -31,8 +32,8 @@ from gateway.wire.signatures import Signer
 
 
 class OtherStores(NamedTuple):
-    """Stores in addition to requests: grants, delivery queues, groups of requests, and suggestions
-    made."""
+    """Stores in addition to requests: grants, delivery queues, groups of requests, and notes of
+    suggestions and absences."""
 
     grants: GrantStore
     outbox: Outbox
@@ -76,12 +77,14 @@ class Core:
         self.approvals = Approvals(store, chain, writer, self.grants, self.proofs)
         self.explanations = Explanations(store, writer, self.approvals, self.grants)
         self.clicks = ClickJudge(store, chain, writer, self.remembering, self.proofs)
+        self.away = Absences(store, notes, writer)
         self.requests = RequestService(
             store,
             writer,
             self.clicks,
             self.remembering,
             self.copies,
+            self.away,
             sizes=self.sizes,
             proofs=self.proofs,
         )

@@ -170,6 +170,10 @@ class ApprovalProgress:
             return f"{waits}, and {_NOBODY_ELSE}"
         return f"{waits}{' of' if self._some_of else ''}: {self._name_left()}"
 
+    def say_deciders(self) -> str:
+        """Name those who are asked to decide, else ""."""
+        return f"{self._name_left()} may decide it." if self.left and not self.nobody else ""
+
     @property
     def _some_of(self) -> bool:
         """Whether several are missing out of more people: a name may also be a group."""
@@ -198,7 +202,7 @@ def standing_of(record: StoredRequest, reader: str = "") -> ApprovalProgress:
         quorum=record.quorum,
         approved=voted,
         more=0 if record.final else max(record.quorum - len(voted), 1),
-        left=None if record.approvers is None else tuple(n for n in may.names if n not in voted),
+        left=None if record.approvers is None else tuple(n for n in may.asked if n not in voted),
         nobody="" if record.final else may.nobody or alone,
         mine=own is not None,
         # A person who wanted a grant may still approve without it, if enough have approved.

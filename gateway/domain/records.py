@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from gateway.domain.absences import Absence
 from gateway.domain.redaction import (
     find_known,
     hide_in,
@@ -139,11 +140,19 @@ class Edit(Wire):
 class Approvers(Wire):
     """The people, identities and groups who may approve a request under the current policy.
     `nobody` says why there are none. `step_up` lists the step-ups of which an approval needs one.
+    `away` are the absences of those whose delegate is asked instead; they may still approve.
     """
 
     names: tuple[str, ...] = ()
     nobody: str = ""
     step_up: tuple[StepUp, ...] = ()
+    away: tuple[Absence, ...] = ()
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Those who are expected to decide: all but the people who are away."""
+        gone = {one.person for one in self.away}
+        return tuple(one for one in self.names if one not in gone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from gateway.domain.absences import Absence
 from gateway.domain.policy_document import PolicyDocument, Route, Ruling
 from gateway.domain.records import Approvers, Identity, ScopeQuorum, StoredRequest
 from gateway.domain.risk import StepUp, is_named
@@ -135,6 +137,25 @@ def who_may_approve(ruling: Ruling, record: StoredRequest) -> Approvers:
     may = tuple(one for one in names if one in known or ":" in one)
     nobody = "" if may else "its route names nobody who may decide it"
     return Approvers(names=may, nobody=nobody, step_up=steps.able)
+
+
+def with_absences(
+    ruling: Ruling, record: StoredRequest, may: Approvers, absences: Iterable[Absence]
+) -> Approvers:
+    """Return who may approve a request, with the absences that count. `approver` ignores them.
+
+    An absence counts only if the delegate may approve this request, did not request it and is not
+    away, if the others are enough for the quorum, and at high risk only if the route allows it.
+    """
+    if record.risk.level is RiskLevel.HIGH and not ruling.route.high_risk_delegates:
+        return may
+    gone, voted = {one.person: one for one in absences}, {vote.person for vote in record.votes}
+    able = {*may.names} - gone.keys() - requesters(ruling.policy, record)
+    away = (gone[name] for name in may.names if name in gone and name not in voted)
+    after = replace(may, away=tuple(one for one in away if one.delegate in able))
+    # An entry with a colon may be a group, whose members only the platform knows.
+    missing = max(record.quorum, ruling.quorum(record)) - len({*after.asked, *voted})
+    return after if missing <= 0 or any(":" in one for one in after.asked) else may
 
 
 def answers_for(policy: PolicyDocument, agent: str, identity: Identity) -> bool:
