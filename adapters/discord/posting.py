@@ -23,6 +23,7 @@ from adapters.discord.cards import (
 from adapters.discord.connection import remember_card
 from adapters.discord.custom_ids import PLATFORM, DiscordPlace, read_target
 from gateway.cards.card import Card
+from gateway.cards.summary import plain_summary
 from gateway.ports import (
     AdapterStorage,
     CopyGone,

@@ -78,8 +78,7 @@ byId("no-quiet").addEventListener("click", () => keep(null));
 const absence = byId("away"), told = byId("away-says");
 async function showAway() {
   const { ok, value } = await api("away");
-  absence.hidden = !ok;
-  if (!ok) return;
+  if (absence.hidden = !ok) return;
   told.textContent = value.away ?? (value.names.length ? "You are not away." : "Nobody else may approve what you may.");
   byId("come-back").hidden = !value.away;
   byId("delegate").replaceChildren(...value.names.map((name) => make("option", { value: name }, name)));
