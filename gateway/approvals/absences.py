@@ -1,44 +1,43 @@
-"""Who is away, and who is asked instead of them: `Absences`. It changes nobody's rights.
+"""Keep who is away, and who is asked instead (`Absences`). It changes nobody's rights.
 
-`gateway.policy.authorization.with_absences` decides which absences count for a request.
+`find_absent` decides which absences count for a request. The request keeps them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-import time
-from dataclasses import replace
 
-from gateway.approvals.request_writer import Writer
+from gateway.approvals.request_writer import FOLLOWUPS, Writer
 from gateway.domain.absences import Absence
 from gateway.domain.policy_document import PolicyDocument, Ruling
 from gateway.domain.records import Identity, Person, Query, StoredRequest
-from gateway.domain.store import ChangeKind, Store, Transition
+from gateway.domain.store import Store
 from gateway.errors import InvalidRequest
-from gateway.policy.authorization import refuse_unknown, who_may_approve, with_absences
-from gateway.ports.outgoing import AdapterStorage
+from gateway.policy.authorization import find_absent, refuse_unknown, who_may_approve
+from gateway.ports.outgoing import AdapterStorage, Outbox
 from gateway.wire.codec import build, plain
 from gateway.wire.outcome_text import join_names
 
-_FRESH_SECONDS = 1.0
 _MOST_DAYS = 60
-_MOST_SHOWN = 1000  # pending requests whose cards are edited at once
+_MOST_SHOWN = 1000  # pending requests whose absences are renewed at once
 
 
 class Absences:
-    """An `AwayCalls`. `notes` hold each absence until it ends, and are read once a second."""
+    """An `AwayCalls`. `notes` hold each absence until it ends."""
 
-    def __init__(self, store: Store, notes: AdapterStorage, writer: Writer) -> None:
+    def __init__(self, store: Store, notes: AdapterStorage, outbox: Outbox, writer: Writer) -> None:
         self._store = store
         self._notes = notes
+        self._outbox = outbox
         self._writer = writer
-        self._known: dict[str, tuple[float, Absence | None]] = {}
 
-    async def add_approvers(self, record: StoredRequest, ruling: Ruling) -> StoredRequest:
-        """Return a pending request with those who may approve it, and who of them is away."""
-        may = who_may_approve(ruling, record)
-        found = [one for name in may.names if (one := await self._of(name))]
-        return record.copy_with(approvers=with_absences(ruling, record, may, found))
+    async def renew(self, record: StoredRequest, ruling: Ruling) -> StoredRequest:
+        """Return a pending request with the absences that count now. `Reminders` follows them."""
+        found = await asyncio.gather(*map(self._of, who_may_approve(ruling, record).names))
+        away = find_absent(ruling, record, [one for one in found if one])
+        more = (FOLLOWUPS,) if away and FOLLOWUPS not in record.queues else ()
+        return record.copy_with(away=away, queues=(*record.queues, *more))
 
     async def find(self, identity: Identity) -> tuple[Absence | None, tuple[str, ...]]:
         """Return the person's absence, and the people whom they may name."""
@@ -64,7 +63,7 @@ class Absences:
             told = {"person": me.name, "delegate": one.name, "until_at": until}
             await self._store.note("away_begun", data=told)
             await self._notes.put(f"away {me.name}", json.dumps(plain(absence)), seconds=left)
-            await self._show(me.name)
+            await self._renew_all()
         return f"{absence} on {join_names(routes, 'and')}. You can still decide."
 
     async def come_back(self, identity: Identity) -> str:
@@ -74,35 +73,25 @@ class Absences:
             return "You are not away."
         await self._store.note("away_ended", data={"person": me.name})
         await self._notes.delete(f"away {me.name}")
-        await self._show(me.name)
+        await self._renew_all()
         return "You are back: requests ask you again."
 
     async def _find_person(self, identity: Identity) -> tuple[PolicyDocument, Person]:
         policy = await self._writer.fresh_policy()
         refuse_unknown(policy, identity)
-        self._known.clear()
         return policy, next(one for one in policy.people if identity.written in one.identities)
 
     async def _of(self, person: str) -> Absence | None:
         """Return the absence of a person that is not over."""
-        at, found = self._known.get(person, (float("-inf"), None))
-        if time.monotonic() - at > _FRESH_SECONDS:
-            at, text = time.monotonic(), await self._notes.get(f"away {person}")
-            found = build(Absence, json.loads(text)) if text else None
-            self._known[person] = at, found
+        text = await self._notes.get(f"away {person}")
+        found = build(Absence, json.loads(text)) if text else None
         return found if found and found.until > self._writer.now() else None
 
-    async def _show(self, person: str) -> None:
-        """Have the cards of pending requests that this person may approve edited."""
-        self._known.clear()
-        policy = await self._writer.policy()
+    async def _renew_all(self) -> None:
+        """Have the absences of pending requests looked up again."""
         page = await self._store.page(Query(soonest=True, followers=False, limit=_MOST_SHOWN))
         for record in page.items:
-            may = who_may_approve(policy.ruling_on(record.request), record).names
-            if person in may and not record.unreviewed:
-                moved, told = replace(record, revision=record.revision + 1), {"person": person}
-                step = Transition(record, moved, "reassigned", ChangeKind.STEP, told)
-                await self._writer.apply(step)
+            await self._outbox.mark(FOLLOWUPS, record.id)
 
 
 def _list_shared(policy: PolicyDocument, one: Person, two: Person) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from gateway.approvals.absences import Absences
 from gateway.approvals.agent_service import Approvals, is_own
 from gateway.approvals.decisions import Batches, ClickJudge
 from gateway.approvals.grant_creation import GrantCreation, may_pass
@@ -32,7 +31,7 @@ from gateway.domain.records import (
 from gateway.domain.store import ChangeKind, MessageContext, Store, Transition
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Reason, Status
-from gateway.policy.authorization import approver
+from gateway.policy.authorization import approver, who_may_approve
 from gateway.policy.grants.offers import NO_REACH, find_host_rule
 from gateway.ports.adapter_api import Found, FoundEvents, Groups, QueueCounts, QueueFilter, Search
 from gateway.ports.sign_in import Prove
@@ -54,7 +53,6 @@ class RequestService:
         clicks: ClickJudge,
         remembering: GrantCreation,
         copies: PostedCopies,
-        absences: Absences,
         *,
         sizes: CardSizes,
         proofs: MaskProofs,
@@ -65,7 +63,6 @@ class RequestService:
         self._batches = Batches(writer, clicks)
         self._remembering = remembering
         self._copies = copies
-        self._absences = absences
         self._sizes = sizes
         self._proofs = proofs
         self._searching = asyncio.Semaphore(_TOGETHER)
@@ -101,7 +98,7 @@ class RequestService:
                 side is QueueFilter.MINE
             ):
                 ruling = policy.ruling_on(record.request)
-                found.append(await self._absences.add_approvers(record, ruling))
+                found.append(record.copy_with(approvers=who_may_approve(ruling, record)))
             if len(found) == limit or looked == _MOST_QUEUED:
                 return Page(items=tuple(found), next=last)
         return Page(items=tuple(found))
@@ -292,7 +289,7 @@ class RequestService:
         if record.final:
             return record
         ruling = (await self._writer.policy()).ruling_on(record.request)
-        return await self._absences.add_approvers(record, ruling)
+        return record.copy_with(approvers=who_may_approve(ruling, record))
 
     async def _recognise(self, click: Click) -> None:
         """Check the place of a click. Audit a click on an unknown card."""

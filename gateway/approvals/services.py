@@ -74,17 +74,16 @@ class Core:
         self.grant_service = GrantService(store, writer, self.grants, self.remembering, self.copies)
         self.reviews = HookReviews(chain, writer, self.grants)
         self.holding = Grouping(store, held, writer)
-        self.approvals = Approvals(store, chain, writer, self.grants, self.proofs)
+        self.away = Absences(store, notes, outbox, writer)
+        self.approvals = Approvals(store, chain, writer, self.grants, self.proofs, self.away)
         self.explanations = Explanations(store, writer, self.approvals, self.grants)
         self.clicks = ClickJudge(store, chain, writer, self.remembering, self.proofs)
-        self.away = Absences(store, notes, writer)
         self.requests = RequestService(
             store,
             writer,
             self.clicks,
             self.remembering,
             self.copies,
-            self.away,
             sizes=self.sizes,
             proofs=self.proofs,
         )

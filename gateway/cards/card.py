@@ -42,7 +42,7 @@ from gateway.cards.shared_texts import (
     standing_of,
 )
 from gateway.cards.summary import discreet_notice, notice_of, plain_summary, summarize
-from gateway.domain.records import Approvers, Edit, StoredRequest, describe_duplicates, told_outcome
+from gateway.domain.records import Edit, StoredRequest, describe_duplicates, told_outcome
 from gateway.domain.redaction import render_safe, start_of
 from gateway.domain.risk import MOST_GUESSES, StepUp, finding_sign, say_ways
 from gateway.domain.safe_text import Segment, Visible, ascii_escaped
@@ -127,7 +127,7 @@ def list_notices(
         (edited := _say_edited(record)): edited,
         "Escalated: nobody answered in time.": record.tier > 0 and not record.final,
         f"{steps} {tries}".strip(): steps and not here,
-        **{f"{one}.": not record.final for one in (record.approvers or Approvers()).away},
+        **{f"{one}.": not record.final for one in record.away},
         _STRIKE: _must_strike(record) and not record.final,
         _EACH_TIME: request.kind is Kind.CALLS and bool(record.findings) and not record.final,
     }

@@ -196,13 +196,14 @@ def standing_of(record: StoredRequest, reader: str = "") -> ApprovalProgress:
     voted = tuple(vote.person for vote in record.votes)
     own = next((vote for vote in record.votes if reader and vote.person == reader), None)
     may = record.approvers or Approvers()
+    gone = {*voted, *(one.person for one in record.away if one.delegate in may.names)}
     question = bool(record.request.questions)
     alone = _ONE_ANSWERS.format(record.quorum) if question and record.quorum > 1 else ""
     return ApprovalProgress(
         quorum=record.quorum,
         approved=voted,
         more=0 if record.final else max(record.quorum - len(voted), 1),
-        left=None if record.approvers is None else tuple(n for n in may.asked if n not in voted),
+        left=None if record.approvers is None else tuple(n for n in may.names if n not in gone),
         nobody="" if record.final else may.nobody or alone,
         mine=own is not None,
         # A person who wanted a grant may still approve without it, if enough have approved.

@@ -114,8 +114,7 @@ class RequestSource(CardSource):
         self.count = None if record.final else record.alike
         self.discreet = route.discreet
         self._record = record
-        self._away = record.approvers.away if record.approvers else ()
-        self._called = mentions(policy, route, adapter.name, self._away)
+        self._called = mentions(policy, route, adapter.name, record.away)
         self._calls = self._called if route.mention and not record.final else ()
         self._adapter = adapter
         self._api = api
@@ -138,7 +137,8 @@ class RequestSource(CardSource):
         """Return the reminder for people who may decide, or None after the decision."""
         if self.final:
             return None
-        said = [standing_of(self._record).say_deciders(), *(f"{one}." for one in self._away)]
+        record = self._record
+        said = [standing_of(record).say_deciders(), *(f"{one}." for one in record.away)]
         reminder = replace(
             _reminder_of(copy),
             mentions=self._called,

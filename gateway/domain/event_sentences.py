@@ -36,7 +36,7 @@ _SENTENCES = {
     "waiter_lost": "agent {agent} stopped waiting for the decision",
     "attached": "agent {agent} waits for the decision again",
     "claimed": "{person} is looking at " + _THIS,
-    "reassigned": "{person} is away or back, so " + _THIS + " asks other people",
+    "reassigned": "somebody is away or back, so " + _THIS + " asks other people",
     "unclaimed": "{person} stopped looking at " + _THIS,
     "voted": "{vote_person} approved " + _THIS + "; it needs more people",
     "edited": "{vote_person} changed and approved " + _THIS + "; it needs more people",

@@ -140,19 +140,11 @@ class Edit(Wire):
 class Approvers(Wire):
     """The people, identities and groups who may approve a request under the current policy.
     `nobody` says why there are none. `step_up` lists the step-ups of which an approval needs one.
-    `away` are the absences of those whose delegate is asked instead; they may still approve.
     """
 
     names: tuple[str, ...] = ()
     nobody: str = ""
     step_up: tuple[StepUp, ...] = ()
-    away: tuple[Absence, ...] = ()
-
-    @property
-    def asked(self) -> tuple[str, ...]:
-        """Those who are expected to decide: all but the people who are away."""
-        gone = {one.person for one in self.away}
-        return tuple(one for one in self.names if one not in gone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +180,8 @@ class StoredRequest(Wire):
     above the policy's and the agent's. It is part of `risk`, and kept separately because the call
     may be assessed again. `edits` are the changes of the call, the last by each editor, the newest
     last. `numbered` says that the agent's side shows a number, which no record contains. `guesses`
-    counts wrong numbers, and `stepped` lists completed step-ups. `approvers` is not stored: it is
+    counts wrong numbers, and `stepped` lists completed step-ups. `away` are the people whose
+    delegate is asked instead; they may still decide. `approvers` is not stored: it is
     looked up for each reader, otherwise None. `spends` is not stored: the script that stores an
     approval by a rule counts it.
     """
@@ -232,6 +225,7 @@ class StoredRequest(Wire):
     behind: str = ""
     numbered: bool = False
     guesses: int = 0
+    away: tuple[Absence, ...] = ()
     stepped: tuple[StepUpDone, ...] = ()
     alike: int = field(default=0, compare=False)
     approvers: Approvers | None = field(default=None, compare=False)

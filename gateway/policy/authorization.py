@@ -139,23 +139,25 @@ def who_may_approve(ruling: Ruling, record: StoredRequest) -> Approvers:
     return Approvers(names=may, nobody=nobody, step_up=steps.able)
 
 
-def with_absences(
-    ruling: Ruling, record: StoredRequest, may: Approvers, absences: Iterable[Absence]
-) -> Approvers:
-    """Return who may approve a request, with the absences that count. `approver` ignores them.
+def find_absent(
+    ruling: Ruling, record: StoredRequest, absences: Iterable[Absence]
+) -> tuple[Absence, ...]:
+    """Return the absences that count for a request: the delegate is asked instead of the person.
 
-    An absence counts only if the delegate may approve this request, did not request it and is not
-    away, if the others are enough for the quorum, and at high risk only if the route allows it.
+    The delegate must be an approver of this request, and must neither be away nor have requested
+    it. The others must be enough for the quorum. The route must allow it at high risk.
     """
     if record.risk.level is RiskLevel.HIGH and not ruling.route.high_risk_delegates:
-        return may
+        return ()
     gone, voted = {one.person: one for one in absences}, {vote.person for vote in record.votes}
-    able = {*may.names} - gone.keys() - requesters(ruling.policy, record)
-    away = (gone[name] for name in may.names if name in gone and name not in voted)
-    after = replace(may, away=tuple(one for one in away if one.delegate in able))
+    names = who_may_approve(ruling, record).names
+    able = {*names} - gone.keys() - requesters(ruling.policy, record)
+    known = (gone[name] for name in names if name in gone and name not in voted)
+    away = tuple(one for one in known if one.delegate in able)
+    asked = {*names, *voted} - {one.person for one in away}
     # An entry with a colon may be a group, whose members only the platform knows.
-    missing = max(record.quorum, ruling.quorum(record)) - len({*after.asked, *voted})
-    return after if missing <= 0 or any(":" in one for one in after.asked) else may
+    enough = len(asked) >= max(record.quorum, ruling.quorum(record))
+    return away if enough or any(":" in one for one in asked) else ()
 
 
 def answers_for(policy: PolicyDocument, agent: str, identity: Identity) -> bool:

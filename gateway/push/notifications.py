@@ -365,7 +365,7 @@ class Notifications:
         await self._notes.leave_line(budget, name, most=_MOST, seconds=_WITHIN_SECONDS)
 
     async def _find_quiet_seconds(self, record: StoredRequest, device: PushDevice) -> float:
-        for one in record.approvers.away if record.approvers else ():
+        for one in record.away:
             if one.person == device.person:
                 return max(1.0, (one.until - self._clock.now_ms()) / 1000)
         hours = await self._devices.quiet(device.person)

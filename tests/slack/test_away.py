@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -12,7 +14,7 @@ from gateway.domain.policy_document import Route
 from gateway.models import Status
 from tests.slack.counterpart.person import Human
 from tests.slack.counterpart.slack import Slack
-from tests.slack.office import Office, at_work, shown
+from tests.slack.office import Office, at_work, put_in_force, shown
 from tests.world import World
 
 ROUTE = Route(approvers=("ann", "bob"), targets=("slack:T1/C1",), mention=True, remind_after=(0.1,))
@@ -62,7 +64,7 @@ async def test_who_is_away_still_decides_and_eve_does_not(office: Office) -> Non
     for _ in range(2):
         before = len(eve.private())
         await eve.click(message, "Approve")
-        await eve.state.until(lambda seen=before: eve.told_more_than(seen))
+        await eve.state.until(partial(eve.told_more_than, before))
         assert "not an approver" in eve.private()[-1]
     await asyncio.gather(*(office.ann.click(message, "Approve") for _ in range(2)))
     assert (await office.ended(record)).status is Status.APPROVED
@@ -97,6 +99,19 @@ async def test_somebody_else_cannot_send_ann_away(office: Office) -> None:
     assert "bob is away until" in await says(office.bob, "away until Mon to @ann")
     _, message = await office.asked()
     assert "<@UANN>" in shown(message) and "<@UBOB>" not in shown(message)
+
+
+async def test_a_delegate_who_loses_the_right_is_called_no_more(office: Office) -> None:
+    """The card that waits calls ann again, and bob decides nothing."""
+    await says(office.ann, "away until Mon to @bob")
+    _, message = await office.asked()
+    await put_in_force(office.world, replace(ROUTE, approvers=("ann", "eve")))
+    await office.slack.until(lambda: "asked instead" not in shown(message))
+    assert "<@UANN>" in shown(message) and "<@UBOB>" not in shown(message)
+    before = len(office.bob.private())
+    await office.bob.click(message, "Approve")
+    await office.slack.until(lambda: office.bob.told_more_than(before))
+    assert "not an approver" in office.bob.private()[-1]
 
 
 async def test_two_in_a_circle_are_both_called(office: Office) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import Risk, RiskLevel
 from tests.web.chromium import Browser, Page
 from tests.web.inbox import COMMAND, Inbox
+from tests.web.phone import until
 from tests.web.test_access import flaws
 from tests.web.visitor import Visitor, visitor
 
@@ -47,11 +50,15 @@ async def test_the_page_begins_and_ends_an_absence(
         "document.getElementById('away-says').textContent.includes('bob is asked instead')"
     )
     async with visitor(box) as ann:
-        shown = str(await ann.shown(record))
-        assert "ann is away until " in shown and "; bob is asked instead." in shown
+
+        async def says(away: bool) -> bool:
+            shown = str(await ann.shown(record))
+            return away is ("ann is away until " in shown and "; bob is asked instead." in shown)
+
+        await until(partial(says, True))
         await page.press("I am back")
         await page.until("document.getElementById('come-back').hidden")
-        assert "asked instead" not in str(await ann.shown(record))
+        await until(partial(says, False))
 
 
 async def test_who_is_named_and_who_is_not(box: Inbox) -> None:
