@@ -9,7 +9,7 @@ import asyncio
 import json
 
 from gateway.approvals.request_writer import FOLLOWUPS, Writer
-from gateway.domain.absences import Absence
+from gateway.domain.absences import Absence, find_zone
 from gateway.domain.policy_document import PolicyDocument, Ruling
 from gateway.domain.records import Identity, Person, Query, StoredRequest
 from gateway.domain.store import Store
@@ -48,8 +48,8 @@ class Absences:
     async def leave(self, identity: Identity, delegate: str, until: int, zone: str) -> str:
         """Have a delegate asked instead of this person until a time."""
         policy, me = await self._find_person(identity)
-        left = (until - self._writer.now()) / 1000
-        if not 0 < left <= _MOST_DAYS * 86_400:
+        left = until - self._writer.now()
+        if not 0 < left <= _MOST_DAYS * 86_400_000:
             raise InvalidRequest(f"that time is not within the next {_MOST_DAYS} days")
         one = next((p for p in policy.people if delegate in (p.name, *p.identities)), me)
         if not (routes := _list_shared(policy, me, one)):
@@ -58,11 +58,13 @@ class Absences:
             )
         if other := await self._of(one.name):
             raise InvalidRequest(f"{other}: name somebody else")
+        zone = zone if find_zone(zone) else ""
         absence = Absence(person=me.name, delegate=one.name, until=until, zone=zone)
         if absence != await self._of(me.name):
             told = {"person": me.name, "delegate": one.name, "until_at": until}
+            text = json.dumps(plain(absence))
             await self._store.note("away_begun", data=told)
-            await self._notes.put(f"away {me.name}", json.dumps(plain(absence)), seconds=left)
+            await self._notes.put(f"away {me.name}", text, seconds=left / 1000)
             await self._renew_all()
         return f"{absence} on {join_names(routes, 'and')}. You can still decide."
 

@@ -70,6 +70,9 @@ async def test_who_is_named_and_who_is_not(box: Inbox) -> None:
             assert (await leave(ann, to, hours))[0] == 422
         for body in ({"delegate": "bob"}, {"delegate": 1, "until": later(), "zone": ""}, {}):
             assert (await ann.post("away/leave", body))[0] in (400, 422)
+        for until in (10**400, -(10**400), True):
+            body = {"delegate": "bob", "until": until, "zone": ""}
+            assert (await ann.post("away/leave", body))[0] in (400, 422)
         more = {"delegate": "bob", "until": later(), "zone": "", "person": "bob"}
         assert (await ann.post("away/leave", more))[0] in (400, 422)
         assert (await ann.get("away"))["away"] is None
@@ -80,7 +83,7 @@ async def test_an_absence_is_ones_own(box: Inbox) -> None:
     """Bob's call ends nothing of ann's, a stolen tab without the token is refused, and what is said
     twice is kept once."""
     async with visitor(box) as ann, visitor(box, "bob") as bob:
-        body = {"delegate": "bob", "until": later(), "zone": "Mars/Base"}
+        body = {"delegate": "bob", "until": later(), "zone": "Mars/Base" * 900}
         refused = await ann.post("away/leave", body, **{"X-CSRF-Token": "x"})
         assert refused[0] == 403
         for _ in range(2):

@@ -90,13 +90,11 @@ async function changeAway(path, body) {
   told.className = ok ? "quiet" : "problem";
   told.textContent = ok ? value.says : value.detail;
 }
-
 absence.addEventListener("submit", (event) => {
   event.preventDefault();
   changeAway("leave", { delegate: byId("delegate").value, until: Date.parse(byId("until").value), zone: Intl.DateTimeFormat().resolvedOptions().timeZone });
 });
 byId("come-back").addEventListener("click", () => changeAway("back", {}));
-
 const { csrf } = await signIn();
 await showAway();
 drawQuiet((await api("push")).value.quiet);
