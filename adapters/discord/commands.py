@@ -16,7 +16,7 @@ from discord import ui
 from adapters.discord import library
 from adapters.discord.cards import READ, MessageContent, build_outcome_view, escape_line
 from adapters.discord.claims import ROUTES, DiscordClaims
-from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.custom_ids import PLATFORM, DiscordButton
 from adapters.discord.full_view import show_page
 from adapters.discord.grants import NO_REQUEST, RememberDialog, build_switch_view
 from adapters.discord.interactions import (
@@ -31,6 +31,7 @@ from gateway.cards.shared_texts import ANOTHER_PLAN, clip
 from gateway.cards.summary import plain_summary
 from gateway.chat import claiming
 from gateway.chat.answering import Answering, read_denial
+from gateway.chat.away import AWAY, BACK, change_absence
 from gateway.chat.lists_and_batches import NOTHING_WAITS, Worklist, make_login_link, read_switch
 from gateway.errors import Unauthorized
 from gateway.models import Action, RiskLevel
@@ -43,7 +44,7 @@ MENUS = {_OPEN, ROUTES}
 _LISTED = 20
 _OFFERED = 100  # candidates; Discord shows at most 25 matches
 _COMPLETION_SECONDS = 2.0
-_BOOLEAN = 5  # as below
+_BOOLEAN, _USER = 5, 6  # as below
 _TEXT = 3  # Discord's type number of a string option
 _NOTE = "commands"
 _SHORT, _LINE, _SENTENCE = 8, 100, 300
@@ -97,6 +98,13 @@ DEFINITIONS: list[JsonObject] = [
                 "Link this account to your name in the policy",
                 _build_option("code", "code that an admin gave you", required=True),
             ),
+            _build_subcommand(
+                AWAY,
+                "Ask somebody else instead of you for a time",
+                _build_option("until", "as in Mon 09:00 (UTC)", required=True),
+                _build_option("delegate", "who is asked instead", required=True) | {"type": _USER},
+            ),
+            _build_subcommand(BACK, "End your absence"),
             _build_subcommand(claiming.WHO, "Show your id, this channel's id, and the admins"),
         ],
     },
@@ -157,7 +165,12 @@ class DiscordCommands:
                 work = self._remembering.revoke(identity, options.get("grant", ""))
             case "approvals":
                 (below,) = data["options"]
-                code = _read_options(below).get("code", "")
+                given = _read_options(below)
+                if below["name"] in (AWAY, BACK):
+                    typed = f"until {given.get('until')} to {PLATFORM}:{given.get('delegate')}"
+                    told = await change_absence(self._api, identity, below["name"], typed)
+                    return build_private_reply(escape_line(told, 2 * _SENTENCE))
+                code = given.get("code", "")
                 work = self._claims.run(interaction, below["name"], code=code)
             case _:
                 return build_private_reply("This command no longer exists.")

@@ -23,6 +23,7 @@ from adapters.discord.cards import (
 from adapters.discord.connection import remember_card
 from adapters.discord.custom_ids import PLATFORM, DiscordPlace, link_message, read_target
 from gateway.cards.card import Card
+from gateway.cards.summary import plain_summary
 from gateway.ports import (
     AdapterStorage,
     CopyGone,
@@ -206,8 +207,9 @@ class Posting:
         channel = self._client().get_partial_messageable(int(ref.channel))
         message = channel.get_partial_message(int(ref.message))
         called, allowed = _build_mentions(notice.mentions, place.guild)
-        what = escape_line(card.notification if notice.discreet else card.tool.text, 250)
-        text = f"⏰ Still pending: {what}, expires <t:{card.deadline // 1000}:R>."
+        said = card.notification if notice.discreet else plain_summary(card.summary)
+        text = f"⏰ Still pending: {escape_line(said, 250)}, expires <t:{card.deadline // 1000}:R>."
+        text = f"{text} {escape_line(notice.deciders, 900)}".strip()
         await message.reply(
             f"{called} {text}".strip(),
             allowed_mentions=allowed,

@@ -44,6 +44,7 @@ from gateway.cards.card import card_of, choose_above, leads_to_inbox, list_warni
 from gateway.cards.grant_cards import backing_of, uses_of
 from gateway.cards.shared_texts import clip
 from gateway.chat.answering import Answering, describe_state, read_denial
+from gateway.chat.away import AWAY, BACK, change_absence
 from gateway.chat.claiming import HERE, ME, WHO, introduce_stranger
 from gateway.chat.lists_and_batches import NOTHING_WAITS, Worklist, make_login_link
 from gateway.chat.remembering import NOTHING_REMEMBERED, Remembering
@@ -68,6 +69,7 @@ HELP = (
     "/approvals grants: list the grants that you can revoke\n"
     "/approvals login: get a link that signs you in to the inbox\n"
     "/approvals revoke ID, or revoke session AGENT NAME, or revoke all\n"
+    "/approvals away until Mon 09:00 to NAME: ask NAME instead of you; back: end that\n"
     "/approvals here CODE: send requests to this channel; admins need no code\n"
     "/approvals me CODE: link this account to your name in the policy\n"
     "/approvals who: show your id, this channel's id, and the admins\n"
@@ -110,6 +112,11 @@ class SlackCommands:
         rest = rest.strip()
         if verb in (HERE, ME, WHO):
             await self.claims.run(workspace, did, reply, verb, rest)
+            return
+        if verb in (AWAY, BACK):
+            identity = await self._rights.identify_caller(workspace, did.actor)
+            zone = did.actor.names.get("zone", "")
+            await reply.tell(await change_absence(self._api, identity, verb, rest, zone))
             return
         match verb:
             case "show":

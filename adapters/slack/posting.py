@@ -65,6 +65,7 @@ from adapters.slack.web_api import (
 from gateway.cards.card import Card
 from gateway.cards.grant_cards import GrantCard
 from gateway.cards.shared_texts import clip
+from gateway.cards.summary import plain_summary
 from gateway.chat.answering import Answering
 from gateway.ports import (
     AdapterApi,
@@ -225,8 +226,11 @@ class CardPosting:
         async with self.turn(place, notice.nonce, rank=card.created, about=card.request_id):
             if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
                 lead = _build_mentions(workspace.team, notice.mentions)
-                said = f"{lead} This request is still pending.".strip()
-                await self._reply(workspace, notice.ref, said, [section(ours(said))])
+                said = f"{lead} Still pending, until {moment(card.deadline)}.".strip()
+                what = card.notification if notice.discreet else plain_summary(card.summary)
+                more = clip(one_line(f"{what} {notice.deciders}"), 900)
+                made = [section(ours(said)), context(plain(more))]
+                await self._reply(workspace, notice.ref, f"{said} {escape(more)}", made)
                 return
             full = f"{card.title}: {_describe_outcome(card)}"
             said = clip(one_line(card.notification if notice.discreet else full), 900)

@@ -86,6 +86,7 @@ class UserDirectory:
                 raise IneligibleUser(f"{who} may not decide")
         actor.confirmed.append(actor.identity)
         actor.names.update(handle=str(user.get("name")), name=str(user.get("real_name")))
+        actor.names["zone"] = str(user.get("tz") or "")
         return actor.identity
 
     async def find_claimant(self, workspace: Workspace, actor: Actor) -> Claimant:

@@ -1,5 +1,4 @@
-"""Handle the inbox's calls for web push: devices, quiet hours, and decisions on a notification;
-start with PushHandlers."""
+"""Handle calls for web push, decisions on a notification, and absences; see PushHandlers."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ _OFFERED = (Action.APPROVE, Action.DENY)
 
 
 class PushHandlers(Handlers):
-    """HTTP handlers of push devices, quiet hours and decisions on notifications."""
+    """HTTP handlers of push devices, quiet hours, decisions on notifications, and absence."""
 
     @property
     def _calls(self) -> DeviceCalls:
@@ -144,3 +143,17 @@ class PushHandlers(Handlers):
         except Unconfirmed as high:
             return build_problem(high.status, "unconfirmed", str(high))
         return web.json_response({"status": after.status.value})
+
+    @read("/inbox/api/away")
+    async def _find_absence(self, _: web.Request, visitor: Visitor) -> web.Response:
+        """Return the person's absence as a sentence, and whom they may name."""
+        absence, names = await self._api.away.find(visitor.identity)
+        return web.json_response({"away": absence and f"{absence}.", "names": names})
+
+    @write("/inbox/api/away/leave", {"delegate": str, "until": int, "zone": str})
+    async def _leave(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
+        return web.json_response({"says": await self._api.away.leave(visitor.identity, **body)})
+
+    @write("/inbox/api/away/back", {})
+    async def _back(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
+        return web.json_response({"says": await self._api.away.come_back(visitor.identity)})

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
+from gateway.approvals.absences import Absences
 from gateway.approvals.duplicates_and_overflow import GroupStore
 from gateway.approvals.grant_lifecycle import GrantLifecycle
 from gateway.approvals.request_writer import (
@@ -66,9 +67,10 @@ class Approvals:
 
     def __init__(
         self, store: Store, chain: Chain, writer: Writer, grants: GrantLifecycle,
-        proofs: MaskProofs, copies: PostedCopies,
+        proofs: MaskProofs, copies: PostedCopies, absences: Absences,
     ) -> None:  # fmt: skip
         self._copies = copies
+        self._absences = absences
         self._store = store
         self._chain = chain
         self._writer = writer
@@ -115,6 +117,8 @@ class Approvals:
         record, decided = await judge(self._chain, record, ruling, stored=False)
         if (ending := forced or decided) is not None:
             record = self._writer.close_record(record, ending, revision=1)
+        else:
+            record = await self._absences.renew(record, ruling)
         told, shadows = told_submission(record), await self._chain.shadows(record)
         if shadows:
             told["shadow"] = record.hide_in(plain(shadows))

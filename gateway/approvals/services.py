@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gateway.approvals.absences import Absences
 from gateway.approvals.agent_service import Approvals, HookReviews
 from gateway.approvals.decisions import ClickJudge
 from gateway.approvals.duplicates_and_overflow import Grouping, GroupStore
@@ -31,8 +32,8 @@ from gateway.wire.signatures import Signer
 
 
 class OtherStores(NamedTuple):
-    """Stores in addition to requests: grants, delivery queues, groups of requests, and suggestions
-    made."""
+    """Stores in addition to requests: grants, delivery queues, groups of requests, and notes of
+    suggestions and absences."""
 
     grants: GrantStore
     outbox: Outbox
@@ -73,7 +74,10 @@ class Core:
         self.grant_service = GrantService(store, writer, self.grants, self.remembering, self.copies)
         self.reviews = HookReviews(chain, writer, self.grants)
         self.holding = Grouping(store, held, writer)
-        self.approvals = Approvals(store, chain, writer, self.grants, self.proofs, self.copies)
+        self.away = Absences(store, notes, outbox, writer)
+        self.approvals = Approvals(
+            store, chain, writer, self.grants, self.proofs, self.copies, self.away
+        )
         self.explanations = Explanations(store, writer, self.approvals, self.grants)
         self.clicks = ClickJudge(store, chain, writer, self.remembering, self.proofs)
         self.requests = RequestService(

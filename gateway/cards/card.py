@@ -127,6 +127,7 @@ def list_notices(
         (edited := _say_edited(record)): edited,
         "Escalated: nobody answered in time.": record.tier > 0 and not record.final,
         f"{steps} {tries}".strip(): steps and not here,
+        **{f"{one}.": not record.final for one in record.away},
         _STRIKE: _must_strike(record) and not record.final,
         _EACH_TIME: request.kind is Kind.CALLS and bool(record.findings) and not record.final,
     }

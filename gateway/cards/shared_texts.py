@@ -170,6 +170,10 @@ class ApprovalProgress:
             return f"{waits}, and {_NOBODY_ELSE}"
         return f"{waits}{' of' if self._some_of else ''}: {self._name_left()}"
 
+    def say_deciders(self) -> str:
+        """Name those who are asked to decide, else ""."""
+        return f"{self._name_left()} may decide it." if self.left and not self.nobody else ""
+
     @property
     def _some_of(self) -> bool:
         """Whether several are missing out of more people: a name may also be a group."""
@@ -192,13 +196,14 @@ def standing_of(record: StoredRequest, reader: str = "") -> ApprovalProgress:
     voted = tuple(vote.person for vote in record.votes)
     own = next((vote for vote in record.votes if reader and vote.person == reader), None)
     may = record.approvers or Approvers()
+    gone = {*voted, *(one.person for one in record.away if one.delegate in may.names)}
     question = bool(record.request.questions)
     alone = _ONE_ANSWERS.format(record.quorum) if question and record.quorum > 1 else ""
     return ApprovalProgress(
         quorum=record.quorum,
         approved=voted,
         more=0 if record.final else max(record.quorum - len(voted), 1),
-        left=None if record.approvers is None else tuple(n for n in may.names if n not in voted),
+        left=None if record.approvers is None else tuple(n for n in may.names if n not in gone),
         nobody="" if record.final else may.nobody or alone,
         mine=own is not None,
         # A person who wanted a grant may still approve without it, if enough have approved.

@@ -1,4 +1,4 @@
-"""Follow pending requests: reminders, escalation, fail-over (`Reminders`), new policies
+"""Follow pending requests: reminders, absences, escalation, fail-over (`Reminders`), new policies
 (`Rerouting`)."""
 
 from __future__ import annotations
@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gateway.approvals.request_writer import queues_of
+from gateway.approvals.request_writer import FOLLOWUPS, queues_of
 from gateway.approvals.services import Core
 from gateway.domain.policy_document import ORIGIN, Ruling, adapters_of
 from gateway.domain.records import OVERFLOW_MARK, StoredRequest
@@ -29,6 +29,7 @@ class Reminders:
         self._holding = core.holding
         self._writer = core.writer
         self._outbox = core.outbox
+        self._away = core.away
         self._clock = clock
 
     async def look(self, request_id: str) -> float | None:
@@ -48,7 +49,12 @@ class Reminders:
     async def _step(self, record: StoredRequest) -> float | None:
         """Take the next step of a request that people can see."""
         ruling = (await self._writer.policy()).ruling_on(record.request)
-        route, places = ruling.route, ruling.places(record)
+        route, renewed = ruling.route, await self._away.renew(record, ruling)
+        if renewed.away != record.away:
+            told = {"away": [one.person for one in renewed.away]}
+            await self._requests.progress(record, renewed, "reassigned", told)
+            return _SOON
+        places = ruling.places(record)
         copies = await self._outbox.copies(record.id)
         now = self._clock.now_ms()
         waited = (now - record.created) / 1000
@@ -76,6 +82,7 @@ class Reminders:
             return _SOON
         coming = [step.after - waited for step in later[:1]]
         coming += [after - waited for after in route.remind_after if after > waited]
+        coming += [(one.until - now) / 1000 for one in record.away]
         if (later or there) and silent < GRACE_SECONDS:
             coming.append(GRACE_SECONDS - silent)
         return max(_SOON, min(coming)) if coming else None
@@ -137,6 +144,7 @@ class Rerouting:
             return None
         if record.final:
             return None
+        await self._outbox.mark(FOLLOWUPS, request_id)  # a delegate may have lost the right
         ruling = (await self._writer.current_policy()).ruling_on(record.request)
         if change := _follow_policy(record, ruling):
             await self._requests.progress(record, *change)

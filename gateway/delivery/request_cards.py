@@ -12,9 +12,11 @@ from gateway.approvals.grant_lifecycle import GrantView
 from gateway.approvals.services import Core
 from gateway.cards.card import Card, discreet_notification, leads_to_inbox
 from gateway.cards.grant_cards import GrantCard
+from gateway.cards.shared_texts import standing_of
 from gateway.delivery.outbox_worker import TIMINGS, OrderedLock, Timings
 from gateway.delivery.overflow_cards import OverflowCards
 from gateway.delivery.posting_and_editing import CardCopies, CardSource
+from gateway.domain.absences import Absence
 from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route
 from gateway.domain.records import OVERFLOW_MARK, StoredRequest
 from gateway.domain.time_and_tasks import Clock
@@ -113,7 +115,7 @@ class RequestSource(CardSource):
         self.count = None if record.final else record.alike
         self.discreet = route.discreet
         self._record = record
-        self._called = mentions(policy, route, adapter.name)
+        self._called = mentions(policy, route, adapter.name, record.away)
         self._calls = self._called if route.mention and not record.final else ()
         self._adapter = adapter
         self._api = api
@@ -136,7 +138,14 @@ class RequestSource(CardSource):
         """Return the reminder for people who may decide, or None after the decision."""
         if self.final:
             return None
-        reminder = replace(_reminder_of(copy), mentions=self._called, discreet=self.discreet)
+        record = self._record
+        said = [standing_of(record).say_deciders(), *(f"{one}." for one in record.away)]
+        reminder = replace(
+            _reminder_of(copy),
+            mentions=self._called,
+            deciders=" ".join(said).strip(),
+            discreet=self.discreet,
+        )
         return reminder, await self.draw()
 
 
@@ -167,9 +176,20 @@ def _reminder_of(copy: Copy) -> Notice:
     return Notice(kind=NoticeKind.REMINDER, target=copy.target, nonce=copy.nonce, ref=copy.ref)
 
 
-def mentions(policy: PolicyDocument, route: Route, platform: str) -> tuple[str, ...]:
-    """Return the approvers of a route as identities and groups of a platform."""
+def mentions(
+    policy: PolicyDocument, route: Route, platform: str, away: Iterable[Absence] = ()
+) -> tuple[str, ...]:
+    """Return the approvers of a route as identities and groups of a platform. People who are away
+    are left out only where their delegate is mentioned in the same place."""
     prefix = f"{platform}:"
     people = {person.name: person.identities for person in policy.people}
     written = [one for name in route.approvers for one in (people.get(name) or (name,))]
-    return tuple(one.removeprefix(prefix) for one in written if one.startswith(prefix))
+    called = [one.removeprefix(prefix) for one in written if one.startswith(prefix)]
+    for absence in away:
+        gone, instead = (
+            [one for one in called if f"{prefix}{one}" in people.get(name, ())]
+            for name in (absence.person, absence.delegate)
+        )
+        there = {one.rpartition("/")[0] for one in instead}
+        called = [one for one in called if one not in gone or one.rpartition("/")[0] not in there]
+    return tuple(called)

@@ -124,7 +124,8 @@ class Route(Wire):
     cannot be reached. With `mention`, a new card mentions the approvers. `notify` lists who is told
     the outcome; `requester` means the agent's owner. Without `self_approval`, a requester may never
     decide; nor may they at high risk. With `discreet`, notifications name only the agent and the
-    risk. `risk` has exceptions for each risk level; `at` applies them.
+    risk. With `high_risk_delegates`, delegates of people who are away are asked at high risk too.
+    `risk` has exceptions for each risk level; `at` applies them.
     """
 
     name: str = "default"
@@ -144,6 +145,7 @@ class Route(Wire):
     escalations: tuple[Escalation, ...] = ()
     notify: tuple[str, ...] = ()
     discreet: bool = False
+    high_risk_delegates: bool = False
     risk: RulesByRisk = field(default_factory=RulesByRisk)
 
     def at(self, level: RiskLevel) -> Route:

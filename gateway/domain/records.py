@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from gateway.domain.absences import Absence
 from gateway.domain.redaction import (
     find_known,
     hide_in,
@@ -180,7 +181,8 @@ class StoredRequest(Wire):
     above the policy's and the agent's. It is part of `risk`, and kept separately because the call
     may be assessed again. `edits` are the changes of the call, the last by each editor, the newest
     last. `numbered` says that the agent's side shows a number, which no record contains. `guesses`
-    counts wrong numbers, and `stepped` lists completed step-ups. `approvers` is not stored: it is
+    counts wrong numbers, and `stepped` lists completed step-ups. `away` are the people whose
+    delegate is asked instead; they may still decide. `approvers` is not stored: it is
     looked up for each reader, otherwise None. `spends` is not stored: the script that stores an
     approval by a rule counts it.
     """
@@ -225,6 +227,7 @@ class StoredRequest(Wire):
     conversation: str = ""
     numbered: bool = False
     guesses: int = 0
+    away: tuple[Absence, ...] = ()
     stepped: tuple[StepUpDone, ...] = ()
     alike: int = field(default=0, compare=False)
     approvers: Approvers | None = field(default=None, compare=False)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from gateway.domain.absences import Absence
 from gateway.domain.policy_document import PolicyDocument, Route, Ruling
 from gateway.domain.records import Approvers, Identity, ScopeQuorum, StoredRequest
 from gateway.domain.risk import StepUp, is_named
@@ -135,6 +137,27 @@ def who_may_approve(ruling: Ruling, record: StoredRequest) -> Approvers:
     may = tuple(one for one in names if one in known or ":" in one)
     nobody = "" if may else "its route names nobody who may decide it"
     return Approvers(names=may, nobody=nobody, step_up=steps.able)
+
+
+def find_absent(
+    ruling: Ruling, record: StoredRequest, absences: Iterable[Absence]
+) -> tuple[Absence, ...]:
+    """Return the absences that count for a request: the delegate is asked instead of the person.
+
+    The delegate must be an approver of this request, and must neither be away nor have requested
+    it. The others must be enough for the quorum. The route must allow it at high risk.
+    """
+    if record.risk.level is RiskLevel.HIGH and not ruling.route.high_risk_delegates:
+        return ()
+    gone, voted = {one.person: one for one in absences}, {vote.person for vote in record.votes}
+    names = who_may_approve(ruling, record).names
+    able = {*names} - gone.keys() - requesters(ruling.policy, record)
+    known = (gone[name] for name in names if name in gone and name not in voted)
+    away = tuple(one for one in known if one.delegate in able)
+    asked = {*names, *voted} - {one.person for one in away}
+    # An entry with a colon may be a group, whose members only the platform knows.
+    enough = len(asked) >= max(record.quorum, ruling.quorum(record))
+    return away if enough or any(":" in one for one in asked) else ()
 
 
 def answers_for(policy: PolicyDocument, agent: str, identity: Identity) -> bool:

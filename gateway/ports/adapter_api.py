@@ -16,6 +16,7 @@ from gateway.cards.blocks import CardSizes
 from gateway.cards.card import Card
 from gateway.cards.grant_cards import GrantCard
 from gateway.cards.shared_texts import KillSwitch
+from gateway.domain.absences import Absence
 from gateway.domain.records import (
     AuditEvent,
     Click,
@@ -399,6 +400,21 @@ class OperatorCalls(Protocol):
         unless the person is an admin."""
 
 
+class AwayCalls(Protocol):
+    """A person's own absence. The calls raise Unauthorized for people not in the policy."""
+
+    async def find(self, identity: Identity) -> tuple[Absence | None, tuple[str, ...]]:
+        """Return the person's absence, if any, and the people whom they may name."""
+
+    async def leave(self, identity: Identity, delegate: str, until: int, zone: str) -> str:
+        """Have a delegate, a name or an identity, asked instead of this person until a time in ms.
+        Return a sentence that confirms it. Idempotent. Raises InvalidRequest for a time that is
+        past or too late, and for anybody whom the person may not name."""
+
+    async def come_back(self, identity: Identity) -> str:
+        """End the person's absence. Return a sentence that confirms it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterApi:
     """Everything that a running adapter can use.
@@ -408,6 +424,7 @@ class AdapterApi:
     public address of the inbox, or "". `logins` signs people in on web pages. `secure` means that
     browsers connect over TLS. `claims` adds new channels and accounts to the policy. `messages` has
     the addresses of messages in chats; an adapter adds its own function for them when it runs.
+    `away` names delegates.
     """
 
     requests: RequestCalls
@@ -421,6 +438,7 @@ class AdapterApi:
     logins: Logins
     claims: ClaimCalls
     messages: MessageLinks
+    away: AwayCalls
     inbox: str = ""
     devices: DeviceCalls | None = None
     secure: bool = False

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from gateway.domain.absences import find_zone
 from gateway.domain.records import Identity
 from gateway.models import Action
 from gateway.wire.codec import Wire
@@ -22,7 +22,6 @@ MOST_DEVICES = 10
 """Limit for one person."""
 
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
-_MOST_ZONE = 64  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +64,11 @@ class QuietHours(Wire):
             return "write times as 22:00"
         if self.begin == self.end:
             return "quiet hours must not begin and end at the same time"
-        return "" if _zone(self.zone) else "unknown time zone; write it as Europe/Berlin"
+        return "" if find_zone(self.zone) else "unknown time zone; write it as Europe/Berlin"
 
     def seconds_left(self, now_ms: int) -> float:
         """Return the seconds until they end, or 0 outside them."""
-        zone = _zone(self.zone)
+        zone = find_zone(self.zone)
         if zone is None:  # known when saved: better notify than be silent
             return 0.0
         here = datetime.fromtimestamp(now_ms / 1000, zone)
@@ -81,13 +80,6 @@ class QuietHours(Wire):
         if ends <= here:
             ends += timedelta(days=1)
         return max(ends.timestamp() - now_ms / 1000, 1.0)
-
-
-def _zone(name: str) -> ZoneInfo | None:
-    try:
-        return ZoneInfo(name) if 0 < len(name) <= _MOST_ZONE else None
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return None
 
 
 def _minutes(clock: str) -> int:

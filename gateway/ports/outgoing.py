@@ -97,7 +97,8 @@ class Notice:
     message.
 
     `target` is where to post it. `mentions` are the approvers to mention, as identities and groups
-    without the platform's name. A `discreet` notice shows only the card's summary.
+    without the platform's name. `deciders` names who may decide, and who is away, in sentences. A
+    `discreet` notice shows only the card's summary.
     """
 
     kind: NoticeKind
@@ -105,6 +106,7 @@ class Notice:
     nonce: str
     ref: MessageRef | None = None
     mentions: tuple[str, ...] = ()
+    deciders: str = ""
     discreet: bool = False
 
 

@@ -365,6 +365,9 @@ class Notifications:
         await self._notes.leave_line(budget, name, most=_MOST, seconds=_WITHIN_SECONDS)
 
     async def _find_quiet_seconds(self, record: StoredRequest, device: PushDevice) -> float:
+        for one in record.away:
+            if one.person == device.person:
+                return max(1.0, (one.until - self._clock.now_ms()) / 1000)
         hours = await self._devices.quiet(device.person)
         if hours is None or (hours.high and record.risk.level is RiskLevel.HIGH):
             return 0.0

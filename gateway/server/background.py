@@ -65,6 +65,7 @@ def adapter_api(
         sizes=core.sizes,
         links=ChatLinks(logins, name, inbox),
         logins=logins,
+        away=core.away,
         claims=ClaimService(store, RedisClaims(store, SystemClock()), SystemClock(), name),
         messages=core.copies.links,
         inbox=inbox,

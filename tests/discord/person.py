@@ -164,7 +164,9 @@ def _subcommand(command: Json, name: str, given: list[Json]) -> Json:
     if found is None or found["type"] != _SUBCOMMAND:
         raise NotShown(f"there is no /{command['name']} {name}")
     named = {one["name"] for one in given}
-    assert named <= {one["name"] for one in found["options"]}, "the client knows no such option"
+    types = {one["name"]: one["type"] for one in found["options"]}
+    assert named <= types.keys(), "the client knows no such option"
+    given = [{**one, "type": types[one["name"]]} for one in given]
     needed = {one["name"] for one in found["options"] if one["required"]}
     assert needed <= named, f"the client sends nothing without {needed}"
     return {"name": name, "type": _SUBCOMMAND, "options": given}

@@ -61,6 +61,7 @@ EVERYTHING = PolicyDocument(
             ),
             notify=("requester", "slack:T1/C3"),
             discreet=True,
+            high_risk_delegates=True,
             risk=RulesByRisk(
                 low=LevelRules(),
                 medium=LevelRules(approvers=("ann", TEXT, "slack:group"), quorum=2),

@@ -282,7 +282,8 @@ async def test_reminders_and_escalation_call_the_approvers(slack: Slack, world: 
         _, message = await office.asked()
         await slack.until(lambda: slack.thread("C1", message.ts), seconds=15)
         said = slack.thread("C1", message.ts)[0].text
-        assert said == "<@UANN> <!subteam^S1> This request is still pending."
+        assert said.startswith("<@UANN> <!subteam^S1> Still pending, until <!date^")
+        assert said.endswith("ann, somebody in Slack (S1) or somebody in Slack (S2) may decide it.")
         await slack.until(lambda: slack.messages("C2"), seconds=15)
 
 

@@ -515,3 +515,18 @@ async def test_identity_of_a_device_is_the_sessions(site: Site) -> None:
         await site.settled(record)
         assert theirs.got == []
         assert identity("bob")
+
+
+async def test_a_device_is_silent_while_its_person_is_away(site: Site) -> None:
+    """Bob's rings, ann's does not; when she is back early, hers rings for what waits."""
+    async with visitor(site.box, "bob") as bob:
+        hers, his = await site.phone(), await site.phone(bob, "two")
+        until = site.box.gateway.core.writer.now() + 3_600_000
+        body = {"delegate": "bob", "until": until, "zone": ""}
+        assert (await site.ann.post("away/leave", body))[0] == 200
+        record = await site.box.ask(**COMMAND)
+        assert (await his.pushed())[0]["id"] == record.id
+        await site.settled(record)
+        assert hers.got == []
+        assert (await site.ann.post("away/back", {}))[0] == 200
+        assert (await hers.pushed())[0]["id"] == record.id

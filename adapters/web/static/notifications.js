@@ -1,4 +1,4 @@
-// The page Notifications: this device, all of the person's devices, and quiet hours.
+// The page Notifications: this device, all of the person's devices, quiet hours, and absence.
 import { api, signIn } from "./api.js";
 import { make } from "./dom.js";
 import { clock } from "./time_left.js";
@@ -75,6 +75,27 @@ form.addEventListener("submit", (event) => {
 });
 byId("no-quiet").addEventListener("click", () => keep(null));
 
+const absence = byId("away"), told = byId("away-says");
+async function showAway() {
+  const { ok, value } = await api("away");
+  if (absence.hidden = !ok) return;
+  told.textContent = value.away ?? (value.names.length ? "You are not away." : "Nobody else may approve what you may.");
+  byId("come-back").hidden = !value.away;
+  byId("delegate").replaceChildren(...value.names.map((name) => make("option", { value: name }, name)));
+}
+
+async function changeAway(path, body) {
+  const { ok, value } = await api(`away/${path}`, body);
+  if (ok) await showAway();
+  told.className = ok ? "quiet" : "problem";
+  told.textContent = ok ? value.says : value.detail;
+}
+absence.addEventListener("submit", (event) => {
+  event.preventDefault();
+  changeAway("leave", { delegate: byId("delegate").value, until: Date.parse(byId("until").value), zone: Intl.DateTimeFormat().resolvedOptions().timeZone });
+});
+byId("come-back").addEventListener("click", () => changeAway("back", {}));
 const { csrf } = await signIn();
+await showAway();
 drawQuiet((await api("push")).value.quiet);
 await show();
