@@ -47,7 +47,7 @@ class TokenAccess:
             self._refuse(request)
         request[CALLER] = f"{found.kind} {found.name}"
         if found.kind not in kinds:
-            raise Unauthorized(f"this is for {' and '.join(sorted(kinds))} tokens only")
+            raise Unauthorized(f"this call needs a token of kind {' or '.join(sorted(kinds))}")
         return found
 
     async def check_unchanged(self, request: web.Request, caller: Credential) -> None:
@@ -60,7 +60,7 @@ class TokenAccess:
         try:
             await self.credentials.holder(name)
         except Unauthorized:
-            raise NotFound(f"there is no agent {name!r}") from None
+            raise NotFound(f"there is no agent named {name!r}") from None
 
     def check_secret(self, request: web.Request, secret: str) -> None:
         """Raise the errors of `authenticate` unless the bearer token is this secret."""

@@ -146,9 +146,9 @@ def _describe(leaf: Leaf) -> ExplainedValue:
     if leaf.free:
         varies = "may differ"
     elif leaf.role in VARYING:
-        varies = "may differ under a rule that reads it"
+        varies = "may differ, but a rule reads it"
     else:
-        varies = "stays as it is"
+        varies = "must stay the same"
     return ExplainedValue(
         address=leaf.address, role=leaf.role.value, said_by=leaf.source.value, varies=varies
     )

@@ -37,7 +37,7 @@ async def test_what_was_shown_is_what_runs(world: World, edits: Edits) -> None:
 @pytest.mark.parametrize(
     ("typed", "why", "field"),
     [
-        ({"arg0": "many"}, '"amount": this is not a number', "arg0"),
+        ({"arg0": "many"}, '"amount": the answer is not a number', "arg0"),
         ({"arg0": "500"}, "do not fit", "arg0"),
         ({"arg0": "12"}, "Nothing is changed; approve the request as it is.", ""),
         ("{", "", ""),

@@ -209,7 +209,7 @@ def test_what_ended_badly_is_not_green() -> None:
         assert card(name).status is Status.APPROVED
     ran = card("approved", report=Report(execution=Execution.SUCCEEDED))
     assert (ran.icon, choose_colour(ran)) == ("✅", good)
-    assert 'Not run: answered instead by bob: "use staging"' in shown("responded")
+    assert 'Not run: somebody replied instead by bob: "use staging"' in shown("responded")
 
 
 def test_the_fullest_page_keeps_to_discords_limits() -> None:

@@ -135,8 +135,8 @@ async def test_only_full_members_claim(office: Office, trait: str, verb: str) ->
     ("change", "said"),
     [
         ({"archived": True}, "This channel is archived"),
-        ({"external": True}, "people of other organisations read this channel"),
-        ({"across": True}, "people outside this workspace read this channel"),
+        ({"external": True}, "people of other organisations can read this channel"),
+        ({"across": True}, "people outside this workspace can read this channel"),
         ({"inviting": True}, "people of other organisations are invited"),
         ({"group": True}, "not in a direct message"),
         ({"members": {"UANN", "UCHIEF"}}, "type /invite @approvals first"),

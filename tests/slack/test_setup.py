@@ -137,7 +137,7 @@ async def test_a_wrong_bot_token_is_asked_for_again(pasted: str, said: str) -> N
     [
         ("token_revoked", "This token was revoked: copy it again, or reinstall the app"),
         ("account_inactive", "The app was removed from the workspace"),
-        ("org_login_required", "Slack refuses this token (org_login_required)"),
+        ("org_login_required", "Slack rejects this token (org_login_required)"),
     ],
 )
 async def test_a_bot_token_that_slack_refuses(slack: Slack, error: str, said: str) -> None:

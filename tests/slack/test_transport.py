@@ -255,7 +255,7 @@ async def test_36_a_revoked_bot_token_turns_readiness_red(
         assert not adapter.problems
         slack.workspace().error = "token_revoked"
         await until(adapter, red=True)
-        assert adapter.problems == ["Slack: Slack refuses the bot token (token_revoked)"]
+        assert adapter.problems == ["Slack: Slack rejects the bot token (token_revoked)"]
         assert mask(adapter.problems) == adapter.problems, "the log shows the code"
         slack.workspace().error = None
         await until(adapter, red=False)

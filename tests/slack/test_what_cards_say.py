@@ -138,7 +138,7 @@ def test_everywhere_is_all_sessions_of_one_agent() -> None:
     assert not [text for text in shown if "everywhere" in text.lower()]
     assert "In all sessions of this agent" in shown[0]
     for text in shown[1:]:
-        assert "Allow for deployer, in all its sessions: " in text
+        assert "Allow for deployer, in all sessions of the agent: " in text
         assert "remembered by ann" in text
 
 
@@ -365,7 +365,7 @@ def test_an_answer_that_nobody_waits_for_says_what_it_does(name: str) -> None:
         whole(name), full_view(record, fits=modals.page_fits), FORM, refusal=""
     )
     for made in (states.messages()[name][1], build_request_entry(record), details["blocks"]):
-        assert "If the agent comes back, it gets your answer." in says(made)
+        assert "If the agent asks again, it gets your decision." in says(made)
 
 
 def test_private_replies_are_sentences() -> None:

@@ -52,7 +52,9 @@ async def test_one_tap_and_the_provider_sign_in(
     label = f"Sign in with {provider.issuer.removeprefix('http://')}"
     provider.claims["email"] = "eve.nobody@example.org"
     await page.press(label)
-    await page.until("document.body.textContent.includes('You were not signed in: nobody here has')")
+    await page.until(
+        "document.body.textContent.includes('You were not signed in: nobody here has')"
+    )
     assert await page.evaluate("location.href") == provider.back
     assert await flaws(page) == []
     provider.claims["email"] = "ann@example.org"
