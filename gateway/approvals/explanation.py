@@ -146,7 +146,7 @@ def _describe(leaf: Leaf) -> ExplainedValue:
     if leaf.free:
         varies = "may differ"
     elif leaf.role in VARYING:
-        varies = "may differ, but a rule reads it"
+        varies = "may differ as far as a grant's rule permits"
     else:
         varies = "must stay the same"
     return ExplainedValue(

@@ -117,8 +117,7 @@ async def _own(world: World, record: StoredRequest) -> StoredRequest:
         (_ended, "cancelled by the agent"),
         (
             _unknown,
-            "there is there is there is there is there is there is there is no such "
-            "request, or this credential may not read it",
+            "there is no such request",
         ),
         (_voted, "You approved; waits for 1 more"),
         (_late, "expired before your decision"),

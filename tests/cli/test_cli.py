@@ -152,7 +152,7 @@ def test_agents_are_made_rotated_and_revoked(up: Shell) -> None:
     up.run("ask", "x", "--no-wait", "--", "true", env=env, code=6)
     assert made["token"] not in up.run("agent", "list")
     overlapping = up.run("agent", "rotate", "ci", "--overlap", "1h")
-    assert "the old one is valid until" in overlapping
+    assert "the old token is valid until" in overlapping
     up.run("ask", "x", "--no-wait", "--", "true", env=env, code=6)
     assert "the old token ends" in up.run("agent", "list")
     rotated = json.loads(up.run("agent", "rotate", "ci", "--now", "--json"))
@@ -349,7 +349,7 @@ def test_a_policy_file_is_checked_and_put_in_force(up: Shell, tmp_path: Path) ->
     listed = up.run("approver", "list").splitlines()
     assert [(line.split()[0], line.split(maxsplit=1)[1]) for line in listed] == [
         ("dana", "admin  no token"),
-        ("owner", "may do nothing: no person of the policy in force"),
+        ("owner", "may do nothing: not a person in the active policy"),
     ]
 
 
@@ -435,7 +435,7 @@ def test_a_decision_is_remembered_listed_and_taken_back(up: Shell) -> None:
     assert "shell" in listed
     grant = listed[:8]
     assert json.loads(up.run("grant", "show", grant, "--json"))["used"] == 1
-    assert up.run("grant", "list", "--agent", "nobody") == "nothing is remembered\n"
+    assert up.run("grant", "list", "--agent", "nobody") == "there are no grants\n"
     up.run("grant", "revoke", code=2)
     up.run("grant", "revoke", grant)
     assert "by its whole id" in up.run("grant", "show", grant, code=8)
@@ -453,7 +453,7 @@ def test_how_to_remember_without_remembering_is_refused(up: Shell) -> None:
             assert "add --remember" in up.run(*words, *how, code=2)
     wrong = up.run("approve", request_id, "--remember", "foo", code=2)
     assert f"gateway grant offers {request_id}" in wrong
-    assert "nothing is remembered" in up.run("grant", "list")
+    assert "there are no grants" in up.run("grant", "list")
     assert request_id in up.run("pending")
 
 

@@ -43,7 +43,7 @@ def test_it_says_what_each_argument_is_and_what_was_found(up: Shell) -> None:
     words = ("--arguments", '{"sudo": true, "x": {"y": 1}}', "shell", "--", "rm", "-rf", "x")
     told = up.run("explain", "local", *words)
     assert "argument command: command (said by " in told
-    assert "may differ, but a rule reads it" in told
+    assert "may differ as far as a grant's rule permits" in told
     assert "argument sudo: rights (said by name), must stay the same" in told
     assert "argument x.y: unknown (said by nobody), must stay the same" in told
     assert "finding at command: removes folders whole" in told

@@ -197,7 +197,7 @@ def test_the_status_names_the_policy_file(shell: Shell, tmp_path: Path) -> None:
 def test_without_anything_the_first_commands_are_printed(shell: Shell) -> None:
     """And nothing is made."""
     said = shell.run()
-    assert "Begin with gateway demo, gateway up, or gateway slack setup. " in said
+    assert "To begin, run gateway demo, gateway up, or gateway slack setup. " in said
     assert not Path(shell.env["GATEWAY_DATA_DIR"]).exists()
     assert "running      no\n" in shell.run("status")
 

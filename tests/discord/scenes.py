@@ -88,10 +88,7 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
     ways = list_ways(options, denies=True)
     errors = (
         Unauthorized("you are not an approver for this request"),
-        NotFound(
-            "there is there is there is there is there is there is there is no such "
-            "request, or this credential may not read it"
-        ),
+        NotFound("there is no such request"),
         Conflict("this request is already decided: denied by bob"),
         InvalidRequest("say what the agent should plan instead"),
         Unreachable("gone"),

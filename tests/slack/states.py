@@ -464,10 +464,7 @@ def replies() -> dict[str, tuple[str, list[Json]]]:
     made["reply-login"] = (login, build_login_reply(login, "https://x.example/in"))
     errors = (
         Unauthorized("you are not an approver for this request"),
-        NotFound(
-            "there is there is there is there is there is there is there is no such "
-            "request, or this credential may not read it"
-        ),
+        NotFound("there is no such request"),
         Conflict("this request is already decided: denied by bob"),
         InvalidRequest("this is high risk: open it with /approvals show 1f1f1f1f"),
         Unreachable("gone"),

@@ -220,7 +220,7 @@ async def test_what_fails_is_told_and_ends_nothing(
         await world.submit(arguments={"command": "pwd"})
         await seat.sees(
             "not up to date: there is there is there is there is there is there is "
-            "there is no such request, or this credential may not read it",
+            "there is no such request",
             "pwd",
         )
 

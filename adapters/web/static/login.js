@@ -31,7 +31,7 @@ function complain(text) {
 
 let whose = null;
 
-// Says whom the link signs in. If the gateway does not answer, the button asks again.
+// Says whom the link signs in. If the gateway does not respond, the button asks again.
 async function ask() {
   whose = await send("login/whose");
   if (whose) {
