@@ -176,7 +176,7 @@ async def test_a_number_is_asked_for_only_where_one_is_shown(
 @pytest.mark.parametrize(
     ("error", "sign", "said"),
     [
-        (NotFound("x"), "🗑️", "This is no longer available."),
+        (NotFound("x"), "🗑️", "This request is no longer available."),
         (Unauthorized("you may not"), "⛔", "You may not."),
         (Conflict("it is done."), "ℹ️", "It is done."),  # noqa: RUF001 (the sign is for people)
         (InvalidRequest("no number"), "✏️", "No number. Nothing was decided."),

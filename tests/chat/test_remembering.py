@@ -62,7 +62,7 @@ async def test_one_is_revoked_by_the_beginning_of_its_id(world: World, api: Adap
         await remembering.revoke(ANN, grant.id[:3])
     said = await remembering.revoke(identity("bob"), grant.id[:8])
     assert said.startswith("Revoked: exactly this")
-    assert said.endswith("Such requests require approval again.")
+    assert said.endswith("Matching requests require approval again.")
 
 
 async def test_a_sessions_and_all_are_revoked(world: World, api: AdapterApi) -> None:
@@ -72,7 +72,7 @@ async def test_a_sessions_and_all_are_revoked(world: World, api: AdapterApi) -> 
         await remembered(world, api)
         assert (
             await remembering.revoke(ANN, what)
-            == "Revoked: 1. Such requests require approval again."
+            == "Revoked: 1. Matching requests require approval again."
         )
         with pytest.raises(Conflict, match="nothing that you may revoke"):
             await remembering.revoke(ANN, what)

@@ -348,8 +348,8 @@ async def test_files_that_others_can_reach(site: Site, mode: int) -> None:
     ("status", "body", "says"),
     [
         (503, b'{"status":"not ready","problems":["Redis does not answer"]}', "Redis does not"),
-        (200, b"<html>", "not the gateway"),
-        (200, b"[]", "not the gateway"),
+        (200, b"<html>", "the response is not from a gateway"),
+        (200, b"[]", "the response is not from a gateway"),
     ],
 )
 async def test_what_answers_on_the_port(status: int, body: bytes, says: str) -> None:

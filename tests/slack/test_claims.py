@@ -276,12 +276,12 @@ async def test_a_stranger_is_told_who_they_are(office: Office) -> None:
     new = office.slack.person("UNEW")
     record, _ = await office.asked()
     about = "You are slack:T1/UNEW: the policy does not name you. Admins: root and chief."
-    assert await says(new, "list") == f"Nothing waits for you. {about}"
+    assert await says(new, "list") == f"You have no pending requests. {about}"
     assert about in await says(new, "deny ffffffff")
     refused = await says(new, f"approve {record.id}")
     assert refused.count("slack:T1/UNEW") == 1 and "Admins: root and chief." in refused
     eve = office.slack.person("UEVE")
-    assert await says(eve, "list") == "Nothing waits for you."
+    assert await says(eve, "list") == "You have no pending requests."
     assert "Admins" not in await says(eve, f"approve {record.id}")
     await eve.slash("/approvals", "deny ffffffff", "C2")
     await told(eve, "no longer available")

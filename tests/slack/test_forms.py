@@ -271,7 +271,8 @@ async def test_a_denial_can_be_remembered(office: Office) -> None:
     await office.bob.click(message, "Deny…")
     await form(office.bob, "deny")
     office.bob.fill(
-        "If the agent asks for the same again", "Deny exactly this for a day, in this session"
+        "If the agent submits the same request again",
+        "Deny exactly this for a day, in this session",
     )
     await office.bob.submit()
     assert (await office.ended(record)).status is Status.DENIED

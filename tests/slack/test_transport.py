@@ -177,7 +177,7 @@ async def test_44_unknown_and_older_buttons_get_a_polite_answer(office: Office) 
     payload = payload_of(office, message)
     payload["actions"][0]["action_id"] = "an_old_action"
     assert (await office.slack.deliveries.interaction(payload)).ok
-    await told(office.ann, "This is no longer available.")
+    await told(office.ann, "This request is no longer available.")
 
 
 async def test_39_leaving_waits_for_clicks_in_flight(slack: Slack, world: World) -> None:
@@ -403,7 +403,7 @@ async def test_answers_go_to_slack_alone(office: Office) -> None:
     payload["actions"][0]["action_id"] = "an_old_action"
     payload["response_url"] = "http://localhost:1/response/r1"
     await office.slack.deliveries.interaction(payload)
-    await told(office.ann, "This is no longer available.")
+    await told(office.ann, "This request is no longer available.")
     assert len(office.slack.state.called("chat.postEphemeral")) == 1
 
 
