@@ -265,7 +265,9 @@ class RedisCredentials:
         """Create an agent with its Redis user, and a token or the given one. Raises Conflict if it
         exists, InvalidRequest for a wrong name or an owner who is not in the policy."""
         if not AGENT_NAME.fullmatch(name):
-            raise InvalidRequest("an agent's name has 1 to 64 characters of a-z, 0-9, _ and -")
+            raise InvalidRequest(
+                "an agent's name must have 1 to 64 characters of a-z, 0-9, _ and -"
+            )
         if owner is not None:
             await self._refuse_nobody(owner)
         async with self._alone(AGENT, name):
@@ -309,8 +311,9 @@ class RedisCredentials:
             entry = await self._get(AGENT, name)
             if enrolled and not entry.get("enrolled"):
                 raise Conflict(
-                    f"the agent {name} has a token that was not made here: set GATEWAY_TOKEN to "
-                    f"it, choose another name, or `gateway agent revoke {name}` first"
+                    f"the agent {name} "
+                    f"has a token that this machine does not know: set GATEWAY_TOKEN to the "
+                    f"token, choose another name, or `gateway agent revoke {name}` first"
                 )
             beside = await self._redis_hashes(name) if overlap_ms else []
             user = await grant(self._redis, self._keys, name, beside=beside)
@@ -419,7 +422,9 @@ class RedisCredentials:
         """Create a person with a token who may decide on the default route, and add their other
         identities."""
         if not _PERSON.fullmatch(name):
-            raise InvalidRequest("a person's name has 1 to 64 characters of a-z, 0-9, ., _ and -")
+            raise InvalidRequest(
+                "a person's name must have 1 to 64 characters of a-z, 0-9, ., _ and -"
+            )
         async with self._alone(APPROVER, name):
             if await self._find(APPROVER, name, fresh=True):
                 raise Conflict(f"the approver {name} exists; revoke them first")

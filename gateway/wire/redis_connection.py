@@ -357,7 +357,7 @@ class _Session:
         if self._loop.time() < due:
             self._watch = self._loop.call_at(due, self._check_oldest)
             return
-        self._fail(Unanswered, "Redis does not answer")
+        self._fail(Unanswered, "Redis does not respond")
         self._replies.abort()
 
     def _handle_loss(self, why: str) -> None:

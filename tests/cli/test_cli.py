@@ -268,7 +268,7 @@ def test_the_demo_reaches_nothing_that_is_in_use(shell: Shell, tmp_path: Path) -
         "GATEWAY_REDIS_URL": "redis://127.0.0.1:1",
         "GATEWAY_SIGNING_KEY": "no key",
     }
-    assert "Exactly what was approved ran." in shell.run("demo", env=inherited)
+    assert "The commands that you approved ran, and no others." in shell.run("demo", env=inherited)
     assert not (tmp_path / "state").exists()
 
 
@@ -276,7 +276,7 @@ def test_the_demo_answers_its_own_requests_without_a_terminal(shell: Shell) -> N
     """It says so, ends by itself, and exactly what was approved ran."""
     said = shell.run("demo")
     assert "as demo-approver" in said
-    assert "Exactly what was approved ran." in said
+    assert "The commands that you approved ran, and no others." in said
     assert "hello.txt" in said
     assert said.count(" approved   yes") == 3
 

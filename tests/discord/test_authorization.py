@@ -170,7 +170,7 @@ async def test_what_nobody_may_approve_has_no_approve(stage: Stage) -> None:
     """The route names no approvers: the card says so, and what is left is to deny."""
     await stage.policy(stage.route(approvers=()))
     _, card = await stage.asked()
-    await stage.shows(card, "Nobody may approve this: its route names no approvers")
+    await stage.shows(card, "Nobody may approve this: its route has no approvers")
     assert "Deny" in labels(card)
     assert not {"Approve", "Edit"} & labels(card)
 

@@ -138,7 +138,7 @@ async def test_an_act_that_never_comes(
     _, acted = await tried(ann)
     assert acted.result == FAIL
     assert acted.says.startswith("1 of 2 acts: Press Deny on the card in your direct messages")
-    assert "it did not come within 2 s" in acted.says
+    assert "no click arrived within 2 s" in acted.says
     assert left(server) == []
 
 

@@ -264,7 +264,7 @@ RECORDS: dict[str, StoredRequest] = {
         votes=(Vote(person="ann", action=Action.APPROVE, at=MADE),),
         approvers=Approvers(names=("ann", "bob", "slack:T1/S9", "eve")),
     ),
-    "pending-nobody": replace(asked(), approvers=Approvers(nobody="its route names no approvers")),
+    "pending-nobody": replace(asked(), approvers=Approvers(nobody="its route has no approvers")),
     "pending-abandoned": replace(asked(), waiting=False, revision=2),
     "pending-escalated": replace(asked(), tier=1, revision=2, alike=2),
     "pending-two": replace(

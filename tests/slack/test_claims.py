@@ -293,7 +293,7 @@ async def test_without_its_store_nothing_is_claimed(
     """A claim that fails is told as failed, and never as a number."""
 
     async def fails(*_: Any) -> None:
-        raise Unreachable("Redis does not answer")
+        raise Unreachable("Redis does not respond")
 
     monkeypatch.setattr(claims(office), "claim", fails)
     assert "Not recorded" in await says(office.ann, "here AAAA-AAAA")

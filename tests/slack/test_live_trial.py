@@ -156,7 +156,7 @@ async def test_an_act_that_never_comes(
     _, acted = await tried(slack, ann)
     assert acted.result == FAIL
     assert acted.says.startswith("1 of 5 acts: Choose “Answer this request” in the card's menu")
-    assert "it did not come within 3 s" in acted.says
+    assert "no click arrived within 3 s" in acted.says
     assert ann.ticked == 4
     assert left(slack) == []
 

@@ -341,7 +341,7 @@ def test_no_title_is_cut(width: int) -> None:
     """One that has no room in its line goes on below it, and behind the margin."""
     for name in ("pending-edited", "approved-hook"):
         said = " ".join(" ".join(inside(states.RECORDS[name], width)).replace("─", " ").split())
-        assert "the agent's own words, unverified, about the call as it was asked" in said
+        assert "the agent's own words, unverified, about the call as the agent submitted it" in said
         drawn = inside(states.RECORDS[name], width)
         assert [row for row in drawn if row.startswith(("about", "call", "as it"))] == []
 

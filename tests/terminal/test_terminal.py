@@ -351,7 +351,7 @@ async def test_the_terminal_offers_no_approval_that_nobody_may_give(world: World
     await staffed(world, approvers=())
     record = await world.submit()
     async with seated(world) as seat:
-        await seat.sees("Nobody may approve this: its route names no approvers.")
+        await seat.sees("Nobody may approve this: its route has no approvers.")
         await seat.press("y")
         await seat.press("e")
     assert (await world.core.requests.get(record.id)).status is Status.PENDING

@@ -33,7 +33,7 @@ ANN = DecidedBy(kind=DeciderKind.PERSON, name="ann")
 WHY = f"no force here, {TOKEN}"
 BARE = {"x": 9}
 PEOPLE = Approvers(names=("ann", "bob", "eve"))
-NOBODY = Approvers(nobody="its route names no approvers")
+NOBODY = Approvers(nobody="its route has no approvers")
 STALE = "Someone edited", "by an approver", "What the editor"
 PRESSED = Action.APPROVE, Action.EDIT
 

@@ -580,7 +580,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="gateway bridge dexto", description=__doc__)
     parser.add_argument("--url", default="http://127.0.0.1:3000", help="URL of Dexto's server")
     parser.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT",
-                        help="address that receives Dexto's webhook; port 0: any free port")  # fmt: skip
+                        help="address for Dexto's webhook; port 0 uses a free port")  # fmt: skip
     parser.add_argument("--webhook-url", help="URL at which Dexto reaches that address")
     options = parser.parse_args(argv)
     return run_until_told(partial(_run, options))
