@@ -216,7 +216,7 @@ def _translate_error(error: SlackApiError) -> DeliveryFailed:
     if status == _TOO_MANY or code in _LATER:
         return Limited(_retry_after(response), "Slack's rate limit")
     if code in _DOUBTFUL:
-        return SlackFailed(f"Slack says {code}")
+        return SlackFailed(f"Slack returned the error {code}")
     if not code:
         # An error page from a server in front of Slack's API, which never saw the call.
         return Unavailable(f"Slack is not available ({status})", unsent=True)

@@ -161,8 +161,8 @@ def _find(http: HttpPool, wanted: str) -> dict[str, Any]:
         )
     if not matches:
         raise NotFound(
-            f"nothing that is remembered begins with {wanted}: see `gateway grant list`; what has "
-            "ended is found by its whole id"
+            f"no active grant has an id that begins with {wanted}: see `gateway grant list`; to "
+            "find an ended grant, give its whole id"
         )
     return matches[0]
 

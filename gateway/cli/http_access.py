@@ -79,8 +79,8 @@ def find_request(http: HttpPool, wanted: str) -> dict[str, Any]:
         if matches:
             return matches[0]
     raise NotFound(
-        f"no request begins with {wanted}: none that waits (`gateway pending`), and none of the "
-        f"last {_PAGE} others (`gateway history`); an older one is found by its whole id"
+        f"no request id begins with {wanted} among the pending requests (`gateway pending`) and "
+        f"the last {_PAGE} decided ones (`gateway history`); for an older request, give the whole id"
     )
 
 

@@ -312,6 +312,6 @@ def _read_roles(words: list[str]) -> dict[str, str]:
                 f"{make_visible(word).text}: write ADDRESS=ROLE, for example text=data"
             )
         if address in roles:
-            raise InvalidRequest(f"{make_visible(address).text} stands there twice")
+            raise InvalidRequest(f"{make_visible(address).text} is given twice")
         roles[address] = role
     return roles

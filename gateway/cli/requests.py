@@ -407,7 +407,7 @@ def split_revision(wanted: str) -> tuple[str, int | None]:
     """Return the id, or its beginning, and the revision of ID@REVISION."""
     name, at, revision = wanted.partition("@")
     if at and not revision.isdecimal():
-        raise InvalidRequest(f"{wanted} is no ID@REVISION, as `gateway pending` prints it")
+        raise InvalidRequest(f"{wanted} is not an ID@REVISION as `gateway pending` prints it")
     return name, int(revision) if at else None
 
 
@@ -426,7 +426,8 @@ def _find_for_answer(http: HttpPool, wanted: str, action: Action) -> tuple[dict[
         now = f"it is now\n{format_row(record)}\nto approve that: {command}"
         if len(name) < ID_LENGTH:
             raise InvalidRequest(
-                f"{wanted} is the beginning of an id, which may change hands; {now}"
+                f"{wanted} is only the beginning of an id, which could later match a different "
+                f"request; {now}"
             )
         if revision is None and record["digest"] != record["request"]["digest"]:
             raise InvalidRequest(f"this request was edited after it was submitted; {now}")

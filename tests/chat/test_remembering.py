@@ -111,7 +111,7 @@ async def test_the_kill_switch_is_shown_to_all_and_used_by_admins(
 async def test_a_link_to_sign_in_says_for_whom_and_how_long(api: AdapterApi) -> None:
     """It is for the caller alone."""
     says, url = await make_login_link(api, ANN)
-    assert says == "This signs you in to the inbox as ann: once, within 5 minutes."
+    assert says == "This link signs you in to the inbox as ann. It works once, within 5 minutes."
     assert url.startswith("https://inbox.example/")
 
 

@@ -184,7 +184,7 @@ def test_it_goes_on_where_it_was_broken_off(hut: Shell, tmp_path: Path) -> None:
             code = setup.until(r"/hut here (\S+)")[1]
             setup.until("Waiting")
             setup.process.send_signal(signal.SIGINT)
-            setup.until("Not finished: gateway hut setup goes on from here")
+            setup.until("The setup is not finished: run gateway hut setup to continue it")
             setup.until("gateway down ends it")
             assert setup.ended() == 130
             assert "wrong, used or expired" in type_in_chat(tmp_path, f"U1 here {code}")

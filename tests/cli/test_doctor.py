@@ -271,7 +271,7 @@ async def test_devices_that_fail_are_named(site: Site) -> None:
     device = push_device(server_key=key.public)
     await devices.add(device)
     assert (await site.checks())["push"].says.startswith("1 devices")
-    await devices.add(replace(device, failure="its push service answered 403"))
+    await devices.add(replace(device, failure="the push service returned status 403"))
     found = (await site.checks())["push"]
     assert (found.result, "Chrome on Android" in found.says, "403" in found.says) == (
         WARN,

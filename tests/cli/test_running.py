@@ -61,7 +61,7 @@ def test_it_starts_in_the_background_and_is_ended(shell: Shell, state: Path) -> 
         assert f"process {process}) has ended" in ended
         assert find_process(state) is None
         assert not (state / "gateway.json").exists()
-    assert f"no gateway runs on {state}" in shell.run("down")
+    assert f"no gateway runs with the data folder {state}" in shell.run("down")
     assert json.loads(shell.run("down", "--json")) == {"ended": None}
 
 

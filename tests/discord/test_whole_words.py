@@ -158,7 +158,7 @@ def test_a_command_that_is_remembered_stands_quoted() -> None:
 def test_what_a_denial_can_cover_is_whole_where_it_is_chosen() -> None:
     """With the numbers of the menu below."""
     modal = json.dumps(scenes.modals()["remember-deny"].to_dict(), ensure_ascii=False)
-    assert "**4.** shell, whatever it is given" in modal.replace("\\", "")
+    assert "**4.** shell with any arguments" in modal.replace("\\", "")
     assert '"4. shell…"' in modal
     assert "Press Deny and remember to see its scopes" in shown("options")
 

@@ -149,7 +149,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway login NAME": Line("/inbox/login#code=", first=("gateway approver add NAME",)),
     "gateway login ana": Line("/inbox/login#code=", first=ADMIN),
     "gateway login owner": Line("/inbox/login#code="),
-    "gateway devices NAME": Line("is signed in nowhere"),
+    "gateway devices NAME": Line("is not signed in on any device"),
     "gateway devices NAME --end-all": Line(r"was signed out on 0 device\(s\)"),
     # The policy.
     "gateway apply FILE": Line("in force on every replica", first=UNLIKE),

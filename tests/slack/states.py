@@ -456,7 +456,7 @@ def replies() -> dict[str, tuple[str, list[Json]]]:
     }
     made |= {name: ("", blocks.build_message(one, COPY)[1]) for name, one in crowds().items()}
     waiting = [asked(), known_as(PAYMENT, "3a"), known_as(LONG, "4b")]
-    login = "This signs you in to the inbox as ann: once, within 10 minutes."
+    login = "This link signs you in to the inbox as ann. It works once, within 10 minutes."
     entries = [build_request_entry(one) for one in waiting]
     made["reply-list"] = ("3 pending", build_list(entries, len(entries)))
     remembered = [build_grant_entry(one) for one in GRANTS[:-1]]
@@ -466,7 +466,7 @@ def replies() -> dict[str, tuple[str, list[Json]]]:
         Unauthorized("you are not an approver for this request"),
         NotFound("there is no such request"),
         Conflict("this request is already decided: denied by bob"),
-        InvalidRequest("this is high risk: open it with /approvals show 1f1f1f1f"),
+        InvalidRequest("the request is high risk: open it with /approvals show 1f1f1f1f"),
         Unreachable("gone"),
         ValueError("what nobody knows"),
     )

@@ -131,7 +131,7 @@ async def test_36_its_health_follows_slack(slack: Slack, running: Container) -> 
     slack.sockets.refuses = "invalid_auth"
     await slack.sockets.disconnect("link_disabled")
     await running.becomes(healthy=False)
-    assert await running.problems() == ["Slack: Slack refuses the app token (invalid_auth)"]
+    assert await running.problems() == ["Slack: Slack rejects the app token (invalid_auth)"]
     slack.sockets.refuses = ""
     await running.becomes(healthy=True)
 

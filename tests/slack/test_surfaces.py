@@ -74,7 +74,7 @@ async def test_the_command_signs_its_caller_in(slack: Slack, world: World) -> No
     async with at_work(slack, world, inbox="https://a.example/inbox") as office:
         eve, ann = office.slack.person("UEVE"), office.ann
         await ann.slash("/approvals", "login", "C1")
-        await told(ann, "as ann: once, within 5 minutes")
+        await told(ann, "as ann. It works once, within 5 minutes")
         body = next(one for _, user, one in ann.workspace.ephemerals if user == ann.user.id)
         found = re.search(r"https://a\.example/inbox/login#code=([\w-]+)", str(body["blocks"]))
         assert found

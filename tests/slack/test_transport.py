@@ -63,7 +63,9 @@ async def test_36_a_revoked_token_fails_requests_closed(slack: Slack, world: Wor
         slack.workspace().error = "token_revoked"
         done = await office.ended(await office.ask())
         assert done.status is Status.DENIED
-        assert (await office.until_event("undelivered")).data["why"] == "Slack says token_revoked"
+        assert (await office.until_event("undelivered")).data[
+            "why"
+        ] == "Slack returned the error token_revoked"
 
 
 @pytest.mark.parametrize(
@@ -235,7 +237,7 @@ async def test_40_a_token_refused_in_the_quiet_is_seen(slack: Slack, world: Worl
         for _ in range(2):
             slack.sockets.refuses = "invalid_auth"
             await until(adapter, red=True)
-            assert adapter.problems == ["Slack: Slack refuses the app token (invalid_auth)"]
+            assert adapter.problems == ["Slack: Slack rejects the app token (invalid_auth)"]
             assert mask(adapter.problems) == adapter.problems, "the log shows the code"
             slack.sockets.refuses = ""
             await until(adapter, red=False)
@@ -364,7 +366,7 @@ async def test_36_the_gateway_is_degraded_while_slack_is_refused(
                 while "problems" not in (said := await (await readiness()).json()):
                     await moment()
             assert said["status"] == "degraded"
-            assert said["problems"] == ["Slack: Slack refuses the app token (invalid_auth)"]
+            assert said["problems"] == ["Slack: Slack rejects the app token (invalid_auth)"]
             assert (await readiness()).status == 200
             assert 'gateway_adapter_up{adapter="slack"} 0.0' in await metrics()
 

@@ -166,7 +166,7 @@ def test_home_counts_what_it_has_no_room_for() -> None:
 def test_a_stopped_home_says_when_in_the_readers_time() -> None:
     """Slack writes the time; the button says what it lets happen again."""
     view = states.views()["home-stopped"]
-    (block,) = (one for one in view["blocks"] if "Everything is denied" in says(one))
+    (block,) = (one for one in view["blocks"] if "All requests are denied" in says(one))
     (written,) = (e for part in block["elements"] for e in part["elements"] if e["type"] == "date")
     assert written["timestamp"] == states.MADE // 1000
     assert "UTC" not in says(block)

@@ -219,8 +219,7 @@ async def test_what_fails_is_told_and_ends_nothing(
         await world.store.redis.delete(world.store.keys.record(record.id))
         await world.submit(arguments={"command": "pwd"})
         await seat.sees(
-            "not up to date: there is there is there is there is there is there is "
-            "there is no such request",
+            "this view is not up to date: there is no such request",
             "pwd",
         )
 

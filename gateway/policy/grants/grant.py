@@ -310,7 +310,9 @@ class Grant(Wire):
         if self.match.shape is Shape.LOOKS and self.effect is not Effect.ALLOW:
             raise InvalidRequest("looking below a folder can be allowed, but not denied")
         if self.line is not None and not (self._passes() and self.max_uses):
-            raise InvalidRequest('a plan\'s line needs "max_uses", one session and at most 8 hours')
+            raise InvalidRequest(
+                'a grant from a plan needs "max_uses", one session and at most 8 hours'
+            )
         every = self.match.tool == ANY_TOOL and self.match.shape not in OF_ALL_TOOLS
         if every and self.effect is not Effect.DENY:
             raise InvalidRequest(
