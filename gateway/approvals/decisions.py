@@ -508,9 +508,7 @@ class Batches:
         ruling = (await self._writer.policy()).ruling_on(record.request)
         approves = click.action is not Action.DENY
         if approves and ruling.step_up(record).asked:
-            raise InvalidRequest(
-                "it needs extra verification; decide it on its own, not in a batch"
-            )
+            raise InvalidRequest("it needs extra verification; decide it on its own")
         if approves and record.risk.level is RiskLevel.HIGH:
             raise InvalidRequest("it is high risk; decide high-risk requests one at a time")
         if approves and record.request.kind is Kind.CALLS:

@@ -80,7 +80,7 @@ def find_request(http: HttpPool, wanted: str) -> dict[str, Any]:
             return matches[0]
     raise NotFound(
         f"no request id begins with {wanted} among the pending requests (`gateway pending`) and "
-        f"the last {_PAGE} decided ones (`gateway history`); for an older request, give the whole id"
+        f"the last {_PAGE} others (`gateway history`); for an older request, give the whole id"
     )
 
 

@@ -166,9 +166,7 @@ class RedisLogins:
         standing, _ = await self._holders.read()
         holder = standing.find(identity)
         if holder is None:
-            raise Unauthorized(
-                "only people in the policy may use the inbox: ask an admin to add you"
-            )
+            raise Unauthorized("only people in the policy may use the inbox: ask an admin")
         if await self._count_link(holder.name) > LINKS_AT_ONCE:
             raise Busy("you have just requested many links; use one of them, or wait some minutes")
         code = await self._keep_code(_Code(holder=holder, way=way), CHAT_LINK_SECONDS)
