@@ -38,7 +38,9 @@ def add_commands(verbs: Any) -> None:
         "invite", help="print the link with which you add the bot to a server"
     )
     invite.set_defaults(run=_invite)
-    check = verbs.add_parser("check", help="check the bot's permissions in channels")
+    check = verbs.add_parser(
+        "check", help="check the bot's permissions in the channels of your routes"
+    )
     check.add_argument(
         "targets",
         nargs="+",

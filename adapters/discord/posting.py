@@ -215,7 +215,7 @@ class Posting:
             guild = getattr(channel, "guild", None)
             self._homes[number] = str(guild.id) if guild else ""
         if self._homes[number] != place.guild:
-            raise DeliveryFailed("the channel is not in the target's server")
+            raise DeliveryFailed("the channel does not belong to the server that the target names")
         return client.get_partial_messageable(number)
 
     @asynccontextmanager

@@ -246,7 +246,7 @@ class ButtonActions:
             return modals.build_number(card, use.form, find_numbered(card), record.guesses)
         act = Act.EDIT if use.did.act in _EDITING else use.did.act
         if not any(FORMS[control.action] == act for control in card.controls):
-            raise InvalidRequest("this request does not allow this action")
+            raise InvalidRequest("the request does not allow this action")
         if use.did.act == Act.EDIT_JSON:
             return modals.convert_to_json_form(record, card, use.form, use.did.view)
         if act == Act.EDIT:

@@ -53,8 +53,8 @@ _NAME, _COMMAND, _DESCRIPTION, _LONG, _EVENTS = 35, 32, 140, 4000, 100
 _COMMAND_WORDS, _LEAST_LONG, _HINT = 2000, 175, 1000
 _LONG_DESCRIPTION = (
     "Your agents ask before they act. Each request appears in the channel that its route names, "
-    "with exactly what would run. Approve it, deny it with a reason, or change it first. The agent "
-    "goes on at once, and the card keeps showing who decided what."
+    "and shows exactly what would run. Approve it, deny it with a reason, or change it first. "
+    "The agent continues at once, and the card keeps showing who decided what."
 )
 
 

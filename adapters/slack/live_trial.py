@@ -207,4 +207,4 @@ async def delete_sample(client: AsyncWebClient, posted: Json) -> None:
     try:
         await call_repeatable(lambda: client.chat_delete(channel=channel, ts=ts))
     except DeliveryFailed as failure:
-        raise DeliveryFailed(f"the sample card is still there: {failure}") from failure
+        raise DeliveryFailed(f"the sample card could not be deleted: {failure}") from failure

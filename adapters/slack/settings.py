@@ -38,9 +38,11 @@ class SlackSettings(BaseSettings):
     signing_secret: SecretStr | None = Field(
         None, description="Slack's signing secret, for HTTP mode"
     )
-    client_id: str | None = Field(None, description="Slack's client id, for installation by OAuth")
+    client_id: str | None = Field(
+        None, description="client ID of the Slack app, for installation by OAuth"
+    )
     client_secret: SecretStr | None = Field(
-        None, description="Slack's client secret, for installation by OAuth"
+        None, description="client secret of the Slack app, for installation by OAuth"
     )
     public_url: str | None = Field(
         None,

@@ -151,7 +151,7 @@ async def end_session(call: ApiCall) -> web.Response:
     if call.is_agent:
         ids = await call.core.sessions.end(session, call.origin("cancel"))
     elif agent is None:
-        raise InvalidRequest("agent is missing: name the agent of the session")
+        raise InvalidRequest("the member agent is missing: name the agent of the session")
     else:
         ids = await call.core.operator.end_session(call.identity, agent, session)
     return reply(SessionEnded(cancelled=tuple(ids)))

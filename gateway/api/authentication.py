@@ -91,7 +91,8 @@ def check_query(request: web.Request) -> None:
         if name.lower() in _TOKEN_NAMES or _TOKEN_PREFIX in value:
             log.warning("a token in a query string", extra={"event": "token_in_query"})
             raise Unauthenticated(
-                "tokens in addresses end up in logs: replace the token, and send it in the header"
+                "the token is in the URL, which logs record: replace the token, and send the new "
+                "one in the header"
             )
 
 

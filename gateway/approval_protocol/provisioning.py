@@ -289,7 +289,9 @@ class Provisioning:
         """Verify a receiver exclusively, within the rate limits of an admin and a host. Raises
         TooManyRegistrations."""
         if not await self._instances.claim(instance.id):
-            raise TooManyRegistrations("a receiver of this instance is being verified", _SOON)
+            raise TooManyRegistrations(
+                "a receiver of this instance is being verified already; try again later", _SOON
+            )
         try:
             for account in (f"admin {instance.made_by}", f"host {urlsplit(receiver.url).netloc}"):
                 if wait := await self._instances.spend(account):

@@ -332,7 +332,7 @@ def _tool_name(submission: Submission) -> str:
     # So that the end of the server's name is unambiguous.
     if not submission.server or "__" in submission.server or submission.server.endswith("_"):
         raise InvalidRequest(
-            "server must not be empty, contain two underscores in a row, or end in one"
+            "server must not be empty, contain two underscores in a row, or end in an underscore"
         )
     return f"mcp__{submission.server}__{submission.tool}"
 

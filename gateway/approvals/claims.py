@@ -226,7 +226,7 @@ class ClaimService:
             except Conflict:  # somebody else changed the policy: read it again
                 continue
             return
-        raise Conflict("the policy keeps changing: try again")
+        raise Conflict("the policy is being changed by others all the time; try again")
 
 
 def _hash(code: str) -> str:

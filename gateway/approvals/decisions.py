@@ -439,7 +439,7 @@ def _check_edited(after: StoredRequest, click: Click, ruling: Ruling) -> Approve
     """Return the approver of an edit, by the rules for the edited call. Raises Unconfirmed or
     Unauthorized if it is high risk and the click is not sufficient."""
     if after.risk.level is RiskLevel.HIGH and not click.confirmed:
-        raise Unconfirmed("the edited arguments are high risk: confirm them")
+        raise Unconfirmed("the edited arguments are high risk: confirm that you have read them")
     return approver(ruling, after, click.identity)
 
 

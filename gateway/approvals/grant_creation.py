@@ -336,7 +336,7 @@ def queues_of_grant(policy: PolicyDocument, agent: str, match: Match) -> tuple[s
 def _refuse_unlimited(wish: Remember, match: Match) -> None:
     expiry_of(wish.lifetime, 0)
     if match.shape in PASSES and wish.everywhere:
-        raise InvalidRequest("a pass is for one session, not for all: choose this session")
+        raise InvalidRequest("a pass is for one session, not for all sessions: choose this session")
     if match.shape in PASSES and wish.lifetime not in PASS_LIFETIMES:
         raise InvalidRequest("a pass lasts 8 hours at most: choose a shorter time")
     if wish.max_uses is not None and wish.max_uses < 1:
@@ -376,7 +376,8 @@ def _choose(record: StoredRequest, offer_id: str, effect: Effect) -> Offer:
         return made
     if not offers(record, effect):
         raise InvalidRequest(
-            "this cannot be remembered: high risk, forms and hidden text require approval each time"
+            "this request cannot be remembered: high risk, forms and hidden text require "
+            "approval each time"
         )
     raise InvalidRequest(
         f'unknown offer: run "gateway grant offers {record.id}" to list the valid ones'

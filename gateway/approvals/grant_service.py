@@ -199,7 +199,8 @@ def _offers(record: StoredRequest, effect: Effect) -> tuple[Offer, ...]:
     made = offers(record, effect)
     if not made:
         raise InvalidRequest(
-            "this cannot be remembered: high risk, forms and hidden text require approval each time"
+            "this request cannot be remembered: high risk, forms and hidden text require "
+            "approval each time"
         )
     return made
 

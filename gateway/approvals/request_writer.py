@@ -210,7 +210,10 @@ class Writer:
                     )
                 case _:
                     raise ValueError(f"submit_request.lua returned an unexpected result: {result}")
-        raise Unreachable("the request could not be stored: the policy keeps changing")
+        raise Unreachable(
+            "the request could not be stored, because the policy is being changed "
+            "all the time; try again"
+        )
 
     async def update(
         self,
@@ -399,7 +402,9 @@ class Writer:
             case WriteResult.LATE if refused.before.final:
                 raise Overtaken(_NOT_USED, refused.before.id)
             case WriteResult.FULL:
-                raise Conflict("there are too many grants for a tool of this plan; revoke some")
+                raise Conflict(
+                    "there are too many grants for a tool of this plan; revoke some of them"
+                )
             case WriteResult.LATE | WriteResult.STOPPED:
                 raise Overtaken(TOO_LATE[result], refused.before.id)
             case _:
@@ -495,7 +500,7 @@ class PostedCopies:
             self.remember_place(click.request_id, copy)
             return
         if copy is None or copy.ref is not None:
-            raise Unauthorized("this is not a card that the gateway posted here")
+            raise Unauthorized("the gateway did not post this card here")
         await self.adopt(click.request_id, copy.nonce, click.ref)
 
     async def adopt(self, subject_id: str, nonce: str, ref: MessageRef) -> None:

@@ -173,9 +173,9 @@ def _add_server_commands(verbs: Verbs) -> None:
     up.add_argument(
         "--detach",
         action="store_true",
-        help="run in the background, until `gateway down`; logs to up.log in the data folder",
+        help="run in the background until `gateway down`, and log to up.log in the data folder",
     )
-    up.add_argument("--lan", action="store_true", help="serve the inbox to phones in this network")
+    up.add_argument("--lan", action="store_true", help="serve the inbox to phones on this network")
     _command(verbs, "down", "running.down", "stop the gateway of this data folder")
     _command(verbs, "status", "running.show_status", "print whether the gateway runs")
     adapter = _command(verbs, "adapter", "serve.adapter", "run one adapter in a separate process")
@@ -241,7 +241,7 @@ def _add_answer_commands(verbs: Verbs) -> None:
             "--limit",
             type=_count,
             default=_SHOWN,
-            help=f"list at most this many (default: {_SHOWN})",
+            help=f"how many rows to list at most (default: {_SHOWN})",
         )
         one.add_argument(
             "--after",
@@ -264,8 +264,7 @@ def _add_remember_options(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="lifetime",
         metavar="TIME",
-        help="with --remember: how long the grant lasts: how long the grant lasts: 15m, 1h "
-        "(default), 8h, 1d, 1w or revoked",
+        help="with --remember: how long the grant lasts: 15m, 1h (default), 8h, 1d, 1w or revoked",
     )
     parser.add_argument(
         "--uses", type=int, metavar="N", help="with --remember: the grant covers at most N requests"
@@ -309,9 +308,9 @@ def _add_grant_commands(verbs: Verbs) -> None:
         default=1.0,
         help="how many hours the pass lasts: at most 8 (default: 1)",
     )
-    through.add_argument("--next", type=int, metavar="N", help="cover only the next N requests")
+    through.add_argument("--next", type=int, metavar="N", help="end the pass after N requests")
     for one in (listing, revoke):
-        one.add_argument("--agent", help="only grants of this agent")
+        one.add_argument("--agent", help="include only grants of this agent")
 
 
 def _add_tool_commands(verbs: Verbs) -> None:
@@ -325,7 +324,9 @@ def _add_tool_commands(verbs: Verbs) -> None:
         help="an argument and its role, for example text=data",
     )
     declare.add_argument(
-        "--harmless", action="store_true", help="let a grant cover the tool with any arguments"
+        "--harmless",
+        action="store_true",
+        help="declare the tool harmless, so that a grant may cover it with any arguments",
     )
     declare.add_argument(
         "--agents",
@@ -354,7 +355,9 @@ def _add_example_options(add: argparse.ArgumentParser) -> None:
     add.add_argument("--cwd", help="folder in which the example call would run")
     add.add_argument("--host", help="host on which the example call would run")
     add.add_argument("--offer", metavar="ID", help="id of the offer to save")
-    add.add_argument("--deny", action="store_true", help="save a deny grant (default: approve)")
+    add.add_argument(
+        "--deny", action="store_true", help="save a deny grant instead of an approve grant"
+    )
     add.add_argument("--session", metavar="S", help="cover only this session (default: all)")
     add.add_argument(
         "--for",
@@ -516,12 +519,13 @@ def _add_audit_commands(verbs: Verbs) -> None:
         "--lines", type=_count, default=20, help="how many events to print (default: 20)"
     )
     export = trail("export", "export_all", "write the audit log as JSON lines")
-    export.add_argument("file", help="file to write, - for standard output")
+    export.add_argument("file", help="path of the file to write, or - for standard output")
     export.add_argument(
         "--form",
         choices=["sealed", "interchange", "trace"],
         default="sealed",
-        help="format: with seals for `verify` (default), or the format of another system",
+        help="export format: `sealed`, which `verify` reads (default), or the format of another "
+        "system",
     )
     verify = trail("verify", "verify_file", "verify an exported audit log; needs no gateway")
     verify.add_argument("file", help="path of an export with seals")

@@ -298,7 +298,7 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that `ask` and `run` share."""
     add = parser.add_argument
     add("--human", action="store_true", help="require a person: no grant or rule can approve it")
-    add("--cwd", metavar="DIR", help="folder in which it will run (default: this one)")
+    add("--cwd", metavar="DIR", help="folder in which the call will run (default: this one)")
     add(
         "--file",
         action="append",
@@ -307,7 +307,7 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
         help="file that must stay unchanged until the command runs",
     )
     add("--hint", default="", help="your reason, which people see on the card")
-    add("--session", default="default", help="session that the request belongs to")
+    add("--session", default="default", help="name of the session that the request belongs to")
     _add_limits(parser, "else the route's")
 
 
@@ -324,9 +324,21 @@ def _ask_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add_shared_options(parser)
     add("tool", nargs="?", default="", help="name of the tool that would run, for example shell")
-    add("--arg", action="append", default=[], metavar="NAME=VALUE", help="one argument of the call")
+    add(
+        "--arg",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an argument of the call; repeat the option for more",
+    )
     add("--arguments", metavar="JSON", help="all arguments of the call, as a JSON object")
-    add("--role", action="append", default=[], metavar="NAME=ROLE", help="role of an argument")
+    add(
+        "--role",
+        action="append",
+        default=[],
+        metavar="NAME=ROLE",
+        help="declare the role of an argument",
+    )
     kinds = ["tool", "command", "file_change", "plan"]
     add("--kind", default="tool", choices=kinds, help="kind of call (default: tool)")
     add("--edit", action="store_true", help="allow edits, and print the command that may run")

@@ -68,7 +68,7 @@ def refuse_requester(
     """Raise Unauthorized for the requester, and for unknown people who could be the requester."""
     asked = requesters(policy, record)
     if policy.name_of(identity) in asked:
-        raise Unauthorized(f"you asked for this yourself; {instead}")
+        raise Unauthorized(f"you submitted this request yourself; {instead}")
     if asked:
         refuse_unknown(policy, identity)
 

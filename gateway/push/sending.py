@@ -91,7 +91,7 @@ def encrypt(text: bytes, key: str, auth: str) -> bytes:
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 (as above)
 
     if len(text) > MOST_BYTES:
-        raise ValueError(f"a push can have {MOST_BYTES} bytes, not {len(text)}")
+        raise ValueError(f"a push can have at most {MOST_BYTES} bytes, not {len(text)}")
     point, secret = read_keys(key, auth)
     fresh = ec.generate_private_key(ec.SECP256R1())
     body: bytes = http_ece.encrypt(
@@ -280,7 +280,7 @@ class PushQueue:
                 yield self._mark_each(events)
         except self._down as error:
             await asyncio.sleep(_AGAIN_SECONDS)
-            raise Unreachable("the push queue cannot be written") from error
+            raise Unreachable("the gateway cannot write to its push queue") from error
 
     async def _mark_each(self, events: AsyncIterator[AuditEvent]) -> AsyncIterator[AuditEvent]:
         async for event in events:

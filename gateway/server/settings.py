@@ -65,9 +65,14 @@ class Settings(BaseSettings):
         default_factory=lambda: Path(state_folder()),
         description="folder for the embedded server's data and local secrets",
     )
-    host: str = Field("127.0.0.1", description="address that HTTP listens on")
+    host: str = Field(
+        "127.0.0.1", description="IP address or host name on which the gateway listens for HTTP"
+    )
     port: int = Field(
-        8787, ge=0, le=65535, description="port that HTTP listens on; 0 uses a free port"
+        8787,
+        ge=0,
+        le=65535,
+        description="port on which the gateway listens for HTTP; 0 uses a free port",
     )
     public_url: str | None = Field(
         None,
@@ -78,9 +83,9 @@ class Settings(BaseSettings):
         False, description="set this if a proxy in front of the gateway provides TLS"
     )
     tls_cert: Path | None = Field(
-        None, description="certificate file, if the gateway itself provides TLS"
+        None, description="path of the certificate, if the gateway itself provides TLS"
     )
-    tls_key: Path | None = Field(None, description="key file of the certificate")
+    tls_key: Path | None = Field(None, description="path of the certificate's private key")
     signing_key: SecretStr | None = Field(
         None, description="base64 of the 32-byte Ed25519 seed that signs decisions"
     )
@@ -100,7 +105,7 @@ class Settings(BaseSettings):
     )
     grants: Literal["storage", "memory"] = Field(
         "storage",
-        description="where grants are kept; `memory` deletes all grants when a gateway starts",
+        description="where grants are stored; `memory` deletes all grants when a gateway starts",
     )
     denial_minutes: int = Field(
         5,
@@ -135,7 +140,9 @@ class Settings(BaseSettings):
     webhook_url: str | None = Field(
         None, description="URL to post outcomes to; if empty, nothing is posted"
     )
-    webhook_secret: SecretStr | None = Field(None, description="secret that signs those posts")
+    webhook_secret: SecretStr | None = Field(
+        None, description="secret with which the gateway signs what it posts to GATEWAY_WEBHOOK_URL"
+    )
     webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
         description="JSON list of hosts that the gateway may post to, including the webhook "
@@ -153,20 +160,20 @@ class Settings(BaseSettings):
     )
     oidc_issuer: str | None = Field(
         None,
-        description="identity provider to sign in with: its issuer's URL, "
-        "see docs/guides/answer.md",
+        description="URL of the identity provider (issuer) that people sign in with, see "
+        "docs/guides/answer.md",
     )
     oidc_client_id: str | None = Field(
-        None, description="the provider's client ID for this gateway"
+        None, description="client ID that the identity provider gave this gateway"
     )
     oidc_client_secret: SecretStr | None = Field(
-        None, description="the provider's client secret, if any"
+        None, description="client secret that the identity provider gave this gateway, if any"
     )
     oidc_claim: str = Field(
         "email", description="ID-token claim that must match VALUE in a person's `oidc:VALUE`"
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="log detail; `DEBUG` also logs each successful call"
+        "INFO", description="how much to log; `DEBUG` also logs each successful call"
     )
     log_json: bool = Field(False, description="write each log line as one JSON object")
 

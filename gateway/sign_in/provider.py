@@ -128,9 +128,11 @@ def check_id_token(
     except Exception as error:
         # The input came over the network, so any error in reading it means that nothing is proven.
         log.info("an ID token was rejected: %s", bug(error), extra={"event": "provider_refused"})
-        raise Unauthorized("the identity provider's token is not valid") from error
+        raise Unauthorized("the identity provider sent a token that is not valid") from error
     if isinstance(claims["aud"], list) and len(claims["aud"]) > 1 and claims.get("azp") != client:
-        raise Unauthorized("the identity provider's token is also for another client")
+        raise Unauthorized(
+            "the identity provider's token is also valid for another client, so it is rejected"
+        )
     return claims
 
 

@@ -225,7 +225,9 @@ class RedisCredentials:
         # Before rejecting, look for an entry that another process just created.
         found = await self._find(AGENT, agent) or await self._find(AGENT, agent, fresh=True)
         if found is None:
-            raise Unauthorized(f"the agent {agent} has no credential")
+            raise Unauthorized(
+                f"the agent {agent} has no credential; create one with `gateway agent add {agent}`"
+            )
         return _credential("", found)
 
     async def list_all(self, kind: str) -> list[ListedCredential]:
@@ -272,7 +274,7 @@ class RedisCredentials:
             await self._refuse_nobody(owner)
         async with self._alone(AGENT, name):
             if await self._find(AGENT, name, fresh=True):
-                raise Conflict(f"the agent {name} exists; rotate or revoke it")
+                raise Conflict(f"the agent {name} already exists; rotate or revoke it")
             # Create the user first: if that fails, there is no token either.
             user = await grant(self._redis, self._keys, name)
             since = await self._store.register_agent(name)
@@ -427,7 +429,7 @@ class RedisCredentials:
             )
         async with self._alone(APPROVER, name):
             if await self._find(APPROVER, name, fresh=True):
-                raise Conflict(f"the approver {name} exists; revoke them first")
+                raise Conflict(f"the approver {name} already exists; revoke them first")
             person = Person(name=name, identities=identities, admin=admin)
             await self._edit_policy(lambda policy: _with_person(policy, person), by=name)
             return await self._make(APPROVER, name, {"owner": None})
@@ -477,7 +479,7 @@ class RedisCredentials:
             except Conflict:
                 continue
             return
-        raise Conflict("the policy keeps changing")
+        raise Conflict("the policy is being changed by others all the time; try again")
 
     async def _make(
         self,

@@ -66,7 +66,7 @@ class Verifier:
         from nacl.exceptions import BadSignatureError  # noqa: PLC0415 (see above)
 
         if signature_base64 is None:
-            raise Unverified("the decision is not signed, but a key is pinned")
+            raise Unverified("the decision is not signed, although the gateway's key is pinned")
         try:
             signature = base64.b64decode(signature_base64, validate=True)
             if len(signature) != _SIGNATURE_BYTES:

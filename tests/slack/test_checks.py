@@ -161,7 +161,8 @@ async def test_live_says_what_it_could_not_take_away(slack: Slack) -> None:
     (tried,) = await lived(slack, None, *CHANNEL)
     assert tried[0] == FAIL
     assert (
-        "the sample card is still there: Slack returned the error cant_delete_message" in tried[1]
+        "the sample card could not be deleted: Slack returned the error cant_delete_message"
+        in tried[1]
     )
 
 

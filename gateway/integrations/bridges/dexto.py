@@ -578,7 +578,9 @@ class Registration:
 def main(argv: Sequence[str]) -> int:
     """Run `gateway bridge dexto`; return the exit code."""
     parser = argparse.ArgumentParser(prog="gateway bridge dexto", description=__doc__)
-    parser.add_argument("--url", default="http://127.0.0.1:3000", help="URL of Dexto's server")
+    parser.add_argument(
+        "--url", default="http://127.0.0.1:3000", help="URL at which Dexto's server listens"
+    )
     parser.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT",
                         help="address for Dexto's webhook; port 0 uses a free port")  # fmt: skip
     parser.add_argument("--webhook-url", help="URL at which Dexto reaches that address")

@@ -327,7 +327,9 @@ def _read(conversation: str, session: str, tool_id: str, told: Any) -> PendingTo
 def main(argv: Sequence[str]) -> int:
     """Run `gateway bridge gptme-server`; return the exit code."""
     parser = argparse.ArgumentParser(prog="gateway bridge gptme-server", description=__doc__)
-    parser.add_argument("--url", default="http://127.0.0.1:5700", help="URL of gptme's server")
+    parser.add_argument(
+        "--url", default="http://127.0.0.1:5700", help="URL at which gptme's server listens"
+    )
     options = parser.parse_args(argv)
     key = os.environ.get("GPTME_SERVER_TOKEN")
     return run_follower(lambda client: GptmeBridge(client, GptmeApi(options.url, key)), options.url)

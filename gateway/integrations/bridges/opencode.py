@@ -169,7 +169,9 @@ class OpenCodeBridge(FollowingBridge):
 def main(argv: Sequence[str]) -> int:
     """Run `gateway bridge opencode`; return the exit code."""
     parser = argparse.ArgumentParser(prog="gateway bridge opencode", description=__doc__)
-    parser.add_argument("--url", default="http://127.0.0.1:4096", help="URL of OpenCode's server")
+    parser.add_argument(
+        "--url", default="http://127.0.0.1:4096", help="URL at which OpenCode's server listens"
+    )
     options = parser.parse_args(argv)
     key = os.environ.get("OPENCODE_SERVER_PASSWORD")
     return run_follower(

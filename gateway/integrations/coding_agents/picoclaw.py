@@ -571,8 +571,8 @@ def options(words: Sequence[str]) -> argparse.Namespace:
     """Parse the command line of `gateway hook picoclaw`. Exits with a usage error."""
     parser = argparse.ArgumentParser(
         prog="gateway hook",
-        description="Gate PicoClaw's tools. PicoClaw starts this as a process hook, see "
-        "docs/integrations/picoclaw.md.",
+        description="Gate PicoClaw's tools. "
+        "PicoClaw starts this command as a process hook, see docs/integrations/picoclaw.md.",
     )
     add = parser.add_argument
     add("host", choices=["picoclaw"], help="name of the coding agent that starts the hook")

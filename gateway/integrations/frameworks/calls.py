@@ -159,7 +159,7 @@ class FrameworkGate:
             details["group"] = session_name(group)
         named = Counter(call.call_id for call in calls if call.call_id)
         return [
-            _refuse("another call of this turn has the same id")  # frameworks would mix them up
+            _refuse("another call in this turn has the same id")  # frameworks would mix them up
             if named[said.call_id or ""] > 1
             else _request(client, call, details)
             for said, call in zip(calls, known, strict=True)

@@ -123,7 +123,8 @@ def _token(variable: str | None) -> str | None:
 def options(words: Sequence[str]) -> argparse.Namespace:
     """Parse the command line. Exits with a usage error."""
     parser = argparse.ArgumentParser(
-        prog="gateway mcp", description="Approvals for MCP clients, see docs/integrations/mcp.md."
+        prog="gateway mcp",
+        description="Gate the tool calls of MCP clients, see docs/integrations/mcp.md.",
     )
     parts = parser.add_subparsers(dest="part", required=True)
     proxy = parts.add_parser(
