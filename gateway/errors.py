@@ -187,7 +187,7 @@ class Pending(GatewayError):
 
     def __str__(self) -> str:
         """Return a sentence with the id of the pending request."""
-        return f"request {self.request.id} still waits for an answer"
+        return f"request {self.request.id} is still pending"
 
 
 class NotApproved(GatewayError):
@@ -244,6 +244,6 @@ class AlreadyUsed(NotApproved):
     def __str__(self) -> str:
         """Return who approved, and that this is neither an approval nor a denial."""
         return (
-            f"this approval was already used ({super().__str__()}): the action may have run "
-            "already, so take it neither as done nor as denied, and look before you ask again"
+            f"this approval was already used ({super().__str__()}): the action may have run or "
+            f"not, so check what happened before you ask again"
         )

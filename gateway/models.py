@@ -249,7 +249,9 @@ class HostRule(Wire):
     def __post_init__(self) -> None:
         for name, words in (("rule", self.rule), ("scope", self.scope)):
             if not 0 < len(words) <= _LONGEST_RULE:
-                raise InvalidRequest(f"a host rule's {name} has 1 to {_LONGEST_RULE} characters")
+                raise InvalidRequest(
+                    f"the {name} of a host rule must have 1 to {_LONGEST_RULE} characters"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +274,7 @@ class PlannedCall(Wire):
         _match(TOOL_NAME, "tool", self.tool)
         check_roles(self.roles)
         if not 1 <= self.times <= MAX_TIMES:
-            raise InvalidRequest(f"a planned call runs 1 to {MAX_TIMES} times")
+            raise InvalidRequest(f"a planned call must run 1 to {MAX_TIMES} times")
         if self.kind not in (Kind.TOOL, Kind.COMMAND, Kind.FILE_CHANGE):
             raise InvalidRequest(f"a planned call cannot be of kind {self.kind}")
         if len({*self.any_text, *self.arguments}) < len(self.any_text) + len(self.arguments):
@@ -349,15 +351,17 @@ class ApprovalRequest(Wire):
         if self.part is not None and self.call_id is None:
             raise InvalidRequest("part needs a call_id: give the id of its call")
         if self.timeout is not None and not 0 <= self.timeout <= MAX_LIFE_SECONDS:
-            raise InvalidRequest(f"timeout must be 0 to {MAX_LIFE_SECONDS} seconds")
+            raise InvalidRequest(f"the timeout must be 0 to {MAX_LIFE_SECONDS} seconds")
         if (self.kind is Kind.QUESTION) != bool(self.questions):
             raise InvalidRequest("only kind question has questions, and it needs at least one")
         if len({question.id for question in self.questions}) != len(self.questions):
-            raise InvalidRequest("two fields of the question share an id")
+            raise InvalidRequest("two fields of the question have the same id")
         if len(set(self.host_rules)) != len(self.host_rules) or (
             len(self.host_rules) > MAX_HOST_RULES
         ):
-            raise InvalidRequest(f"host_rules takes at most {MAX_HOST_RULES} different rules")
+            raise InvalidRequest(
+                f"host_rules can have at most {MAX_HOST_RULES} rules, all different"
+            )
         if not self.allowed:
             raise InvalidRequest("allowed must name at least one action")
 
@@ -508,7 +512,7 @@ def id_of_call(request: ApprovalRequest) -> str:
     Raises InvalidRequest if the request has no `call_id`.
     """
     if request.call_id is None:
-        raise InvalidRequest("the request has no call_id from which its id could follow")
+        raise InvalidRequest("the request has no call_id, so its id cannot be derived")
     return call_request_id(
         request.agent, request.session, request.call_id, request.part or "", request.digest
     )

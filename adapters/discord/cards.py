@@ -489,11 +489,14 @@ def _render_label(label: str) -> str:
 
 def _render_size_notice(card: Card, *, complete: bool, silent: bool) -> str:
     if silent:
-        return "⚠️ Discord's moderation blocked the call. Read all of it before you approve."
+        return (
+            "⚠️ Discord's moderation blocked the text of the call. Read the whole call before "
+            "you approve."
+        )
     if complete:
         return ""
     shown = card.size if not card.complete else "Only a part fits here"
-    rest = "" if card.final else ": read it all before you approve"
+    rest = "" if card.final else ": read the whole text before you approve"
     return f"✂️ {shown}{rest}."
 
 
@@ -593,7 +596,7 @@ def _build_rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[A
     ]
     if not complete:
         whole: ui.Button[Any] = ui.Button(
-            label="Read it all", style=discord.ButtonStyle.primary, custom_id=base.custom_id
+            label="Read the full text", style=discord.ButtonStyle.primary, custom_id=base.custom_id
         )
         buttons.insert(0, whole)
     if card.inbox:

@@ -23,7 +23,7 @@ from gateway.ports import FAIL, AdapterApi, Claimant, ClaimedPlace
 ROUTES = "ag1:routes"  # the menu under /approvals here
 _MOST_ROUTES, _ROUTE_CHARS = 25, 100  # of a menu in Discord
 _LINE = 1000
-_IN_SERVERS = "this works only in a channel of a server"
+_IN_SERVERS = "this command works only in a channel of a server"
 _UNSURE = "⚠️ Discord did not confirm who you are. Nothing was changed. Try again in a moment."
 _STRANGER = "only a full member of this channel's server may do that"
 

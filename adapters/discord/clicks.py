@@ -136,7 +136,9 @@ class InteractionHandler:
         try:
             await self._dispatch(interaction)
         except Exception:
-            log.exception("interaction not answered", extra={"event": "interaction_failed"})
+            log.exception(
+                "could not respond to an interaction", extra={"event": "interaction_failed"}
+            )
 
     async def _dispatch(self, interaction: discord.Interaction) -> None:
         match interaction.type:
@@ -237,7 +239,7 @@ class InteractionHandler:
         try:
             await interaction.response.send_modal(modal)
         except (discord.DiscordException, OSError, aiohttp.ClientError) as error:
-            log.info("modal not opened: %s", error, extra={"event": "answer_late"})
+            log.info("could not open a modal: %s", error, extra={"event": "answer_late"})
 
     async def _build_modal(self, tap: DiscordTap, record: StoredRequest) -> discord.ui.Modal:
         button = tap.button

@@ -68,7 +68,7 @@ DEFINITIONS: list[JsonObject] = [
         "description": "Deny a request",
         "options": [
             _REQUEST,
-            _build_option("reason", "the agent sees this", required=False),
+            _build_option("reason", "your reason, which the agent sees", required=False),
             _build_option("plan", ANOTHER_PLAN.lower(), required=False) | {"type": _BOOLEAN},
         ],
     },
@@ -91,7 +91,9 @@ DEFINITIONS: list[JsonObject] = [
             _build_subcommand(
                 claiming.HERE,
                 "Send requests to this channel",
-                _build_option("code", "code from the terminal; admins need none", required=False),
+                _build_option(
+                    "code", "code that the terminal printed; admins need no code", required=False
+                ),
             ),
             _build_subcommand(
                 claiming.ME,
@@ -192,7 +194,9 @@ class DiscordCommands:
         try:
             await interaction.response.autocomplete(choices[:25])
         except (discord.DiscordException, OSError, aiohttp.ClientError) as error:
-            log.info("completion not taken: %s", error, extra={"event": "answer_late"})
+            log.info(
+                "Discord did not accept the suggestions: %s", error, extra={"event": "answer_late"}
+            )
 
     async def choose(self, interaction: discord.Interaction) -> InteractionReply:
         """Show the request chosen in the menu of /pending, or add this channel to the route chosen

@@ -73,11 +73,16 @@ class Lease:
                 continue
             try:
                 if not await self._extend():
-                    log.info("another replica listens now", extra={"event": "discord_standby"})
+                    log.info(
+                        "another replica receives Discord's events now",
+                        extra={"event": "discord_standby"},
+                    )
                     return
             except Exception as error:
                 # This replica must receive clicks even if the store fails.
-                log.warning("lease not renewed: %s", bug(error), extra={"event": "lease_unsure"})
+                log.warning(
+                    "could not renew the lease: %s", bug(error), extra={"event": "lease_unsure"}
+                )
 
     async def _extend(self) -> bool:
         if await self._notes.extend(_LEASE, self._me, seconds=LEASE_SECONDS) or self._leaving:
@@ -95,7 +100,7 @@ class Lease:
                 await self._notes.delete(_LEASE)
         except Exception as error:
             # The lease expires anyway, and this must not delay the shutdown.
-            log.info("lease not given up: %s", bug(error), extra={"event": "lease_unsure"})
+            log.info("could not release the lease: %s", bug(error), extra={"event": "lease_unsure"})
 
     async def hand_over(self) -> None:
         """Release the lease, and wait until another replica is connected, if one is standing by.
@@ -114,7 +119,11 @@ class Lease:
                     await asyncio.sleep(_LOOK_SECONDS)
         except Exception as error:
             # As above; also when nobody took over in time.
-            log.warning("not handed over: %s", bug(error), extra={"event": "lease_unsure"})
+            log.warning(
+                "no other replica took over the connection: %s",
+                bug(error),
+                extra={"event": "lease_unsure"},
+            )
 
 
 class Sessions:
@@ -187,7 +196,11 @@ class Losses:
             return await self._api.notes.get(_name(str(message))) is not None
         except Exception as error:
             # Unknown, so have it checked, in case the store answers again.
-            log.warning("a loss is unsure: %s", bug(error), extra={"event": "discord_loss"})
+            log.warning(
+                "cannot check whether a deleted message was a card: %s",
+                bug(error),
+                extra={"event": "discord_loss"},
+            )
             return True
 
     async def _doubt(self, stood: Stood, *, away: str = "") -> None:
@@ -198,7 +211,11 @@ class Losses:
             await self._api.requests.doubt_copies(here, away=away)
         except Exception as error:
             # The next edit of the card detects the loss anyway.
-            log.warning("a loss is not followed: %s", bug(error), extra={"event": "discord_loss"})
+            log.warning(
+                "could not mark lost cards for a check: %s",
+                bug(error),
+                extra={"event": "discord_loss"},
+            )
 
 
 def _name(message: str) -> str:
@@ -498,7 +515,10 @@ def _describe_error(error: Exception) -> str:
     ):
         return "Discord does not accept the bot's token; reset it in the developer portal"
     if isinstance(error, discord.PrivilegedIntentsRequired):
-        return "Discord refuses the intents; the gateway needs only `guilds` and `guild_messages`"
+        return (
+            "Discord rejects the intents, although the gateway requests only `guilds` and "
+            "`guild_messages`"
+        )
     if isinstance(error, discord.ConnectionClosed) and error.code == _NEEDS_SHARDS:
         return (
             "the bot is in more than 2500 servers, the limit of one gateway connection: set "
@@ -566,7 +586,9 @@ class Endpoint:
                 fresh = await self._notes.put_new(f"seen {number}", "", seconds=_SEEN_SECONDS)
         except Exception as error:
             # Without the store, decisions and the detection of replays are impossible.
-            log.warning("push not taken: %s", bug(error), extra={"event": "push_refused"})
+            log.warning(
+                "could not accept an interaction: %s", bug(error), extra={"event": "push_refused"}
+            )
             return web.Response(status=503)
         if not fresh:
             return web.Response(status=401)
@@ -576,7 +598,9 @@ class Endpoint:
             return web.Response(status=503)
         except Exception as error:
             # discord.py may raise anything for unexpected content.
-            log.warning("push not understood: %s", bug(error), extra={"event": "push_refused"})
+            log.warning(
+                "cannot parse an interaction: %s", bug(error), extra={"event": "push_refused"}
+            )
             return web.Response(status=400)
         # The handler posts the reply to Discord; this response only acknowledges.
         task = asyncio.ensure_future(self._arrived(interaction))

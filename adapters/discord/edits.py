@@ -138,7 +138,7 @@ def _build_next_menu(card: Card | None) -> ui.Label[Any]:
         again = {value: words for value, words in AGAIN.items() if value != ASK}
         options += [discord.SelectOption(label=said, value=value) for value, said in again.items()]
     menu: ui.Select[Any] = ui.Select(custom_id=NEXT, options=options, required=False)
-    return ui.Label(text="What happens next", component=menu)
+    return ui.Label(text="What the agent does next", component=menu)
 
 
 def _build_stop_menu() -> ui.Label[Any]:
@@ -284,7 +284,7 @@ def build_edit_state(button: DiscordButton, state: EditState) -> MessageContent:
         why = escape_line(state.refusal, _SENTENCE)
         return _build_private(f"✏️ {why} {KEPT_NOTE}", [again])
     text, whole = fence(state.diff, "diff", _DIFF_UNITS)
-    lead = "🔴 With these changes the risk is high. Read all of them.\n" if state.high else ""
+    lead = "🔴 With these changes the risk is high. Read every change.\n" if state.high else ""
     apply = button.with_verb(APPLY, more=f"{state.key}{SURE if state.high else ''}")
     approve: ui.Button[Any] = ui.Button(
         label="Approve these changes",

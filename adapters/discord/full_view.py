@@ -106,7 +106,7 @@ def build_full_view(
     file = f"-# {FILE_NAME}: all pages, SHA-256 `{digest}`\n-# Action digest: `{card.digest}`"
     way = "" if card.inbox or say_no_link(card) else f" {NO_LINK}"
     if not fits:
-        file = f"⚠️ Too large for Discord. Read and decide this request in the inbox.{way}"
+        file = f"⚠️ This request is too large for Discord. Read and decide it in the inbox.{way}"
     if card.hides:
         file = f"⚠️ {HIDDEN}\n{file}"
     first = ended if card.final else (render_summary(card), _render_brief_risk(card))

@@ -278,7 +278,7 @@ def read_way(button: DiscordButton) -> Action:
     """Return the action of a dialog's button. Raises InvalidRequest if it is unknown."""
     way, _, _ = button.more.partition(_CHOSEN)
     if way not in _VERBS:
-        raise InvalidRequest("this button is out of date; press Remember… on the card again")
+        raise InvalidRequest("this menu is out of date; press Remember… on the card again")
     return Action.APPROVE if way == _PASS else Action(way)
 
 

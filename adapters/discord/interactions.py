@@ -81,7 +81,7 @@ async def _try_send(interaction: discord.Interaction, answer: InteractionReply) 
         if error.code not in _TOO_LATE:
             log.error("answer refused: %s", error, extra={"event": "answer_refused"})
             return False
-        log.info("answer not taken: %s", error, extra={"event": "answer_late"})
+        log.info("Discord did not accept the response: %s", error, extra={"event": "answer_late"})
     except discord.InteractionResponded:
         log.info("answered already", extra={"event": "answer_late"})
     except (OSError, aiohttp.ClientError, TimeoutError) as error:

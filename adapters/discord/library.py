@@ -44,8 +44,8 @@ def prepare(settings: DiscordSettings) -> None:
     logging.getLogger("discord.client").addFilter(_QUIET)  # once, however often it is added
     if lacking := _find_missing():
         raise Misconfigured(
-            f"discord.py {discord.__version__} lacks {', '.join(lacking)}, needed by the gateway: "
-            "install a version that its requirements allow"
+            f"discord.py {discord.__version__} lacks {', '.join(lacking)}"
+            ", which the gateway needs: install a version that the gateway's requirements allow"
         )
     if settings.api_base is not None:
         discord.http.Route.BASE = settings.api_base

@@ -108,8 +108,8 @@ class DiscordTrial:
 
     async def _try_acts(self) -> Finding:
         if self.over_http:
-            said = "clicks were not tried, because Discord sends them to the gateway over HTTP"
-            return report_doubt(said, "start the gateway, and decide a card")
+            said = "clicks were not tested, because Discord sends them to the gateway over HTTP"
+            return report_doubt(said, "start the gateway, then decide a card to test the clicks")
 
         async def on_interaction(interaction: discord.Interaction) -> None:
             self.arrived.put_nowait(interaction)

@@ -34,11 +34,18 @@ _NAMES = {"read_messages": "view channel"}  # as Discord's own settings call it
 
 def add_commands(verbs: Any) -> None:
     """Add `gateway discord invite` and `gateway discord check`."""
-    invite = verbs.add_parser("invite", help="print the link that adds the bot to a server")
+    invite = verbs.add_parser(
+        "invite", help="print the link with which you add the bot to a server"
+    )
     invite.set_defaults(run=_invite)
-    check = verbs.add_parser("check", help="check the bot's permissions in channels")
+    check = verbs.add_parser(
+        "check", help="check the bot's permissions in the channels of your routes"
+    )
     check.add_argument(
-        "targets", nargs="+", metavar="TARGET", help="discord:SERVER/CHANNEL, as routes write it"
+        "targets",
+        nargs="+",
+        metavar="TARGET",
+        help="channel to check, written discord:SERVER/CHANNEL as in a route",
     )
     check.set_defaults(run=_check)
 
@@ -72,27 +79,35 @@ async def check_target(client: discord.Client, target: str) -> Finding:
     place = read_target(target)
     if place is None:
         return report_failure(
-            "this is not a Discord target", "write discord:SERVER/CHANNEL or discord:@USER"
+            "this is not a Discord target",
+            "write the target as discord:SERVER/CHANNEL or discord:@USER",
         )
     try:
         return await _check_place(client, place)
     except discord.NotFound:
-        said = "it does not exist, or the bot is not in the server"
+        said = "the channel does not exist, or the bot is not in its server"
         return report_failure(said, "invite it with the link of `gateway discord invite`")
     except discord.Forbidden:
-        return report_failure("the bot cannot see it", "let its role view the channel")
+        return report_failure(
+            "the bot cannot see the channel",
+            "give the bot's role the permission View Channel there",
+        )
     except discord.HTTPException as error:
         return report_failure(
             f"Discord refused the check ({error.status}, {error.code})", "try again later"
         )
     except (aiohttp.ClientError, OSError) as error:
-        return report_failure(f"no answer from Discord ({type(error).__name__})", "try again later")
+        return report_failure(
+            f"Discord did not respond ({type(error).__name__})", "try again later"
+        )
 
 
 async def _check_place(client: discord.Client, place: DiscordPlace) -> Finding:
     if place.user:
         await client.create_dm(discord.Object(int(place.user)))
-        return report_ok("not tried: only a sent message shows if the user accepts them")
+        return report_ok(
+            "not tested: only a sent message shows whether the user accepts direct messages"
+        )
     return check_channel(*await _read_channel(client, place))
 
 
@@ -109,7 +124,9 @@ def check_channel(channel: Any, held: discord.Permissions) -> Finding:
         words = ", ".join(_NAMES.get(name, name.replace("_", " ")) for name in missing)
         return report_failure(f"the bot lacks: {words}", "allow it in the channel's permissions")
     if thread and channel.locked and not held.manage_threads:
-        return report_failure("the thread is locked", "unlock it, or name another in the route")
+        return report_failure(
+            "the thread is locked", "unlock the thread, or name another thread in the route"
+        )
     return report_ok("the bot may post here")
 
 
@@ -163,7 +180,7 @@ async def run_checks(
     try:
         client = await log_in(settings)
     except GatewayError as error:
-        remedy = "set GATEWAY_DISCORD_TOKEN to the token of the portal's page Bot"
+        remedy = "set GATEWAY_DISCORD_TOKEN to the token from the page Bot of the developer portal"
         return [*found, ("discord token", report_failure(str(error), remedy))]
     try:
         found.append(("discord token", report_ok(f"this is {client.user}")))
@@ -172,7 +189,7 @@ async def run_checks(
             place = await check_target(client, target)
             found.append(("discord channel", replace(place, says=f"{target}: {place.says}")))
         if not targets:
-            remedy = "name discord:SERVER/CHANNEL in the targets of a route"
+            remedy = "add discord:SERVER/CHANNEL to the targets of a route"
             found.append(("discord channel", report_doubt("no route posts to Discord", remedy)))
         if live:
             found += [("discord live", one) for one in await _try_channels(client, targets)]
@@ -190,17 +207,23 @@ def check_endpoint(client: discord.Client, settings: DiscordSettings) -> Finding
     application = client.application
     url = application.interactions_endpoint_url if application else None
     if url is not None and settings.public_key is None:
-        says = f"Discord sends clicks to {url}, not over the gateway connection"
+        says = (
+            f"Discord sends clicks to {url}, not Discord sends clicks over the gateway connection"
+        )
         return report_failure(
             says, "remove the Interactions Endpoint URL, or set GATEWAY_DISCORD_PUBLIC_KEY"
         )
     if url is None and settings.public_key is not None:
         says = "no Interactions Endpoint URL is set in the portal, so no click can arrive"
         return report_failure(
-            says, "set it to https://YOUR-HOST/discord/interactions, or unset the key"
+            says,
+            "set the URL to https://YOUR-HOST/discord/interactions, or unset "
+            "GATEWAY_DISCORD_PUBLIC_KEY",
         )
     return report_ok(
-        f"clicks come to {url}" if url else "no Interactions Endpoint URL is set, as needed"
+        f"Discord sends clicks to {url}"
+        if url
+        else "no Interactions Endpoint URL is set in the portal, which is correct"
     )
 
 
@@ -209,11 +232,13 @@ async def _try_channels(client: discord.Client, targets: Sequence[str]) -> list[
     read = [place for one in targets if (place := read_target(one))]
     channels = list(dict.fromkeys(place.channel for place in read if place.channel))
     if not channels:
-        return [report_doubt("no route names a channel for a trial", "name discord:SERVER/CHANNEL")]
+        return [
+            report_doubt("no route names a channel in which to test", "name discord:SERVER/CHANNEL")
+        ]
     found = [await _try_channel(client, channel) for channel in channels[:_MOST_CHANNELS]]
     if rest := channels[_MOST_CHANNELS:]:
-        says = f"after {_MOST_CHANNELS} channels, not tried: {', '.join(rest)}"
-        found.append(report_doubt(says, "see the check `discord channel` of each"))
+        says = f"only {_MOST_CHANNELS} channels are tested; not tested: {', '.join(rest)}"
+        found.append(report_doubt(says, "run the check `discord channel` for each of them"))
     return found
 
 
@@ -270,10 +295,12 @@ async def _check_role(
         guild = await client.fetch_guild(int(place.guild or 0), with_counts=False)
         found = next((one for one in await guild.fetch_roles() if str(one.id) == role), None)
         if found is None:
-            return report_failure(f"{named} does not exist", "name another in the approvers")
+            return report_failure(
+                f"{named} does not exist", "name another role or person in the approvers"
+            )
         if found.mentionable or (await _read_channel(client, place))[1].mention_everyone:
             return report_ok(f"{named} is notified")
     except (discord.DiscordException, aiohttp.ClientError, OSError) as error:
-        said = f"cannot check if {named} is notified: {type(error).__name__}"
+        said = f"cannot check whether {named} is notified: {type(error).__name__}"
         return report_doubt(said, "see the check `discord channel`")
-    return report_doubt(f"{named} is only shown by name: nobody is notified", _REMEDY)
+    return report_doubt(f"the card shows the name of {named}, but Discord notifies nobody", _REMEDY)

@@ -65,9 +65,9 @@ _WHY = {
     50008: "messages cannot be posted in a channel of this kind",
     THREAD_LOCKED: "the thread is locked",
     ARCHIVED: "the thread is archived",
-    MODERATED: "Discord's moderation refuses the message",
+    MODERATED: "Discord's moderation blocked the message",
 }
-_ELSEWHERE = "the channel is not in the target's server"
+_ELSEWHERE = "the channel does not belong to the server that the target names"
 # Only these are final: access, permissions and locks can change back.
 _GONE = {UNKNOWN_CHANNEL, UNKNOWN_MESSAGE}
 
@@ -307,11 +307,11 @@ async def _translate_errors(*, sending: bool) -> AsyncIterator[None]:
     except discord.RateLimited as error:
         # Edits of old messages have a separate limit, which must not delay all other calls.
         limit = Limited if sending else RetryLater
-        raise limit(error.retry_after, "Discord asks to wait") from error
+        raise limit(error.retry_after, "Discord asked the gateway to wait") from error
     except discord.HTTPException as error:
         raise _translate_error(error, sending=sending) from error
     except (OSError, TimeoutError, aiohttp.ClientError) as error:
-        why = f"no answer from Discord: {type(error).__name__}"
+        why = f"Discord did not respond: {type(error).__name__}"
         raise (DeliveryUncertain(why) if sending else RetryLater(RETRY_SECONDS, why)) from error
 
 
@@ -319,11 +319,11 @@ def _translate_error(error: discord.HTTPException, *, sending: bool) -> Delivery
     if error.code == OLD_EDITS:
         return RetryLater(OLD_EDIT_SECONDS, "Discord limits edits of messages older than an hour")
     if error.status == 429:  # noqa: PLR2004 (too many requests; without Via, a ban by its proxy)
-        return Limited(RETRY_SECONDS * 12, "Discord refuses requests for now")
+        return Limited(RETRY_SECONDS * 12, "Discord rejects all calls at the moment")
     if error.status >= 500:  # noqa: PLR2004 (its own failure)
         why = f"Discord failed ({error.status})"
         return DeliveryUncertain(why) if sending else RetryLater(RETRY_SECONDS, why)
-    why = _WHY.get(error.code, f"Discord refuses it ({error.status}, {error.code})")
+    why = _WHY.get(error.code, f"Discord rejected the call ({error.status}, {error.code})")
     if error.status == 401:  # noqa: PLR2004 (the token is no good any more)
         return DeliveryFailed("Discord does not accept the bot's token")
     if not sending and error.code in _GONE:

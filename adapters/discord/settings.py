@@ -26,17 +26,23 @@ class DiscordSettings(BaseSettings):
         env_prefix=PREFIX, extra="ignore", frozen=True, env_ignore_empty=True
     )
 
-    token: SecretStr = Field(description="the bot's token, from the developer portal")
+    token: SecretStr = Field(
+        description="token of the Discord bot; copy it from the developer portal"
+    )
     public_key: str | None = Field(
         None,
         pattern=r"^[0-9a-f]{64}$",
-        description="the application's public key; if set, Discord sends clicks over HTTP",
+        description="public key of the Discord application; if set, Discord sends clicks over HTTP",
     )
     api_base: str | None = Field(
-        None, description="another Discord's REST address, for tests; loopback only"
+        None,
+        description="REST address of a substitute for Discord, for tests; must be a "
+        "loopback address",
     )
     gateway_url: str | None = Field(
-        None, description="another Discord's gateway address, for tests; loopback only"
+        None,
+        description="gateway address of a substitute for Discord, for tests; must be a "
+        "loopback address",
     )
     env: Literal["development", "production"] = Field("development", alias="GATEWAY_ENV")
 
@@ -52,7 +58,9 @@ class DiscordSettings(BaseSettings):
     @classmethod
     def _is_loopback(cls, url: str | None) -> str | None:
         if url is not None and not _is_loopback(urlsplit(url).hostname or ""):
-            raise ValueError("must be a loopback address: the bot's token is sent there")
+            raise ValueError(
+                "the address must be a loopback address, because the bot's token is sent there"
+            )
         return url
 
     @model_validator(mode="after")

@@ -28,9 +28,9 @@ _PRIVILEGED = 0xCF000  # flags of an application that may see presences, members
 _FORM = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
 _OTHER_FORMS = {
     r"": "Nothing was pasted.",
-    r"[0-9]{15,20}": "This is the application id.",
-    r"[0-9a-f]{64}": "This is the public key.",
-    r"[A-Za-z0-9_-]{32}": "This is a client secret.",
+    r"[0-9]{15,20}": "You pasted the application id, not the bot token.",
+    r"[0-9a-f]{64}": "You pasted the public key, not the bot token.",
+    r"[A-Za-z0-9_-]{32}": "You pasted a client secret, not the bot token.",
 }
 _WHERE = 'The bot token is on the page "Bot", under "Reset Token"; it has two dots.'
 

@@ -147,12 +147,15 @@ def write_policy(section: Confirmation, agent: str, approvers: Sequence[str]) ->
 
 def add_command(verbs: Any) -> None:
     """Add the parser of `gateway saiki convert`."""
-    words = "convert the toolConfirmation section of an agent.yml to a route of the policy file"
+    words = "convert the toolConfirmation section of an agent.yml to a route for the policy file"
     convert = verbs.add_parser("convert", help=words, description=words)
-    convert.add_argument("file", type=Path, help="the agent.yml")
-    convert.add_argument("--agent", required=True, help="the agent's name at the gateway")
+    convert.add_argument("file", type=Path, help="path of the agent.yml")
+    convert.add_argument("--agent", required=True, help="name of the agent in the gateway")
     convert.add_argument(
-        "--approver", action="append", default=[], help="a person who may decide; can be repeated"
+        "--approver",
+        action="append",
+        default=[],
+        help="name of a person who may decide; repeat the option for more people",
     )
     convert.set_defaults(run=_convert)
 
@@ -205,7 +208,7 @@ def read_origins() -> frozenset[str]:
             raise ValueError
     except ValueError:
         raise Misconfigured(
-            f'{ORIGINS}: write a JSON list of origins, for example ["https://ui.example"]'
+            f'{ORIGINS} must be a JSON list of origins, for example ["https://ui.example"]'
         ) from None
     return frozenset(found)
 
@@ -393,13 +396,15 @@ class SaikiAnswer:
 def read_answer(data: Any) -> SaikiAnswer:
     """Parse an event's data. Raises CallRefused for anything unknown or of another type."""
     if not isinstance(data, dict):
-        raise CallRefused(422, "data is not a JSON object")
+        raise CallRefused(422, "the member data must be a JSON object")
     for name, value in data.items():
         if not isinstance(value, _MEMBERS.get(name, ())):
-            raise CallRefused(422, f"{name[:40]} is unknown, or of another type")
+            raise CallRefused(
+                422, f"{name[:40]} is not a known member, or its value has the wrong type"
+            )
     for name in ("executionId", "approved"):
         if name not in data:
-            raise CallRefused(422, f"{name} is missing")
+            raise CallRefused(422, f"the member {name} is missing")
     return SaikiAnswer(
         execution=data["executionId"],
         approved=data["approved"],
@@ -590,7 +595,7 @@ class Screen:
         async for frame in self._socket:
             try:
                 if frame.type is not WSMsgType.TEXT:
-                    raise CallRefused(422, "send text")
+                    raise CallRefused(422, "send a text frame, not a binary one")
                 await self._answer(frame.data)
             except CallRefused as refusal:
                 await self._send(ERROR, {"error": refusal.why, **_name(frame.data)})
@@ -601,7 +606,7 @@ class Screen:
         except GatewayError as error:
             raise CallRefused(422, str(error)) from None
         if not isinstance(frame, dict) or frame.get("type") != RESPONSE:
-            raise CallRefused(422, f"send a frame {{type: '{RESPONSE}', data}}")
+            raise CallRefused(422, f"send a JSON frame {{type: '{RESPONSE}', data}}")
         answer = read_answer(frame.get("data"))
         if not await self._access.is_signed_in(self._visitor):
             raise CallRefused(401, "you are no longer signed in")
@@ -719,7 +724,7 @@ class ConfirmationCalls:
         self._access.check_origin(request)
         code = (await _read_body(request)).get("code")
         if not isinstance(code, str):
-            raise CallRefused(422, "code is missing")
+            raise CallRefused(422, "the member code is missing")
         session = await finish(
             self._access.logins.redeem(
                 code,

@@ -201,13 +201,24 @@ class SlackAdapter(Adapter):
 
     def commands(self, verbs: Any) -> None:
         """Add `gateway slack manifest` and `gateway slack check`."""
-        parser = verbs.add_parser("manifest", help="print the manifest that creates the Slack app")
-        parser.add_argument("--http", metavar="URL", help="use HTTP mode, at this public address")
-        parser.add_argument("--org", action="store_true", help="let a whole organisation install")
+        parser = verbs.add_parser(
+            "manifest", help="print the manifest from which Slack creates the app"
+        )
+        parser.add_argument(
+            "--http", metavar="URL", help="make a manifest for HTTP mode with this public address"
+        )
+        parser.add_argument(
+            "--org", action="store_true", help="let a whole organisation install the app"
+        )
         parser.set_defaults(run=_print_manifest)
-        check = verbs.add_parser("check", help="check the tokens, and posting to channels")
+        check = verbs.add_parser(
+            "check", help="check the tokens, and whether the bot can post to channels"
+        )
         check.add_argument(
-            "targets", nargs="+", metavar="TARGET", help="slack:TEAM/CHANNEL, as routes write it"
+            "targets",
+            nargs="+",
+            metavar="TARGET",
+            help="channel to check, written slack:TEAM/CHANNEL as in a route",
         )
         check.set_defaults(run=_print_checks)
 
@@ -262,7 +273,7 @@ class SlackAdapter(Adapter):
 async def _print_manifest(options: argparse.Namespace) -> int:
     made = build_manifest(options.http, org=options.org)
     if wrong := find_problems(made):
-        raise InvalidRequest(f"Slack would refuse this manifest: {'; '.join(wrong)}")
+        raise InvalidRequest(f"Slack would reject this manifest: {'; '.join(wrong)}")
     sys.stdout.write(json.dumps(made, indent=2) + "\n")
     return 0
 

@@ -255,7 +255,7 @@ class App:
         answer = await task
         did = payloads.read_submission(body)
         reply = self._reply(await self._find_workspace(did), did)
-        done = modals.build_notice("Approvals", "Recorded. The card shows it.")
+        done = modals.build_notice("Approvals", "Your decision was recorded. The card shows it.")
         if answer.get("response_action") == "errors":
             done = modals.build_notice("Approvals", "; ".join(answer["errors"].values()))
         await reply.show(answer.get("view") or done)
@@ -378,12 +378,12 @@ class HttpReceiver:
         """Return the body, if Slack signed it within five minutes and it is not a replay. Raises
         BadDelivery."""
         if request.content_type not in (_FORM, _JSON):
-            raise BadDelivery(400, "content type")
+            raise BadDelivery(400, "the content type is not supported")
         raw = await _read(request)
         try:
             body = raw.decode("utf-8")
         except UnicodeDecodeError:
-            raise BadDelivery(400, "not UTF-8") from None
+            raise BadDelivery(400, "the body is not UTF-8") from None
         self._check_signature(request, body)
         _check_form(body) if request.content_type == _FORM else _check_json(raw)
         return body
@@ -392,7 +392,7 @@ class HttpReceiver:
         stamps = request.headers.getall("X-Slack-Request-Timestamp", [])
         signatures = request.headers.getall("X-Slack-Signature", [])
         if len(stamps) != 1 or len(signatures) != 1 or not stamps[0].isascii():
-            raise BadDelivery(401, "signature headers")
+            raise BadDelivery(401, "the signature headers are missing or malformed")
         if not (stamps[0].isdigit() and len(stamps[0]) <= 12):  # noqa: PLR2004 (a time in seconds)
             raise BadDelivery(401, "timestamp")
         now = self._clock.now_ms() // 1000
@@ -418,9 +418,9 @@ async def _read(request: web.Request) -> bytes:
     try:
         return await read_whole(request.content.iter_any(), most=MAX_BYTES)
     except BodyTooLarge:
-        raise BadDelivery(413, "too large") from None
+        raise BadDelivery(413, "the body is too large") from None
     except BodyTooSlow:
-        raise BadDelivery(408, "too slow") from None
+        raise BadDelivery(408, "the body did not arrive in time") from None
 
 
 def _check_form(body: str) -> None:
@@ -431,7 +431,7 @@ def _check_form(body: str) -> None:
         raise BadDelivery(400, "form") from None
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
-        raise BadDelivery(400, "a duplicate key")
+        raise BadDelivery(400, "the JSON has a duplicate key")
     payload = dict(pairs).get("payload")
     if payload is not None:
         _check_json(payload.encode("utf-8", "surrogatepass"))
@@ -441,6 +441,6 @@ def _check_json(raw: bytes) -> None:
     try:
         value = parse_json(raw, max_bytes=MAX_BYTES)
     except InvalidRequest:
-        raise BadDelivery(400, "not strict JSON") from None
+        raise BadDelivery(400, "the body is not strict JSON") from None
     if not isinstance(value, dict):
-        raise BadDelivery(400, "not an object")
+        raise BadDelivery(400, "the body is not a JSON object")

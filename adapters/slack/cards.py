@@ -237,7 +237,7 @@ FORMS = {
     Action.APPROVE: Act.APPROVE,
 }
 _ON_CARD = (Action.APPROVE, Action.ANSWER, Action.DENY)
-READ_ALL = "Read it all…"
+READ_ALL = "Read full text…"
 
 
 class FullText(StrEnum):
@@ -483,7 +483,7 @@ def render_all_found(card: Card, budget: TextBudget) -> Iterator[Json]:
 def _render_warnings(card: Card, full: FullText) -> Iterator[Json]:
     notices = list_warnings(card)
     if not card.complete:
-        read = "" if full is FullText.MISSING else " Read it all before you approve."
+        read = "" if full is FullText.MISSING else " Read the whole text before you approve."
         notices.append(f"Only {card.size}.{read}")
         if full:
             notices.append(full)
@@ -515,7 +515,7 @@ def say_until(card: Card) -> str:
 
 def _render_fingerprint(card: Card) -> str:
     if not card.digest:
-        return "For information only"
+        return "This card is for information only"
     size = f" · {card.size}" if card.blocks and card.complete else ""
     return f"{card.short_id} · sha256 {card.digest[:_DIGEST_CHARS]}{size}"
 

@@ -59,7 +59,9 @@ async def try_channels(
 ) -> list[Finding]:
     """In each channel, post a sample card, edit it, attach a file, and delete the card."""
     if not places:
-        return [report_doubt("no route names a channel for a trial", "name slack:TEAM/CHANNEL")]
+        return [
+            report_doubt("no route names a channel in which to test", "name slack:TEAM/CHANNEL")
+        ]
     found = []
     validated: set[str] = set()
     for place in places[:MOST_CHANNELS]:
@@ -68,8 +70,10 @@ async def try_channels(
         validated.add(place.team)
     if rest := places[MOST_CHANNELS:]:
         names = ", ".join(f"{place.team}/{place.channel}" for place in rest)
-        remedy = "see the check `slack channels` of each"
-        found.append(report_doubt(f"after {MOST_CHANNELS} channels, not tried: {names}", remedy))
+        remedy = "run the check `slack channels` for each of them"
+        found.append(
+            report_doubt(f"only {MOST_CHANNELS} channels are tested; not tested: {names}", remedy)
+        )
     return found
 
 
@@ -95,7 +99,9 @@ async def _try_channel(
             await delete_sample(client, posted)
     except DeliveryFailed as failure:
         said = f"{place.team}/{channel}: {step}: {failure}"
-        return report_failure(said, "if all other checks pass, report a bug with this sentence")
+        return report_failure(
+            said, "if all other checks pass, report this as a bug, with this sentence"
+        )
     did = "a card was posted, edited, given a file and deleted"
     return report_ok(f"{place.team}/{channel}: {did}")
 
@@ -141,7 +147,9 @@ async def _attach(
 _LARGEST_GAP_SECONDS = 60
 _MANIFEST = "update the app from `gateway slack manifest`, and install it again"
 _NETWORK = "check this machine's network, proxy and firewall, and Slack's status page"
-_BOT_TOKEN = "copy GATEWAY_SLACK_BOT_TOKEN from OAuth & Permissions of the app's page"
+_BOT_TOKEN = (
+    "on the app's page, open OAuth & Permissions and copy the token to GATEWAY_SLACK_BOT_TOKEN"
+)
 _INSTALL = "its admin must install the app at /slack/install of GATEWAY_PUBLIC_URL"
 _APP_TOKEN = "create an app-level token with connections:write on the app's page"
 Found = tuple[str, Finding]
@@ -201,7 +209,10 @@ class _Checks:
         if not teams:
             said = "workspaces install by OAuth, and no active route names one"
             self.found.append(
-                ("slack tokens", report_doubt(said, "name slack:TEAM/CHANNEL in a route"))
+                (
+                    "slack tokens",
+                    report_doubt(said, "add slack:TEAM/CHANNEL to the targets of a route"),
+                )
             )
         for team in teams:
             try:
@@ -285,7 +296,11 @@ class _Checks:
             found = await SlackTrial(client, self._session, trial, secret).run()
         else:
             said = f"the gateway has no token for {team}, the workspace of your account"
-            found = [report_failure(said, "name another account: --with-me slack:TEAM/USER")]
+            found = [
+                report_failure(
+                    said, "choose an account in another workspace: --with-me slack:TEAM/USER"
+                )
+            ]
         self.found += [("slack live", one) for one in found]
 
     async def _explain_unreachable(self, target: str) -> str:
@@ -359,6 +374,8 @@ def _summarize_channels(
     if wrong:
         return report_failure("; ".join(wrong), "invite the app: /invite @approvals in the channel")
     if not targets:
-        return report_doubt("no active route names Slack", "name slack:TEAM/CHANNEL in a route")
-    others = f"; other organisations read {', '.join(shared)}" if shared else ""
+        return report_doubt(
+            "no active route names Slack", "add slack:TEAM/CHANNEL to the targets of a route"
+        )
+    others = f"; people of other organisations can read {', '.join(shared)}" if shared else ""
     return report_ok(f"{len(targets)} reachable{others}")

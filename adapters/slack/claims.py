@@ -25,14 +25,16 @@ from gateway.ports import AdapterApi, ClaimedPlace, DeliveryFailed
 INVITE = "/invite @approvals"
 _NO_REQUEST = "0" * 32
 _ABSENT = f"the app is not in this channel; type {INVITE} first, then this command again"
-_DIRECT = "requests need a channel; type this in a channel, not in a direct message"
+_DIRECT = (
+    "requests can go only to a channel; type this command in a channel, not in a direct message"
+)
 # Members of Slack's answer that must all be false for a channel; a missing one also refuses it.
 _UNFIT = {
     "is_archived": "this channel is archived",
     "is_im": _DIRECT,
     "is_mpim": _DIRECT,
-    "is_ext_shared": "people of other organisations read this channel",
-    "is_shared": "people outside this workspace read this channel",
+    "is_ext_shared": "people of other organisations can read this channel",
+    "is_shared": "people outside this workspace can read this channel",
     "is_pending_ext_shared": "people of other organisations are invited to this channel",
 }
 
@@ -98,7 +100,7 @@ async def read_channel(workspace: Workspace, channel: str) -> ClaimedPlace:
     except DeliveryFailed as failure:
         if isinstance(failure, SlackRefused) and failure.error == "channel_not_found":
             raise NotClaimed(_ABSENT) from failure
-        raise Unknown("Slack did not say what this channel is; nothing was changed") from failure
+        raise Unknown("Slack did not return this channel's type; nothing was changed") from failure
     about = answer.get("channel") or {}
     for sign, why in _UNFIT.items():
         if about.get(sign) is not False:

@@ -113,7 +113,7 @@ class ButtonActions:
         elif did.act.startswith(Act.DECLINE):
             await self._decline(use, reply)
         else:
-            raise Malformed("an unknown button")
+            raise Malformed("the click is on an unknown button")
 
     async def repair(self, did: Interaction, reply: PrivateReply) -> None:
         """Show the outcome on the clicked card, if its request or grant ended."""
@@ -246,7 +246,7 @@ class ButtonActions:
             return modals.build_number(card, use.form, find_numbered(card), record.guesses)
         act = Act.EDIT if use.did.act in _EDITING else use.did.act
         if not any(FORMS[control.action] == act for control in card.controls):
-            raise InvalidRequest("this request does not allow this action")
+            raise InvalidRequest("the request does not allow this action")
         if use.did.act == Act.EDIT_JSON:
             return modals.convert_to_json_form(record, card, use.form, use.did.view)
         if act == Act.EDIT:
@@ -403,7 +403,7 @@ def _read_simple(kind: str, typed: SubmittedValues) -> tuple[Action, dict[str, A
         return Action.APPROVE, {"number": typed.read_text().strip(), "confirmed": True}
     if kind == modals.RESPOND:
         return Action.RESPOND, {"result": typed.read_text(), "confirmed": True}
-    raise Malformed("an unknown modal")
+    raise Malformed("the form belongs to an unknown modal")
 
 
 def _show(view: Json) -> Json:

@@ -64,7 +64,8 @@ _ENTRY_LINES, _ENTRY_CHARS = 5, 300
 HELP = (
     "/approvals list: list your pending requests\n"
     "/approvals show ID: show everything about one request\n"
-    "/approvals approve ID: approve; a short id, or an edited request, is shown first\n"
+    "/approvals approve ID: approve; with a short id, or after an edit, it shows the request "
+    "first\n"
     "/approvals deny ID REASON: deny; the agent gets the reason\n"
     "/approvals grants: list the grants that you can revoke\n"
     "/approvals login: get a link that signs you in to the inbox\n"
@@ -177,7 +178,7 @@ class SlackCommands:
         if record.risk.level is RiskLevel.HIGH:
             # Raises for anybody else, so that only approvers learn of the high risk.
             await self._answering.check_approver(await self._rights.press(use))
-            raise InvalidRequest(f"this is high risk: open it with {COMMAND} show {name}")
+            raise InvalidRequest(f"the request is high risk: open it with {COMMAND} show {name}")
         done = await self._acts.approve(use, sure=False)
         await reply.tell(describe_what(done))
 
@@ -234,7 +235,7 @@ def build_request_entry(
     notices = [] if stopped else list_warnings(card)
     if not card.complete:
         press = f': press "{READ_ALL}"' if not (stopped or card.hides) else ""
-        notices.append(f"Not all of it is shown{press}.")
+        notices.append(f"The request is not shown in full{press}.")
     parts.append(label_pairs(facts))
     actions = build_actions(card, NO_COPY, block_id=f"actions {record.id}")
     said = " · ".join(one_line(one) for one in (card.short_id, card.progress, card.claimed) if one)
@@ -255,7 +256,7 @@ def build_request_entry(
 
 def build_grant_entry(grant: Grant) -> list[Json]:
     """Build a short entry of a grant, with a button that revokes it."""
-    where = f"session {grant.session}" if grant.session else "in all its sessions"
+    where = f"session {grant.session}" if grant.session else "in all sessions of the agent"
     state = "Suspended: " if grant.suspended or grant.outdated else ""
     lead = f"{state}{grant.effect.value.title()} for {grant.agent}, {where}: "
     covers = clip(one_line(render_safe(grant.words).text), _COVERS_UNITS)

@@ -138,7 +138,9 @@ def _render_stop(switch: KillSwitch) -> list[Json]:
     """Name the person who stopped everything, and the time in the reader's time zone."""
     if not switch.by:
         return [section(plain(switch.state))]
-    who = words(f"Everything is denied: {one_line(switch.by)} stopped it, ", bold=True)
+    who = words(
+        f"All requests are denied: {one_line(switch.by)} turned the kill switch on, ", bold=True
+    )
     return [rich("stopped", [line(who, day(switch.at))])]
 
 
@@ -211,7 +213,7 @@ class HomeTabRefresher:
         known = await self._api.notes.get(_NOTE)
         for team, user in json.loads(known) if known else ():
             self._opened.setdefault((team, user))
-        listening = asyncio.create_task(self._listen(), name="slack home bell")
+        listening = asyncio.create_task(self._listen(), name="slack home tab refresh")
         try:
             while True:
                 await self._bell.wait()
@@ -241,4 +243,4 @@ class HomeTabRefresher:
                         if event.request_id or event.type.startswith(_CHANGES):
                             self._bell.set()
             except Unreachable:
-                log.info("homes fell behind the events", extra={"event": "slack_homes_behind"})
+                log.info("the home tabs missed some events", extra={"event": "slack_homes_behind"})

@@ -53,8 +53,8 @@ _NAME, _COMMAND, _DESCRIPTION, _LONG, _EVENTS = 35, 32, 140, 4000, 100
 _COMMAND_WORDS, _LEAST_LONG, _HINT = 2000, 175, 1000
 _LONG_DESCRIPTION = (
     "Your agents ask before they act. Each request appears in the channel that its route names, "
-    "with exactly what would run. Approve it, deny it with a reason, or change it first. The agent "
-    "goes on at once, and the card keeps showing who decided what."
+    "and shows exactly what would run. Approve it, deny it with a reason, or change it first. "
+    "The agent continues at once, and the card keeps showing who decided what."
 )
 
 
@@ -148,7 +148,7 @@ def _check_addresses(found: Json) -> list[str]:
     for path in paths:
         url = _get_path(found, path)
         if socket and url is not None:
-            wrong.append(f"{path} is not used in Socket Mode")
+            wrong.append(f"{path} must not be set in Socket Mode")
         if not socket and not (isinstance(url, str) and url.startswith("https://")):
             wrong.append(f"{path} must be an https address")
     return wrong
@@ -232,16 +232,22 @@ class InstallPages:
         state, code = request.query.get("state", ""), request.query.get("code", "")
         cookie = request.cookies.get(_COOKIE, "")
         if not state or not hmac.compare_digest(state.encode(), cookie.encode()):
-            return _build_page(400, "This installation began in another browser. Begin again.")
+            return _build_page(
+                400, "You started this installation in another browser. Start it again here."
+            )
         if not self._is_good(state) or await self._notes.get(_build_note_key(state)) is not None:
-            return _build_page(400, "This link has expired or was already used. Begin again.")
+            return _build_page(
+                400, "This link has expired or was already used. Start the installation again."
+            )
         if not code:
-            return _build_page(400, "The installation was cancelled in Slack.")
+            return _build_page(
+                400, "The installation was cancelled in Slack. Nothing was installed."
+            )
         try:
             await self._install(code)
         except (DeliveryFailed, GatewayError) as error:
             log.warning("not installed: %s", type(error).__name__, extra={"event": "slack_oauth"})
-            return _build_page(502, "Slack did not complete the installation. Begin again.")
+            return _build_page(502, "Slack did not complete the installation. Start it again.")
         # Stored only after Slack issued a token, so that strangers cannot fill the store.
         await self._notes.put(_build_note_key(state), "1", seconds=_STATE_SECONDS)
         return _build_page(

@@ -52,7 +52,7 @@ _READERS: dict[str, Callable[[Json], Interaction]] = {
     "message_action": payloads.read_shortcut,
     "slash_commands": payloads.read_command,
 }
-_LISTED = {"text": "This was a trial of `gateway doctor`. Nothing was looked up."}
+_LISTED = {"text": "This was a test by `gateway doctor`. Nothing was looked up."}
 
 
 def make_sample_card(record: StoredRequest) -> Card:
@@ -145,14 +145,15 @@ class SlackTrial:
 
     async def _try_acts(self) -> Finding:
         if not (token := self.app_token):
-            said = "clicks were not tried, because Slack sends them to the gateway over HTTP"
-            return report_doubt(said, "start the gateway, and decide a card")
+            said = "clicks were not tested, because Slack sends them to the gateway over HTTP"
+            return report_doubt(said, "start the gateway, then decide a card to test the clicks")
         opened = await call_repeatable(lambda: self.client.apps_connections_open(app_token=token))
         async with self.session.ws_connect(opened["url"]) as socket:
             hello = await socket.receive_json()
             if hello["type"] != "hello" or hello.get("num_connections", 1) > 1:
-                why = hello.get("reason") or "another program listens with this app token"
-                remedy = "run `gateway down` where it runs, and try again in a minute"
+                other = "another program receives Slack's events with this app token"
+                why = hello.get("reason") or other
+                remedy = "run `gateway down` where that program runs, and try again in a minute"
                 return report_failure(f"your clicks would not arrive here: {why}", remedy)
             async with self._post(rehearsal.build_sample()) as posted:
                 acts = [(said, partial(self._wait, socket, posted, *one)) for said, one in _ACTS]
@@ -206,4 +207,4 @@ async def delete_sample(client: AsyncWebClient, posted: Json) -> None:
     try:
         await call_repeatable(lambda: client.chat_delete(channel=channel, ts=ts))
     except DeliveryFailed as failure:
-        raise DeliveryFailed(f"the sample card is still there: {failure}") from failure
+        raise DeliveryFailed(f"the sample card could not be deleted: {failure}") from failure

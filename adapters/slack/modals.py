@@ -108,15 +108,15 @@ _VALUE_UNITS = 150  # of an option
 _PART_UNITS = 40  # of a scope, in a label that is too short for all of it
 REPLAN = "replan"
 _MORE = (
-    (Act.DETAILS, "Details", "The complete call, all facts, ids and digest"),
+    (Act.DETAILS, "Details", "Show the complete call, all facts, the ids and the digest"),
     (Act.EDIT, "Edit…", "Change the arguments, then approve"),
-    (Act.RESPOND, "Respond instead…", "The agent gets your text as the result"),
+    (Act.RESPOND, "Respond instead…", "Send your text to the agent instead of running the call"),
     (Act.REMEMBER, "Remember…", "Approve this, and similar requests from now on"),
-    (Act.ABORT, "Deny and stop…", "Deny, and stop the turn or the agent"),
+    (Act.ABORT, "Deny and stop…", "Deny this, and stop the turn or the agent"),
 )
 _CLAIMS = {
-    False: (Act.CLAIM, "I'm looking at it", "Others see that you are looking"),
-    True: (Act.UNCLAIM, "Not looking any more", "The card says that you are looking"),
+    False: (Act.CLAIM, "I'm looking at it", "Show others that you are looking"),
+    True: (Act.UNCLAIM, "No longer looking", "Remove the note that you are looking"),
 }
 
 
@@ -205,7 +205,9 @@ def build_deny(card: Card, form: ModalMetadata) -> Json:
         context(plain(f"{BECAUSE} …")),
         row("because", *chips),
         *_build_words(),
-        build_input(_NEXT, "What happens next", _build_choice_with_default("radio_buttons", ways)),
+        build_input(
+            _NEXT, "What the agent does next", _build_choice_with_default("radio_buttons", ways)
+        ),
     ]
     if Action.DENY in card.remembers:
         again = [option(said, value) for value, said in AGAIN.items()]
@@ -265,7 +267,7 @@ def build_remember(
         rich("covers", [line(*said)]),
         build_input(
             _SCOPE,
-            "Approve this, and from now on",
+            "Approve this and later requests like it",
             _build_choice_with_default("radio_buttons", covers, usual),
         ),
         build_input(_SPAN, "Where", _build_choice_with_default("radio_buttons", spans)),
@@ -297,7 +299,7 @@ def _build_choice_with_default(kind: str, options: list[Json], usual: str = "") 
 
 def build_edit_check(changed: str, form: ModalMetadata) -> Json:
     """Build the modal that shows an edit as a diff and asks for confirmation."""
-    warning = "This is high risk. " if form.high else ""
+    warning = "This call is high risk. " if form.high else ""
     blocks = [
         section(plain(f"{warning}Your changes. The call runs exactly like this.")),
         rich("changes", [exact(changed)]),
@@ -328,9 +330,7 @@ def build_route_choice(words: str, channel: str, routes: Sequence[str]) -> Json:
 
 def build_respond(card: Card, form: ModalMetadata) -> Json:
     """Build the modal that asks for a result. The agent gets it instead of running the call."""
-    field = build_input(
-        TEXT, "Result, given to the agent instead of running it", build_text_input()
-    )
+    field = build_input(TEXT, "Result that the agent gets; the call is not run", build_text_input())
     return build_modal(
         "Respond instead", [*_build_summary(card), field], form=form, kind=RESPOND, submit="Send"
     )
@@ -463,7 +463,9 @@ def _build_summary(card: Card) -> list[Json]:
     if parts := render_blocks(card):
         made.append(rich("about", parts))
     if not card.complete:
-        made.append(context(plain(f"Cut here: {card.size}. Details shows all of it.")))
+        made.append(
+            context(plain(f"This call is cut here: {card.size}. Details shows the whole call."))
+        )
     return made
 
 

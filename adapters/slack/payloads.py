@@ -232,7 +232,7 @@ class Interaction:
             if self.view.get("callback_id") == BATCH_VIEW and self.value:
                 return self._form_of_item(form, read_button(self.value))
             if self.value and read_button(self.value) != form.button:
-                raise Malformed("the button does not belong to its modal")
+                raise Malformed("the button is not one of this modal's buttons")
             return form
         button: SlackButton = read_button(self.value)
         if not self.message and button.copy != NO_COPY:
@@ -247,7 +247,7 @@ class Interaction:
         if button == form.button:
             return form
         if button.copy != NO_COPY:
-            raise Malformed("the button does not belong to its modal")
+            raise Malformed("the button is not one of this modal's buttons")
         return ModalMetadata(button.request_id, button.revision, NO_COPY)
 
 

@@ -343,7 +343,7 @@ async def _send_again(send: Callable[[], Awaitable[Json]]) -> Json:
     try:
         return await send()
     except SlackFailed as lasting:
-        raise DeliveryFailed(f"{lasting}, twice") from lasting
+        raise DeliveryFailed(f"{lasting}; a second try failed too") from lasting
 
 
 def _posts_of(place: SlackPlace) -> str:

@@ -25,28 +25,32 @@ class SlackSettings(BaseSettings):
     )
 
     mode: Literal["socket", "http"] = Field(
-        "socket", description="socket needs no public address; http needs GATEWAY_PUBLIC_URL"
+        "socket",
+        description="how Slack sends events: socket needs no public address, http "
+        "needs GATEWAY_PUBLIC_URL",
     )
     bot_token: SecretStr | None = Field(
         None, description="Slack's bot token, xoxb-…; leave empty if workspaces install by OAuth"
     )
     app_token: SecretStr | None = Field(
-        None, description="Slack's app-level token, xapp-…, for mode socket"
+        None, description="Slack's app-level token, xapp-…, for socket mode"
     )
     signing_secret: SecretStr | None = Field(
-        None, description="Slack's signing secret, for mode http"
+        None, description="Slack's signing secret, for HTTP mode"
     )
-    client_id: str | None = Field(None, description="Slack's client id, for installation by OAuth")
+    client_id: str | None = Field(
+        None, description="client ID of the Slack app, for installation by OAuth"
+    )
     client_secret: SecretStr | None = Field(
-        None, description="Slack's client secret, for installation by OAuth"
+        None, description="client secret of the Slack app, for installation by OAuth"
     )
     public_url: str | None = Field(
         None,
         validation_alias="GATEWAY_PUBLIC_URL",
-        description="the gateway's own: how Slack and browsers reach it",
+        description="public URL at which Slack and browsers reach the gateway",
     )
     api_url: str = Field(
-        "https://slack.com/api/", description="Slack's Web API; other for GovSlack"
+        "https://slack.com/api/", description="URL of Slack's Web API; change it for GovSlack"
     )
 
     @model_validator(mode="before")

@@ -31,16 +31,17 @@ BOT, APP = "GATEWAY_SLACK_BOT_TOKEN", "GATEWAY_SLACK_APP_TOKEN"
 _APPS = "https://api.slack.com/apps"
 _TRIES, _HELLO_SECONDS = 5, 10.0
 _MAKE = (
-    "Create the app (or choose yours at api.slack.com/apps): choose the workspace, Next, Create. "
-    "Then open OAuth & Permissions in the sidebar: Install to Workspace, Allow, and copy the Bot "
-    "User OAuth Token. If the link does not open: Create New App, From a manifest, and paste what "
-    "`gateway slack manifest` prints."
+    "Create the app: choose the workspace, and press Next, then Create. (If you have an app "
+    "already, choose it at api.slack.com/apps.) Then open OAuth & Permissions in the sidebar. "
+    "Press Install to Workspace, then Allow, and copy the Bot User OAuth Token. If the link does "
+    "not open, press Create New App, choose From a manifest, and paste the output of `gateway "
+    "slack manifest`."
 )
 _GENERATE = (
     "Under App-Level Tokens press Generate Token and Scopes, give it a name, add "
     "connections:write, press Generate, and copy the token."
 )
-_NETWORK = "check network, firewall and HTTPS_PROXY, then run `gateway slack setup` again"
+_NETWORK = "check the network, the firewall and HTTPS_PROXY, then run `gateway slack setup` again"
 _STARTS = {BOT: "xoxb-", APP: "xapp-"}
 _PAGES = {BOT: "OAuth & Permissions", APP: "Basic Information, under App-Level Tokens"}
 _KINDS = {
@@ -57,8 +58,8 @@ _WHY = {
     "missing_scope": "This token lacks the scope connections:write",
 }
 _AGAIN = {
-    BOT: "copy it again, or reinstall the app and copy its new one",
-    APP: "copy it again, or generate a new one with connections:write",
+    BOT: "copy the token again, or reinstall the app and copy the new token",
+    APP: "copy the token again, or generate a new token with connections:write",
 }
 
 
@@ -81,7 +82,7 @@ class SlackSetup(ChatSetup):
         settings = SlackSettings()
         if settings.mode != "socket" or settings.oauth:
             raise InvalidRequest(
-                "setup supports only mode socket: unset GATEWAY_SLACK_MODE and "
+                "`gateway slack setup` supports only socket mode: unset GATEWAY_SLACK_MODE and "
                 "GATEWAY_SLACK_CLIENT_ID"
             )
         async with open_session() as session:
@@ -160,7 +161,7 @@ class _SlackTokens:
         opened = await _ask(lambda: client.apps_connections_open(app_token=token), APP)
         if token != self.known.get(APP):  # a running gateway may use it: this would steal clicks
             await self._greet(str(opened["url"]))
-        return "The app-level token works: Slack answers over Socket Mode."
+        return "The app-level token works: Slack responds over Socket Mode."
 
     async def _greet(self, url: str) -> None:
         """Open and close a Socket Mode connection. Raises WrongSlackToken, Unreachable."""
@@ -172,7 +173,9 @@ class _SlackTokens:
             raise Unreachable(f"{why}: {_NETWORK}") from error
         if said.get("type") != "hello":
             why = f"Slack closes the connection ({said.get('reason')})"
-            raise WrongSlackToken(f"{why}: turn on Socket Mode in the app, and paste it again.")
+            raise WrongSlackToken(
+                f"{why}: turn on Socket Mode in the app, and paste the token again."
+            )
 
 
 def _refuse_other_kind(token: str, variable: str) -> None:
@@ -180,7 +183,7 @@ def _refuse_other_kind(token: str, variable: str) -> None:
     if not token.startswith(start):
         kind = next(said for begins, said in _KINDS.items() if token.startswith(begins))
         raise WrongSlackToken(
-            f"You pasted {kind}. The right one begins with {start}; find it on the page "
+            f"You pasted {kind}. The right token begins with {start}; find it on the page "
             f"{_PAGES[variable]}."
         )
 
@@ -190,7 +193,7 @@ async def _ask(call: Callable[[], Awaitable[Any]], variable: str) -> Any:
     try:
         return await call_for_response(call)
     except SlackRefused as refused:
-        why = _WHY.get(refused.error, f"Slack refuses this token ({refused.error})")
+        why = _WHY.get(refused.error, f"Slack rejects this token ({refused.error})")
         raise WrongSlackToken(f"{why}: {_AGAIN[variable]}.") from refused
     except DeliveryFailed as failure:
         raise Unreachable(f"{failure}: {_NETWORK}") from failure

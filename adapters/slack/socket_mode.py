@@ -226,5 +226,5 @@ def _read_code(error: Exception) -> str:
 
 def _describe(code: str) -> str:
     if code in FATAL:
-        return f"Slack refuses the app token ({code})"
+        return f"Slack rejects the app token ({code})"
     return f"Slack is not connected: {code}" if code else "Slack is not connected"

@@ -151,7 +151,7 @@ class UserDirectory:
                             raise Unknown(f"{_LIMIT} in {wait.seconds:.0f} s") from wait
                         await asyncio.sleep(wait.seconds)
         except (DeliveryFailed, TimeoutError) as error:
-            raise Unknown("Slack did not say who you are; nothing was recorded") from error
+            raise Unknown("Slack did not confirm who you are; nothing was recorded") from error
         finally:
             if shared.idle:
                 self._asking.pop(about, None)
@@ -342,7 +342,10 @@ async def explain_outsiders(workspace: Workspace, place: SlackPlace) -> str:
     except SlackRefused as refused:
         if refused.error != "missing_scope":
             raise  # a post would get the same refusal
-        said = f"cannot check if {name_place(place)} is shared with others: {refused}"
+        said = (
+            f"cannot check whether {name_place(place)} is shared with other organisations: "
+            f"{refused}"
+        )
         raise DeliveryFailed(said) from refused
     about = answer.get("channel") or {}
     return explain_shared(place, about) or _explain_closed(workspace, place, about)
@@ -372,7 +375,7 @@ def explain_shared(place: SlackPlace, about: Json) -> str:
             f"{name_place(place)} is {soon}shared with another organisation (Slack Connect); "
             f"to post there anyway, write slack:shared/{place.team}/{place.channel}"
         )
-    return f"Slack does not say whether {name_place(place)} is shared with others"
+    return f"Slack does not return whether {name_place(place)} is shared with other organisations"
 
 
 def name_place(place: SlackPlace) -> str:
@@ -424,4 +427,8 @@ class WorkspaceNews:
             why = LOSSES[str(event.get("type"))]
             await self._api.requests.doubt_copies(stood, away=why)
         except Exception as error:
-            log.warning("a loss is not followed: %s", bug(error), extra={"event": "slack_loss"})
+            log.warning(
+                "could not mark lost cards for a check: %s",
+                bug(error),
+                extra={"event": "slack_loss"},
+            )

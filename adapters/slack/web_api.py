@@ -96,7 +96,7 @@ class SlackRefused(DeliveryFailed):
     code = "slack_refused"
 
     def __init__(self, error: str, detail: str = "") -> None:
-        super().__init__(f"Slack says {error}{f': {detail}' if detail else ''}")
+        super().__init__(f"Slack returned the error {error}{f': {detail}' if detail else ''}")
         self.error = error
 
 
@@ -205,7 +205,7 @@ async def call_for_response(call: Callable[[], Awaitable[Any]]) -> Any:
         why = f"cannot reach Slack ({type(error).__name__})"
         raise Unavailable(why, unsent=True) from error
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        raise DeliveryUncertain(f"Slack did not answer: {type(error).__name__}") from error
+        raise DeliveryUncertain(f"Slack did not respond: {type(error).__name__}") from error
 
 
 def _translate_error(error: SlackApiError) -> DeliveryFailed:
@@ -216,7 +216,7 @@ def _translate_error(error: SlackApiError) -> DeliveryFailed:
     if status == _TOO_MANY or code in _LATER:
         return Limited(_retry_after(response), "Slack's rate limit")
     if code in _DOUBTFUL:
-        return SlackFailed(f"Slack says {code}")
+        return SlackFailed(f"Slack returned the error {code}")
     if not code:
         # An error page from a server in front of Slack's API, which never saw the call.
         return Unavailable(f"Slack is not available ({status})", unsent=True)
@@ -314,7 +314,7 @@ class Workspaces:
             except Exception as error:
                 # An unreachable Slack says nothing about the token.
                 data = {"event": "slack_token_unsure"}
-                log.info("token not checked: %s", type(error).__name__, extra=data)
+                log.info("could not check the token: %s", type(error).__name__, extra=data)
             else:
                 self._say("")
 
@@ -419,7 +419,7 @@ class Workspaces:
                 lambda: client.bots_info(bot=who.get("bot_id", ""), team_id=team)
             )
         except SlackRefused as refused:
-            raise TokenRefused(f"Slack refuses the bot token ({refused.error})") from refused
+            raise TokenRefused(f"Slack rejects the bot token ({refused.error})") from refused
         except DeliveryFailed as error:
             raise Unavailable(str(error)) from error
         app_id, url = bot["bot"]["app_id"], str(who.get("url", ""))
@@ -461,7 +461,7 @@ class Uploads:
             await upload_file(workspace.client, self._session, place, text, name=name, title=title)
         except DeliveryFailed as error:
             data = {"event": "slack_upload_failed", "request_id": card.request_id}
-            log.warning("full text not attached: %s", type(error).__name__, extra=data)
+            log.warning("could not attach the full text: %s", type(error).__name__, extra=data)
             return FullText.MISSING
         await self._api.notes.put(_key(ref, card.digest), "1", seconds=_KEPT_SECONDS)
         return FullText.ATTACHED
@@ -488,9 +488,9 @@ async def upload_file(
         async with session.post(given["upload_url"], data=BytesIO(content)) as response:
             status = response.status
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise DeliveryFailed(f"Slack did not take the file: {type(error).__name__}") from error
+        raise DeliveryFailed(f"Slack did not accept the file: {type(error).__name__}") from error
     if status != _OK:
-        raise DeliveryFailed(f"Slack did not take the file ({status})")
+        raise DeliveryFailed(f"Slack did not accept the file ({status})")
     file_id = str(given["file_id"])
     await call_repeatable(
         lambda: client.files_completeUploadExternal(

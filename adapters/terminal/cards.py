@@ -228,7 +228,7 @@ HELP = f"""\
 y  approve, or answer a question
 n  deny, with an optional reason
 p  {ANOTHER_PLAN.lower()}
-f  read all of it
+f  read the full text
 e  edit the arguments in $EDITOR
 r  approve and remember
 g  list grants and revoke them
@@ -299,7 +299,7 @@ def render_edited(now: Card, changed: SignedRows, before: Card) -> RenderableTyp
     return Group(
         HangingIndent(render_summary(now)),
         *_render_risk(before),
-        *((Text("Found before these changes:", "bold"), *found) if found else ()),
+        *((Text("Findings from before these changes:", "bold"), *found) if found else ()),
         Heading(Text("your changes", style="bold")),
         set_in(changed),
         *_render_blocks(now),
@@ -412,8 +412,8 @@ def _render_found(card: Card) -> Iterator[RenderableType]:
     yield from _render_risk(card)
     yield from render_findings(card)
     if not card.complete:
-        rest = "" if card.final else "; it can be approved only there"
-        yield HangingIndent(Text(f"✂ {card.size}: press f to read all of it{rest}", "bold"))
+        rest = "" if card.final else "; you can approve this request only there"
+        yield HangingIndent(Text(f"✂ {card.size}: press f to read the full text{rest}", "bold"))
     yield from _render_notices(card)
 
 

@@ -142,7 +142,7 @@ def find_hindrance(
     if action == "edit":
         why = _find_missing(record, card, Action.EDIT, reader, place_of)
         if why is None and card.editable is None:
-            return f"it contains secrets: edit it at {place_of(record.id)}"
+            return f"the call contains secrets: edit it at {place_of(record.id)}"
         return why
     if action == "remember":  # a person who already approved may approve again and remember
         why = _find_missing(record, card, Action.APPROVE, "", place_of)

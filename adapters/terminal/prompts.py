@@ -279,7 +279,9 @@ class FormScreen(ModalScreen[JsonObject | None]):
                         yield Label(Text(f"🔒 {say_secret(self._card)}"))
                     self._widgets[field.id] = widget = _build_widget(field)
                     yield widget
-            yield Label(Text("* needs an answer. Tab moves on, Space chooses."))
+            yield Label(
+                Text("Fields with * need an answer. Press Tab to move on, Space to choose.")
+            )
         yield KeyLine(lambda: self.KEYS)
 
     def on_mount(self) -> None:
@@ -508,7 +510,7 @@ class FullTextScreen(ModalScreen[str | None]):
             return
         why = self._why_not(key)
         if key == "y" and not self._seen:
-            why = f"read it to its end first: {self._place()}"
+            why = f"read the request to its end first: {self._place()}"
         if why is None or why == self._refusal:
             self.dismiss(key)
         else:
@@ -605,7 +607,10 @@ def render_grants(grants: Sequence[Grant]) -> Group:
     title = f"Grants, newest first: {len(grants)}"
     lines: list[RenderableType] = [
         Text(title, style="bold"),
-        Text("Active grants decide matching requests without asking. Suspended ones do not.\n"),
+        Text(
+            "Active grants decide matching requests without asking people. Suspended grants do "
+            "not.\n"
+        ),
     ]
     for number, grant in enumerate(grants, 1):
         card = grant_card_of(grant)

@@ -66,14 +66,14 @@ _GONE = "The gateway does not answer. This view may be out of date, and you cann
 _OR_YES = f", or {YES} if a second person will approve it too"
 _AFTER_YES = "sends it"
 _HIGH_NOW = "With these changes the risk is high. Approve anyway?"
-DENY = "Deny it? Message to the agent (optional)"
-_NOT_DONE = "no answer: nothing was done"
+DENY = "Deny this request? Message to the agent (optional)"
+_NOT_DONE = "you typed nothing, so nothing was done"
 _DECIDE = {"y": "approve", "n": "deny", "p": "replan"}  # in the full text
 _ALWAYS = ("help", "quit")
 _READS = ("full", "copy", "granted")
 _NOTHING_WAITS = "no pending requests"
-_CHANGED = "the request has just changed: read it first"
-_NONE_PLAIN = "each of them needs a closer look before approval"
+_CHANGED = "the request has just changed: read it again before you decide"
+_NONE_PLAIN = "each of these requests needs a closer look before approval"
 
 
 def ask_edited(record: StoredRequest, edited: Card, control: Control | None) -> str:
@@ -255,8 +255,10 @@ class TerminalApp(ReadableApp):
                             self._say(news)
             except Exception as error:
                 # Go on after any error, because the end of the screen would stop the gateway.
-                log.warning("the queue was not read: %s", error, extra={"event": "terminal_behind"})
-                self._say(f"not up to date: {error}", bad=True)
+                log.warning(
+                    "could not read the queue: %s", error, extra={"event": "terminal_behind"}
+                )
+                self._say(f"this view is not up to date: {error}", bad=True)
                 await asyncio.sleep(1)
 
     @work(exit_on_error=False)
@@ -384,7 +386,7 @@ class TerminalApp(ReadableApp):
         try:
             arguments = read_edit(record, left)
         except GatewayError as error:
-            self._say(f"not sent: {error}. Press e to continue your edit.", bad=True)
+            self._say(f"your edit was not sent: {error}. Press e to continue it.", bad=True)
             return
         if arguments == record.arguments:
             self._say("nothing was changed")
@@ -545,7 +547,7 @@ class TerminalApp(ReadableApp):
         asking = WordsScreen(question, shown=about, enter="denies")
         words = await self.push_screen_wait(asking)
         if words == "":
-            self._say("not denied: another plan needs a message to the agent", bad=True)
+            self._say("not denied: to ask for another plan, type a message to the agent", bad=True)
         elif words is not None:
             await self._click(record, Action.DENY, message=words, feedback=True)
 
@@ -608,7 +610,8 @@ class TerminalApp(ReadableApp):
         if self._card is not None:
             shown = render_card(self._card, now_ms=self._clock.now_ms())
             if self.refusal:
-                look = f"You may only look: {self.refusal}.", f"You are {self._who.written}."
+                why_not = f"You can read this request but not decide it: {self.refusal}."
+                look = why_not, f"You are {self._who.written}."
                 shown = Group(shown, *(HangingIndent(Text(one)) for one in look))
         base.query_one("#card", Static).update(shown)
         self.call_after_refresh(base.query_one(KeyLine).look)

@@ -94,7 +94,7 @@ def _count_approvals(record: StoredRequest) -> str:
 def explain_exclusion(record: StoredRequest) -> str | None:
     """Return why a request must be decided alone; None if it fits into a batch."""
     if record.risk.level is RiskLevel.HIGH:
-        return "high risk is decided alone"
+        return "it is high risk; decide high-risk requests one at a time"
     if record.approvers is not None and record.approvers.step_up:
         return "it needs extra verification"
     if Action.APPROVE not in record.request.allowed or record.request.questions:

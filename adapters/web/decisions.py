@@ -191,14 +191,14 @@ class DecisionHandlers(Handlers):
             )
         except Unconfirmed as danger:
             return build_problem(danger.status, "unconfirmed", str(danger))
-        what = f"{role} from now on" if address else "harmless from now on"
+        what = f"from now on, this is {role}" if address else "harmless from now on"
         return web.json_response({"said": f"Declared: {what}, for {record.request.agent}."})
 
 
 def _read_fields(given: JsonObject) -> dict[str, str]:
     """Check that all field values are text, and return them. Raises VisitRefused."""
     if not all(isinstance(text, str) for text in given.values()):
-        raise VisitRefused(422, "invalid_request", "the value of a field must be text")
+        raise VisitRefused(422, "invalid_request", "the value of a field must be a string")
     return given
 
 
@@ -250,7 +250,7 @@ _MEMBERS: dict[str, type] = {
 }
 _NEEDED_IN_BATCH = ("action", "items", "nonce")
 _NOBODY = "nobody may approve it"
-_HIDDEN = "a masked value could change what runs: reveal it, and approve it alone"
+_HIDDEN = "a masked value could change what runs: reveal it, and approve the request alone"
 _ITEM: dict[str, type] = {"id": str, "revision": int, "seen": str}
 
 

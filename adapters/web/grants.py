@@ -113,7 +113,9 @@ class HandHandlers(Handlers):
         effect, example = _read_example(body)
         offer, nonce = body["offer"], body["nonce"]
         if not offer:
-            raise VisitRefused(422, "invalid_request", "choose one of the offers")
+            raise VisitRefused(
+                422, "invalid_request", "choose one of the offers that the page lists"
+            )
         if not _FEWEST_NONCE <= len(nonce) <= _MOST_NONCE:
             raise VisitRefused(
                 422, "invalid_request", f"nonce needs {_FEWEST_NONCE} to {_MOST_NONCE} characters"
@@ -137,11 +139,11 @@ def _read_example(body: JsonObject) -> tuple[Effect, ApprovalRequest]:
     """Return the effect and the call of a body. Raises VisitRefused or InvalidRequest."""
     if body["effect"] not in list(Effect) or body["kind"] not in list(Kind):
         raise VisitRefused(
-            422, "invalid_request", f"effect or kind is unknown; kind is one of {', '.join(Kind)}"
+            422, "invalid_request", f"unknown effect or kind; kind must be one of {', '.join(Kind)}"
         )
     for name in ("agent", "tool"):
         if not body[name]:
-            raise VisitRefused(422, "invalid_request", f"name the {name}")
+            raise VisitRefused(422, "invalid_request", f"the {name} is missing")
     example = build_example(
         agent=body["agent"],
         tool=body["tool"],

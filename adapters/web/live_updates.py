@@ -80,7 +80,7 @@ class News:
                         at = max(loop.time(), self._sent_at + GATHER_SECONDS)
                         self._due = loop.call_at(at, self._send)
         except Unreachable:
-            log.info("the inbox fell behind the events", extra={"event": "inbox_behind"})
+            log.info("the inbox missed some events", extra={"event": "inbox_behind"})
         finally:
             if self._due is not None:
                 self._due.cancel()
@@ -179,7 +179,7 @@ class Streams:
                 if coming in done:
                     bundle = coming.result()
                     if bundle is None:
-                        raise Unreachable("events were missed")
+                        raise Unreachable("the page missed some events; it reconnects")
                     coming = asyncio.create_task(news.get())
                 else:
                     bundle = _BEAT

@@ -151,7 +151,7 @@ class ReadHandlers(Handlers):
             {
                 "agent": one.agent,
                 "name": "",
-                "shown": "cool-down after too many denials in a row",
+                "shown": "in a cool-down after too many denials in a row",
                 "last_seen": one.until,
                 "paused": True,
             }
@@ -221,7 +221,7 @@ class QueueHandlers(Handlers):
         """Return one page of a side. Another call counts the requests: that takes longer."""
         side, after = request.query.get("side", QueueFilter.MINE), check_cursor(request)
         if side not in list(QueueFilter):
-            raise VisitRefused(422, "invalid_request", "side is mine, others or all")
+            raise VisitRefused(422, "invalid_request", "side must be mine, others or all")
         page = await self._api.requests.list_queue(
             visitor.identity, QueueFilter(side), after=after, limit=_PAGE
         )
@@ -255,7 +255,9 @@ def check_cursor(request: web.Request) -> str | None:
     """Return the cursor that a page continues after. Raises VisitRefused if it is malformed."""
     after = request.query.get("after")
     if after is not None and not _CURSOR.fullmatch(after):
-        raise VisitRefused(422, "invalid_request", "after must be the next of an earlier page")
+        raise VisitRefused(
+            422, "invalid_request", "after must be the value of `next` from an earlier page"
+        )
     return after
 
 

@@ -105,12 +105,14 @@ class Guard:
     def check_site(self, request: web.Request) -> None:
         """Raise VisitRefused for a read from another site's page."""
         if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
-            raise VisitRefused(403, "foreign_site", "only pages of the inbox can read this")
+            raise VisitRefused(
+                403, "foreign_site", "only a page of the inbox may read this address"
+            )
 
     def check_origin(self, request: web.Request) -> None:
         """Raise VisitRefused for a write from anything but a page of the inbox."""
         if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
-            raise VisitRefused(403, "foreign_site", "only pages of the inbox can send this")
+            raise VisitRefused(403, "foreign_site", "only a page of the inbox may send this")
         ours = f"{'https' if self._is_secure(request) else 'http'}://{request.host}"
         if request.headers.get("Origin") != ours:
             raise VisitRefused(403, "foreign_origin", f"the Origin header is not {ours}")
@@ -157,7 +159,9 @@ class Guard:
         if found := request.cookies.get(self._cookie(request, "-try")["name"]):
             return found
         raise VisitRefused(
-            403, "unauthorized", "this sign-in began in another browser or has expired; try again"
+            403,
+            "unauthorized",
+            "you started this sign-in in another browser, or it has expired; sign in again",
         )
 
     def sign_out(self, request: web.Request, response: web.Response) -> None:
@@ -327,9 +331,11 @@ def check_members(body: Any, members: dict[str, type], needed: tuple[str, ...]) 
         kind = members.get(name)
         if kind is None or not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise VisitRefused(
-                422, "invalid_request", f"{name[:40]} is unknown, or of another type"
+                422,
+                "invalid_request",
+                f"{name[:40]} is not a known member, or its value has the wrong type",
             )
     for name in needed:
         if name not in body:
-            raise VisitRefused(422, "invalid_request", f"{name} is missing")
+            raise VisitRefused(422, "invalid_request", f"the member {name} is missing")
     return body

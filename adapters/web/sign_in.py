@@ -83,7 +83,7 @@ class SignInHandlers(Handlers):
         body = parse_json(await read_json_body(request))
         code = body.get("code") if isinstance(body, dict) else None
         if not isinstance(code, str):
-            raise VisitRefused(422, "invalid_request", "code is missing")
+            raise VisitRefused(422, "invalid_request", "the member code is missing")
         return code
 
     @route("POST", "/inbox/api/logout")
@@ -224,6 +224,8 @@ class DeviceHandlers(Handlers):
         """End one device, or all others. A missing member never means all."""
         others, device = body.get("others") is True, body.get("device")
         if others == (device is not None):
-            raise VisitRefused(422, "invalid_request", "send either device or others")
+            raise VisitRefused(
+                422, "invalid_request", "send either the member device or the member others"
+            )
         ids = None if device is None else (device,)
         return web.json_response({"ended": await self._logins.end_devices(visitor.session, ids)})

@@ -99,7 +99,7 @@ class HookQuery(Wire):
 
     def __post_init__(self) -> None:
         if self.timeout is not None and not 0 < self.timeout <= _LONGEST_SECONDS:
-            raise InvalidRequest("timeout must be in seconds, at most a day")
+            raise InvalidRequest("timeout must be a number of seconds, at most a day")
 
 
 def hook_routes(
@@ -129,11 +129,11 @@ def _serve(
         except GatewayError as error:
             why = str(error)
         except store_errors:
-            why = "the store does not answer"
+            why = "the gateway's store does not respond"
         except Exception:  # no error may let the tool run
             known = {"event": "hook_failed", "request_id": request[CALL]}
             log.exception("the hook of a coding agent failed", extra=known)
-            why = "the gateway failed; its log says more"
+            why = "the gateway failed; see its log for the cause"
         return reply(hook.refuse(given, f"approval gateway: nobody was asked: {why}"))
 
     return serve

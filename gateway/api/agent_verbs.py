@@ -146,12 +146,12 @@ async def end_session(call: ApiCall) -> web.Response:
     """End a session and cancel its pending requests."""
     session = call.request.match_info["session"]
     if not SESSION_NAME.fullmatch(session):
-        raise NotFound("no such session")
+        raise NotFound("the agent has no open session with this name")
     agent = call.query.agent
     if call.is_agent:
         ids = await call.core.sessions.end(session, call.origin("cancel"))
     elif agent is None:
-        raise InvalidRequest("agent is missing: name the agent of the session")
+        raise InvalidRequest("the member agent is missing: name the agent of the session")
     else:
         ids = await call.core.operator.end_session(call.identity, agent, session)
     return reply(SessionEnded(cancelled=tuple(ids)))
@@ -162,7 +162,7 @@ async def enroll(call: ApiCall) -> web.Response:
     """Create a credential for a local agent."""
     enrolment = call.services.enrolment
     if enrolment is None:
-        raise NotFound("this gateway has no enrolment")
+        raise NotFound("enrolment is not enabled on this gateway")
     return reply(build(Enrolled, await enrolment.enroll(call.body.agent)))
 
 
@@ -186,9 +186,9 @@ class HookMessage(Wire):
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise InvalidRequest(f"method must be one of {', '.join(METHODS)}")
+            raise InvalidRequest(f"the member method must be one of {', '.join(METHODS)}")
         if not SESSION_NAME.fullmatch(self.session):
-            raise InvalidRequest("session is not a valid session name")
+            raise InvalidRequest("the member session is not a valid session name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +244,7 @@ class Intake:
             if verb is None:
                 raise InvalidRequest(f"the verb must be one of {', '.join(VERBS)}")
             if origin.process is None:
-                raise InvalidRequest("process is not a valid process token")
+                raise InvalidRequest("the member process is not a valid process token")
             holder = await self._credentials.holder(agent)
             await verb(replace(origin, owner=holder.owner, since=holder.since), fields)
         except Unreachable:
@@ -314,7 +314,7 @@ class SyncBody(Wire):
 
     def __post_init__(self) -> None:
         if len(self.ids) > MAX_SYNC_IDS:
-            raise InvalidRequest(f"sync takes at most {MAX_SYNC_IDS} ids")
+            raise InvalidRequest(f"sync accepts at most {MAX_SYNC_IDS} ids")
         for one in self.ids:
             check_id(one)
 
@@ -334,7 +334,7 @@ class CancelBody(Wire):
         if self.id is not None:
             check_id(self.id)
         if self.session is not None and not SESSION_NAME.fullmatch(self.session):
-            raise InvalidRequest("session is not a valid session name")
+            raise InvalidRequest("the member session is not a valid session name")
         check_agent_reason(self.reason)
 
 
@@ -363,7 +363,7 @@ class ReportBody(Wire):
 def check_id(value: str) -> None:
     """Raise InvalidRequest unless `value` is a request id."""
     if not REQUEST_ID.fullmatch(value):
-        raise InvalidRequest("id must be 32 hex digits")
+        raise InvalidRequest("the member id must be 32 hex digits")
 
 
 def _body(fields: dict[str, str]) -> bytes:

@@ -114,7 +114,7 @@ class ApiCall:
     def caller(self) -> Credential:
         """The credential of the call; only for operations that need one."""
         if self.who is None:
-            raise RuntimeError("an operation without credentials asked for its caller")
+            raise RuntimeError("an operation that needs no credential tried to read its caller")
         return self.who
 
     @property
@@ -127,7 +127,7 @@ class ApiCall:
         """The request id of the path. A malformed one raises NotFound, as an unknown one does."""
         text = self.request.match_info["id"]
         if not REQUEST_ID.fullmatch(text):
-            raise NotFound("no such request")
+            raise NotFound("there is no such request, or this credential may not read it")
         return text
 
     @property
@@ -153,7 +153,7 @@ def end_on_shutdown(call: ApiCall) -> Iterator[None]:
         raise Stopping("this gateway is stopping; try again, or use another gateway")
     task = asyncio.current_task()
     if task is None:
-        raise RuntimeError("a call is always a task")
+        raise RuntimeError("the call does not run in an asyncio task")
     call.services.open_calls.add(task)
     try:
         yield
@@ -169,9 +169,9 @@ def long_poll(call: ApiCall) -> Iterator[None]:
     """
     services, who = call.services, f"{call.caller.kind} {call.caller.name}"
     if services.waits[who] >= services.limits.waits:
-        raise TooManyWaits("too many calls of this credential wait; call without `wait`")
+        raise TooManyWaits("too many calls with this credential are waiting; call without `wait`")
     if services.waits.total() >= services.limits.all_waits:
-        raise TooManyWaits("too many calls wait on this gateway; call without `wait`")
+        raise TooManyWaits("too many calls are waiting on this gateway; call without `wait`")
     services.waits[who] += 1
     try:
         with end_on_shutdown(call):
@@ -253,7 +253,7 @@ def read_query(cls: type[T], query: Mapping[str, str]) -> T:
     """Return the query string as a `cls`. Raises InvalidRequest."""
     values = dict(query)
     if len(values) != len(query):
-        raise InvalidRequest("the query string has a parameter twice")
+        raise InvalidRequest("the query string has the same parameter twice")
     kind: Any = cls  # to the type checker a class is not hashable
     try:
         read: T = adapter_of(kind).validate_python(values)
@@ -265,7 +265,7 @@ def read_query(cls: type[T], query: Mapping[str, str]) -> T:
 def _media_type(request: web.Request) -> str:
     charset = request.charset
     if charset not in (None, "utf-8", "UTF-8"):
-        raise BadCall("send JSON as UTF-8")
+        raise BadCall("the body is not UTF-8; send JSON as UTF-8")
     return request.content_type
 
 

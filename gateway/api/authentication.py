@@ -47,7 +47,7 @@ class TokenAccess:
             self._refuse(request)
         request[CALLER] = f"{found.kind} {found.name}"
         if found.kind not in kinds:
-            raise Unauthorized(f"this is for {' and '.join(sorted(kinds))} tokens only")
+            raise Unauthorized(f"this call needs a token of kind {' or '.join(sorted(kinds))}")
         return found
 
     async def check_unchanged(self, request: web.Request, caller: Credential) -> None:
@@ -60,7 +60,7 @@ class TokenAccess:
         try:
             await self.credentials.holder(name)
         except Unauthorized:
-            raise NotFound(f"there is no agent {name!r}") from None
+            raise NotFound(f"there is no agent named {name!r}") from None
 
     def check_secret(self, request: web.Request, secret: str) -> None:
         """Raise the errors of `authenticate` unless the bearer token is this secret."""
@@ -91,7 +91,8 @@ def check_query(request: web.Request) -> None:
         if name.lower() in _TOKEN_NAMES or _TOKEN_PREFIX in value:
             log.warning("a token in a query string", extra={"event": "token_in_query"})
             raise Unauthenticated(
-                "tokens in addresses end up in logs: replace the token, and send it in the header"
+                "the token is in the URL, which logs record: replace the token, and send the new "
+                "one in the header"
             )
 
 

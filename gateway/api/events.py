@@ -29,7 +29,7 @@ async def stream(call: ApiCall) -> web.StreamResponse:
     last = call.request.headers.get("Last-Event-ID") or None
     check_match(EVENT_ID, "Last-Event-ID", last)
     if call.services.streams.locked():
-        raise TooMany("too many event streams are open")
+        raise TooMany("too many event streams are open; close one first")
     with end_on_shutdown(call):
         async with call.services.streams, call.core.feed.changes() as live:
             answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

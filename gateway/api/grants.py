@@ -101,7 +101,7 @@ class GrantPage(Wire):
 
     def __post_init__(self) -> None:
         if self.after is not None and not REQUEST_ID.fullmatch(self.after):
-            raise InvalidRequest("after must be the id of a grant")
+            raise InvalidRequest("the parameter after must be the id of a grant")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +126,14 @@ class Example(Wire):
 
     def __post_init__(self) -> None:
         if (self.request is None) == (self.tool is None):
-            raise InvalidRequest("an example needs either request, or tool with its arguments")
+            raise InvalidRequest(
+                "an example needs either the member request, or tool and arguments"
+            )
         beside = (self.arguments, self.context)
         if self.request is not None and (beside != (None, None) or self.kind is not Kind.TOOL):
-            raise InvalidRequest("an example with request cannot have arguments, context or kind")
+            raise InvalidRequest(
+                "an example with the member request cannot also have arguments, context or kind"
+            )
         check_match(REQUEST_ID, "request", self.request)
 
     def of_agent(self, agent: str) -> str | ApprovalRequest:
@@ -210,9 +214,9 @@ class RevokeFilter(Wire):
 
     def __post_init__(self) -> None:
         if self.agent is not None and not AGENT_NAME.fullmatch(self.agent):
-            raise InvalidRequest("agent is not a valid agent name")
+            raise InvalidRequest("the member agent is not a valid agent name")
         if self.session is not None and not SESSION_NAME.fullmatch(self.session):
-            raise InvalidRequest("session is not a valid session name")
+            raise InvalidRequest("the member session is not a valid session name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,7 +304,7 @@ async def create_pass(call: ApiCall) -> web.Response:
     """Create a session pass."""
     session, agent = call.request.match_info["session"], call.query.agent
     if not SESSION_NAME.fullmatch(session):
-        raise NotFound("no such session")
+        raise NotFound("the agent has no open session with this name")
     body: NewPass = call.body
     made = await call.core.remembering.let_through(
         call.identity,
@@ -332,5 +336,5 @@ async def revoke_all(call: ApiCall) -> web.Response:
 def _grant_id(call: ApiCall) -> str:
     text = call.request.match_info["grant"]
     if not REQUEST_ID.fullmatch(text):
-        raise NotFound("no such grant")
+        raise NotFound("there is no grant with this id")
     return text

@@ -35,17 +35,26 @@ from gateway.ports.outgoing import OutboxFigures
 # Metric families that are made at each scrape.
 
 _PLAIN = (
-    ("gateway_submitted", SUBMITTED, "Requests submitted, on all replicas."),
-    ("gateway_refused", REFUSED, "Messages and clicks refused, on all replicas."),
-    ("gateway_dead_letters", DEAD_LETTER, "Messages that could not be handled, on all replicas."),
+    ("gateway_submitted", SUBMITTED, "Number of requests submitted, on all replicas."),
+    ("gateway_refused", REFUSED, "Number of messages and clicks refused, on all replicas."),
+    (
+        "gateway_dead_letters",
+        DEAD_LETTER,
+        "Number of messages that could not be handled, on all replicas.",
+    ),
 )
 _LABELLED = (
-    ("gateway_requests", ENDED, ["status", "reason"], "Requests decided, on all replicas."),
+    (
+        "gateway_requests",
+        ENDED,
+        ["status", "reason"],
+        "Number of requests decided, on all replicas.",
+    ),
     (
         "gateway_cards",
         CARD,
         ["outcome"],
-        "Outcomes of posting and editing cards, on all replicas.",
+        "Number of cards posted and edited, by outcome, on all replicas.",
     ),
 )
 
@@ -79,7 +88,7 @@ class TallyCollector(Collector):
         """Yield how long requests were pending, and the failures of webhooks."""
         waited = HistogramMetricFamily(
             "gateway_waited_seconds",
-            "Time from submission to decision, of requests decided here.",
+            "Time from submission to decision, for requests decided on this replica.",
             labels=["status"],
         )
         for status in sorted(ENDINGS):
@@ -87,20 +96,20 @@ class TallyCollector(Collector):
             waited.add_metric([status.value], _buckets_of(waits), waits.seconds)
         yield waited
         for name, says, waits in (
-            ("unasked", "Time to decide requests without a person", self._tally.unasked),
-            ("loop_lag", "Delay of the event loop", self._tally.lags),
+            ("unasked", "Time to decide a request without a person", self._tally.unasked),
+            ("loop_lag", "Delay of this replica's event loop", self._tally.lags),
         ):
             yield HistogramMetricFamily(
                 f"gateway_{name}_seconds", f"{says}, here.", _buckets_of(waits), waits.seconds
             )
         yield CounterMetricFamily(
             "gateway_webhook_failures",
-            "Webhook calls that failed, here.",
+            "Number of webhook calls from this replica that failed.",
             self._tally.webhook_failures,
         )
         yield CounterMetricFamily(
             "gateway_webhooks_lost",
-            "Webhooks that were given up, here.",
+            "Number of webhooks that this replica stopped retrying.",
             self._tally.webhooks_lost,
         )
 
@@ -120,21 +129,37 @@ class StoreCollector(Collector):
             ("stopped", "1 while the kill switch is on.", found.stopped),
             (
                 "paused_agents",
-                "Agents that are blocked for now after many denials.",
+                "Number of agents in a cool-down after many denials.",
                 found.paused_agents,
             ),
-            ("replicas", "Gateways that share the work.", found.replicas),
-            ("redis_memory_bytes", "Memory in use on the fullest server.", found.memory),
-            ("redis_room_bytes", "Memory limit of that server, 0 without one.", found.room),
-            ("unsealed_seconds", "Age of the first event without a seal.", found.unsealed),
-            ("intake_seconds", "Age of the first unhandled message.", found.intake),
-            ("intake_messages", "Unhandled messages from Redis streams.", found.intake_messages),
+            ("replicas", "Number of running replicas.", found.replicas),
+            (
+                "redis_memory_bytes",
+                "Memory in use on the Redis server that is nearest to its limit.",
+                found.memory,
+            ),
+            (
+                "redis_room_bytes",
+                "Memory limit of that Redis server; 0 if it has no limit.",
+                found.room,
+            ),
+            ("unsealed_seconds", "Age of the oldest event that is not sealed.", found.unsealed),
+            ("intake_seconds", "Age of the oldest unhandled message.", found.intake),
+            (
+                "intake_messages",
+                "Number of unhandled messages in Redis streams.",
+                found.intake_messages,
+            ),
             (
                 "lease_seconds",
-                "Age of the leader's lease; from 6 on there is no leader.",
+                "Age of the leader's lease; at 6 or more there is no leader.",
                 found.lease,
             ),
-            ("unarchived_seconds", "Age of the first event outside the archive.", found.unarchived),
+            (
+                "unarchived_seconds",
+                "Age of the oldest event that is not archived.",
+                found.unarchived,
+            ),
             ("archive_bytes", "Size of the archive.", found.archive_bytes),
         ):
             yield GaugeMetricFamily(f"gateway_{name}", says, figure)
@@ -151,10 +176,10 @@ _ASK_SECONDS = 2.0
 
 
 _OF_CARDS = {
-    "stale_cards": "Posted cards with buttons whose request has ended.",
-    "stale_card_age_seconds": "How long ago the request of the oldest stale card ended.",
-    "outbox_requests": "Requests and grants whose cards are due for an update.",
-    "outbox_age_seconds": "How long the first of them has been due.",
+    "stale_cards": "Number of posted cards that still have buttons though their request has ended.",
+    "stale_card_age_seconds": "Time since the request of the oldest such card ended.",
+    "outbox_requests": "Number of requests and grants whose cards are due for an update.",
+    "outbox_age_seconds": "Time for which the oldest card update has been due.",
 }
 Outboxes = Callable[[], Awaitable[Sequence[OutboxFigures]]]
 """Returns how current the cards of each posting adapter are."""
@@ -211,40 +236,47 @@ class Metrics:
             registry=own,
         )
         build.labels(__version__, platform.python_version()).set(1)
-        self._redis_up = Gauge("gateway_redis_up", "1 while Redis answers here.", registry=own)
+        self._redis_up = Gauge(
+            "gateway_redis_up", "1 while Redis responds to this replica.", registry=own
+        )
         self._adapter_up = Gauge(
             "gateway_adapter_up",
-            "1 while people can decide through this adapter here.",
+            "1 while people can decide through this adapter on this replica.",
             ["adapter"],
             registry=own,
         )
         self._troubles = Gauge(
             "gateway_troubles",
-            "Current problems here: with `down` nobody can decide.",
+            "1 for each current problem of this replica; with `down` nobody can decide.",
             ["severity"],
             registry=own,
         )
         self.responses = Counter(
-            "gateway_http_responses", "Responses to calls, here.", ["status"], registry=own
+            "gateway_http_responses",
+            "Number of HTTP responses from this replica.",
+            ["status"],
+            registry=own,
         )
         self.http_seconds = Histogram(
             "gateway_http_seconds",
-            "Time until the response to a call began, here.",
+            "Time until this replica began the response to a call.",
             ["method", "route", "status"],
             buckets=SHORT_SECONDS[::3],
             registry=own,
         )
         self.auth_failures = Counter(
-            "gateway_auth_failures", "Calls without a valid credential, here.", registry=own
+            "gateway_auth_failures",
+            "Number of calls to this replica without a valid credential.",
+            registry=own,
         )
         self.waiters = Gauge(
             "gateway_http_waiters",
-            "Calls that wait for a change of a request, here.",
+            "Number of calls on this replica that wait for a request to change.",
             registry=own,
         )
         self.decide_seconds = Histogram(
             "gateway_decide_seconds",
-            "Time to apply a decision from HTTP, here.",
+            "Time that this replica needs to apply a decision sent over HTTP.",
             buckets=SHORT_SECONDS,
             registry=own,
         )
@@ -257,7 +289,7 @@ class Metrics:
         self._pending = Gauge("gateway_pending_requests", "Pending requests.", registry=registry)
         self._oldest = Gauge(
             "gateway_oldest_pending_seconds",
-            "Age of the oldest pending request, 0 without any.",
+            "Age of the oldest pending request; 0 if none is pending.",
             registry=registry,
         )
         self._of_cards = {

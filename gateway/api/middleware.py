@@ -89,12 +89,14 @@ def problem_guard(
         except store_errors as error:
             _log_failure(request, error, "store_unreachable")
             full = DISK_FULL in services.core.health.readiness.down
-            why = DISK_FULL if full else "the store does not answer"
+            why = DISK_FULL if full else "the gateway's store does not respond"
             return problem_of(Unreachable(f"{why}; nothing was approved"))
         except Exception as error:
             # The problem document for the caller must not quote the error.
             _log_failure(request, error, "call_failed")
-            return problem_of(GatewayError("the gateway failed; search its log for this call's id"))
+            return problem_of(
+                GatewayError("the gateway failed; search its log for the id of this call")
+            )
 
     return guard
 

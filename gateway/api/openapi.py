@@ -39,8 +39,8 @@ _REASONS = {
     400: "The call is not valid HTTP.",
     401: "The credential is missing, unknown or revoked.",
     403: "The credential does not allow this.",
-    404: "It does not exist, or this credential may not see it.",
-    409: "It is already decided, has changed, or the id is taken.",
+    404: "The object does not exist, or this credential may not see it.",
+    409: "The request is already decided or has changed, or its id is taken.",
     413: "The body is too large.",
     415: "The body is not application/json.",
     421: "The Host header names another host.",
@@ -141,7 +141,10 @@ def _answer(what: type | tuple[type, ...] | str) -> JsonObject:
         return {"description": "Content of this media type.", "content": {what: {}}}
     if isinstance(what, tuple):
         schema: JsonObject = {"anyOf": [_reference(one) for one in what]}
-        return {"description": "The form depends on the caller.", "content": _json(schema)}
+        return {
+            "description": "The form of the body depends on the caller.",
+            "content": _json(schema),
+        }
     description = (what.__doc__ or "").partition("\n")[0]
     return {"description": description, "content": _json(_reference(what))}
 

@@ -112,7 +112,7 @@ async def lift(call: ApiCall) -> web.Response:
     """Unblock an agent."""
     agent = call.request.match_info["agent"]
     if not AGENT_NAME.fullmatch(agent):
-        raise NotFound("no such agent")
+        raise NotFound("there is no such agent")
     lifted = await call.core.operator.lift(agent, call.identity)
     if not lifted:
         await call.services.access.check_agent(agent)

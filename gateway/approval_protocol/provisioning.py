@@ -67,9 +67,9 @@ def receiver_of(delivery: JsonObject, check: CheckAddress) -> ReceiverAddress:
     try:
         registration = str(UUID(delivery["registration_id"]))
     except ValueError:
-        raise InvalidRequest("registration_id is a UUID") from None
+        raise InvalidRequest("registration_id must be a UUID") from None
     if registration != delivery["registration_id"].lower():
-        raise InvalidRequest("registration_id is a UUID")
+        raise InvalidRequest("registration_id must be a UUID")
     secret = delivery["signing_secret"]
     key = secret.removeprefix(_PREFIX)
     try:
@@ -83,7 +83,7 @@ def receiver_of(delivery: JsonObject, check: CheckAddress) -> ReceiverAddress:
     url = delivery["url"]
     try:
         if len(url) > _LONGEST_URL:
-            raise UnsafeAddress(f"an address has at most {_LONGEST_URL} characters")
+            raise UnsafeAddress(f"the URL may have at most {_LONGEST_URL} characters")
         check(url)
     except UnsafeAddress as error:
         raise _invalid_address(error) from None
@@ -182,7 +182,7 @@ class Provisioning:
             new = False
         kept = known or await self._load(instance_id) or wanted
         if kept.submitted != wanted.submitted:
-            raise _conflict("the key was used for another instance")
+            raise _conflict("this idempotency key was already used for a different instance")
         token = "" if kept.deleted else await self._instances.add_agent(kept.id, kept.agent)
         now = await self._load(instance_id)
         if now is None or now.deleted:  # deleted, perhaps meanwhile: its agent must not remain
@@ -202,7 +202,7 @@ class Provisioning:
         body: InstanceUpdate = call.body
         name = _name(body.instance_name)
         if name is None and body.delivery is UNCHANGED:
-            raise InvalidRequest("send instance_name, delivery or both")
+            raise InvalidRequest("send instance_name, delivery, or both")
         key = sha256_hex(idempotency_key(call.request).encode())
         submitted = sha256_hex(
             canonical(["update", name, body.delivery is UNCHANGED, body.delivery])
@@ -289,11 +289,15 @@ class Provisioning:
         """Verify a receiver exclusively, within the rate limits of an admin and a host. Raises
         TooManyRegistrations."""
         if not await self._instances.claim(instance.id):
-            raise TooManyRegistrations("a receiver of this instance is being verified", _SOON)
+            raise TooManyRegistrations(
+                "a receiver of this instance is being verified already; try again later", _SOON
+            )
         try:
             for account in (f"admin {instance.made_by}", f"host {urlsplit(receiver.url).netloc}"):
                 if wait := await self._instances.spend(account):
-                    raise TooManyRegistrations("too many receivers at once", int(wait) + 1)
+                    raise TooManyRegistrations(
+                        "too many receivers are being verified at once; try again", int(wait) + 1
+                    )
             yield
         finally:
             await self._instances.release(instance.id)
@@ -308,17 +312,17 @@ class Provisioning:
 
     async def _check_admin(self, call: ApiCall) -> None:
         if not await self._is_admin(call.caller.name):
-            raise Unauthorized("only an admin's token provisions instances")
+            raise Unauthorized("only a token of an admin may provision instances")
 
     async def _find(self, call: ApiCall, *, deleted: bool = False) -> Instance:
         await self._check_admin(call)
         try:
             named = UUID(call.request.match_info["id"])
         except ValueError:
-            raise NotFound("no such instance") from None
+            raise NotFound("there is no such instance") from None
         found = await self._load(named.hex)
         if found is None or found.made_by != call.caller.name or (found.deleted and not deleted):
-            raise NotFound("no such instance")
+            raise NotFound("there is no such instance")
         return found
 
 
@@ -334,7 +338,7 @@ def _find_told(instance: Instance, key: str, submitted: str) -> JsonObject | Non
     if row is None:
         return None
     if row["submitted"] != submitted:
-        raise _conflict("the key was used for another update")
+        raise _conflict("this idempotency key was already used for a different update")
     told: JsonObject = row["told"]
     return told
 

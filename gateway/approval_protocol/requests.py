@@ -142,7 +142,9 @@ def seconds_of(duration: str) -> float:
     """Return a duration of the protocol, such as 30m, in seconds. Raises InvalidRequest."""
     match = _DURATION.fullmatch(duration)
     if match is None:
-        raise InvalidRequest("a duration is a whole number and s, m, h or d, such as 30m")
+        raise InvalidRequest(
+            "a duration must be a whole number followed by s, m, h or d, such as 30m"
+        )
     return int(match[1]) * _UNITS[match[2]]
 
 
@@ -201,7 +203,10 @@ class ProtocolRequests:
         request = _request_of(call.caller.name, idempotency_key(call.request), submission)
         told = canonical(plain(submission)).decode()
         if await self._notes.keep(request.id, "submission", told) != told:
-            raise _refuse("idempotency_conflict", "the key was used for another request")
+            raise _refuse(
+                "idempotency_conflict",
+                "this Idempotency-Key was already used for a different request",
+            )
         origin = call.origin("submit")
         record, new = await call.core.approvals.submit(request, origin, detached=True)
         await self._notes.hold(request.id)  # notes of a rejected request expire
@@ -266,10 +271,10 @@ class ProtocolRequests:
         try:
             named = UUID(call.request.match_info["id"])
         except ValueError:
-            raise NotFound("no such request") from None
+            raise NotFound("there is no such request") from None
         record = await call.core.approvals.own(named.hex, call.origin("sync"))
         if "submission" not in await self._notes.load(record.id):
-            raise NotFound("no such request")
+            raise NotFound("there is no such request")
         return record
 
     async def _wait(self, call: ApiCall, request_id: str, seconds: float) -> StoredRequest:
@@ -327,7 +332,7 @@ def _tool_name(submission: Submission) -> str:
     # So that the end of the server's name is unambiguous.
     if not submission.server or "__" in submission.server or submission.server.endswith("_"):
         raise InvalidRequest(
-            "server must not be empty, contain two underscores in a row, or end in one"
+            "server must not be empty, contain two underscores in a row, or end in an underscore"
         )
     return f"mcp__{submission.server}__{submission.tool}"
 

@@ -79,7 +79,7 @@ def _refuse_others(
         }
         if not known:
             return error_of(NotFound(rest), request[CALL])
-        words = f"{request.method} is not known here, only {', '.join(sorted(known))}"
+        words = f"{request.method} is not allowed here; use {', '.join(sorted(known))}"
         answer = error_of(ProtocolRefusal(405, "method_not_allowed", words), request[CALL])
         answer.headers["Allow"] = ", ".join(sorted(known))
         return answer
@@ -100,6 +100,6 @@ def _serve(
                 services.metrics.auth_failures.inc()
             return error_of(error, request[CALL])
         except tuple(store_errors):
-            return error_of(Unreachable("the store does not answer"), request[CALL])
+            return error_of(Unreachable("the gateway's store does not respond"), request[CALL])
 
     return serve

@@ -105,9 +105,9 @@ class ProtocolReceivers:
         except Forbidden as error:
             raise UnsafeAddress(_why(error)) from error
         except Unanswered as error:
-            raise ReceiverUnverified(f"the receiver did not answer ({error})") from error
+            raise ReceiverUnverified(f"the receiver did not respond ({error})") from error
         if answer.status != _OK:
-            raise ReceiverUnverified(f"the receiver answered {answer.status}, instead of 200")
+            raise ReceiverUnverified(f"the receiver returned status {answer.status} instead of 200")
         if not _holds(answer.body, challenge):
             raise ReceiverUnverified("the receiver did not return the challenge")
 
@@ -210,7 +210,7 @@ class ProtocolNotices:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._send_all(), name="protocol notices")
-                group.create_task(self._make_all(), name="what notices are made of")
+                group.create_task(self._make_all(), name="parts of notices")
         finally:
             await cancel_and_wait(*self._sending.values())
 
@@ -288,7 +288,10 @@ class ProtocolNotices:
             except Exception:
                 # An unreadable notice must not stop the others.
                 self._tally.webhooks_lost += 1
-                log.exception("a notice was given up", extra={"event": "notice_lost"})
+                log.exception(
+                    "a notice was not delivered, and is not tried again",
+                    extra={"event": "notice_lost"},
+                )
                 await self._notices.forget(notice_id)
 
     async def _begin(self, notice_id: str) -> None:
@@ -376,7 +379,10 @@ class ProtocolNotices:
 
     def _lose(self, notice: ProtocolNotice) -> None:
         self._tally.webhooks_lost += 1
-        log.error("a notice was given up", extra={"event": "notice_lost", "id": notice.id})
+        log.error(
+            "a notice was not delivered, and is not tried again",
+            extra={"event": "notice_lost", "id": notice.id},
+        )
 
     def _log_again(self, error: Exception) -> None:
         log.warning("notices restart: %s", type(error).__name__, extra={"event": "notices_again"})

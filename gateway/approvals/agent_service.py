@@ -89,8 +89,8 @@ class Approvals:
         """
         if request.agent != origin.agent:
             raise Unauthorized(
-                f"this credential is {origin.agent}'s, the request says {request.agent}: "
-                f"set GATEWAY_AGENT={origin.agent}"
+                f"the credential belongs to the agent {origin.agent}, but the request names "
+                f"{request.agent}: set GATEWAY_AGENT={origin.agent}"
             )
         waiter = None if detached else origin.process
         began = time.monotonic()
@@ -141,7 +141,7 @@ class Approvals:
         # A rejected version stays in the list, because a second submission of it may be stored.
         others = await self._store.add_version(call, request.id)
         if len(others) >= _MOST_VERSIONS:
-            raise Conflict("this call has too many versions; use another part")
+            raise Conflict("this call has too many versions; use a new value of part")
         for earlier in others:
             await self._supersede(earlier, origin)
         stored = await self._writer.create(request, plan, origin)
@@ -222,7 +222,7 @@ class Approvals:
         Returns any other state unchanged.
         """
         if origin.process is None:
-            raise InvalidRequest("consume needs a process token")
+            raise InvalidRequest("the verb consume needs a process token")
         step = partial(self._hand_out, origin, origin.process, once)
         record, changed = await self._writer.update(request_id, step, origin=origin)
         if not changed:
@@ -243,15 +243,17 @@ class Approvals:
         if record.status is not Status.APPROVED:
             return None
         if record.given_up:
-            raise Used("this approval was given up: a newer version of the call was submitted")
+            raise Used("this approval is void, because a newer version of the call was submitted")
         if once and (record.report or set(record.consumers) - {process}):
-            raise Used("another process had this approval: the action may have run already")
+            raise Used(
+                "another process already claimed this approval: the action may have run already"
+            )
         if record.consumers[-1:] == (process,):
             if self._writer.now() >= record.deadline:
                 raise Conflict(TOO_LATE[WriteResult.LATE])
             return None
         if len(record.consumers) >= _MOST_CONSUMERS:
-            raise Conflict("too many processes already received this approval")
+            raise Conflict("too many processes already claimed this approval")
         consumers = (*record.consumers, process)
         return Transition(
             before=record,
@@ -352,7 +354,7 @@ class Approvals:
     async def _load(self, request_id: str) -> StoredRequest:
         record = await self._store.load(request_id)
         if record is None:
-            raise NotFound("no such request")
+            raise NotFound("there is no such request")
         return record
 
     async def _find_same(
@@ -363,14 +365,22 @@ class Approvals:
         if record is None:
             raise Unreachable("the request was removed while it was submitted")
         if not is_own(record, origin):
-            await self._note_refused(request.id, origin.agent, "the id is another agent's")
+            await self._note_refused(
+                request.id, origin.agent, "the id belongs to a request of another agent"
+            )
             raise Unauthorized("the id is taken")
         if record.request.digest not in (request.digest, TOMBSTONE_DIGEST):
-            await self._note_refused(request.id, origin.agent, "the id has another digest")
-            raise Conflict("the id is taken by a request with other content")
+            await self._note_refused(
+                request.id, origin.agent, "a request with this id has a different digest"
+            )
+            raise Conflict("the id is taken by a request with different content")
         if request.human and not record.request.human and record.request.digest == request.digest:
-            await self._note_refused(request.id, origin.agent, "only now it demands a person")
-            raise Conflict("the id is taken by a request that does not demand a person")
+            await self._note_refused(
+                request.id,
+                origin.agent,
+                "the earlier request with this id did not require a person",
+            )
+            raise Conflict("the id is taken by a request that does not require a person")
         if waiter is None:
             await self._answer(record, origin)
             return record
@@ -406,7 +416,7 @@ def is_own(record: StoredRequest, origin: MessageContext) -> bool:
 
 def _refuse_others(record: StoredRequest, origin: MessageContext) -> None:
     if not is_own(record, origin):
-        raise NotFound("no such request")
+        raise NotFound("there is no such request")
 
 
 async def _give_up(record: StoredRequest, _ruling: Ruling) -> Transition | None:

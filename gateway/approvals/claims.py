@@ -31,8 +31,8 @@ _MOST_WRONG = 5
 _TRIES = 8
 _NO_LETTER = re.compile(r"[^a-z0-9._-]+")
 _REFUSED = (
-    "this code is wrong, used or expired: ask the gateway's operator for a new one. Five wrong "
-    "codes end all open codes"
+    "this code is wrong, used or expired: ask the gateway's operator for a new one. "
+    "After five wrong codes, all open codes become invalid"
 )
 
 Change = Callable[[PolicyDocument], PolicyDocument]
@@ -102,7 +102,7 @@ class ClaimService:
         count = await self._claims.count_wrong(self._platform)
         if count >= _MOST_WRONG:
             await self._claims.end_all(self._platform)
-        data = {"why": "a wrong code for a channel or an account", "count": count}
+        data = {"why": "somebody typed a wrong code for a channel or an account", "count": count}
         await self._store.note("refused", agent=identity, data=data)
         raise Unauthorized(_REFUSED)
 
@@ -110,7 +110,9 @@ class ClaimService:
         known = (await self._store.policy()).person_of(identity)
         if known is not None:
             whose = "yours already" if known.name == person else f"{known.name}'s already"
-            raise Unauthorized(f"this account is {whose}; an account never moves to somebody else")
+            raise Unauthorized(
+                f"this account belongs to {whose}; an account cannot move to another person"
+            )
 
     async def _admins_policy(self, identity: Identity) -> PolicyDocument:
         policy = await self._store.policy()
@@ -123,7 +125,8 @@ class ClaimService:
     async def _refuse_file(self, line: str) -> None:
         if await self._claims.is_file_in_force():
             raise InvalidRequest(
-                f"the policy comes from a file, which this does not change; add to it {line}"
+                f"the policy comes from a file, which the gateway does not edit; add this to the "
+                f"file yourself: {line}"
             )
 
     # ---------------------------------------------------------------- the operator
@@ -135,7 +138,9 @@ class ClaimService:
         """
         policy = await self._store.policy()
         if person and all(one.name != person for one in policy.people):
-            raise NotFound(f"there is no person {person}: gateway approver add {person}")
+            raise NotFound(
+                f"there is no person {person}; to add them, run: gateway approver add {person}"
+            )
         if not person:
             route = _route_of(policy, route).name
         code = make_code(_CODE_GROUPS)
@@ -171,9 +176,7 @@ class ClaimService:
         """Return the claim whose ID starts with `start`. Raises NotFound."""
         found = [one for one in await self.list_waiting() if one[0].id.startswith(start)]
         if not start or len(found) != 1:
-            raise NotFound(
-                "no claim, or more than one, starts with this ID: run `gateway claims list`"
-            )
+            raise NotFound("this ID matches no claim, or more than one: run `gateway claims list`")
         return found[0]
 
     async def preview(self, invitation: Invitation, claim: ChatClaim) -> PolicyDocument:
@@ -192,9 +195,11 @@ class ClaimService:
         Raises Conflict if the policy changed meanwhile; the claim then stays open.
         """
         if await self._claims.find(invitation.id) is None:
-            raise NotFound("this claim is over")
+            raise NotFound("this claim has expired or was already decided")
         if await self._claims.is_file_in_force():
-            raise InvalidRequest("the policy comes from a file: add the lines there, and deny this")
+            raise InvalidRequest(
+                "the policy comes from a file: add the lines to the file, then deny this claim"
+            )
         if shown != await self._store.policy():
             await self._store.apply(shown, by=by)
         await self._claims.remove(invitation.id)
@@ -204,7 +209,7 @@ class ClaimService:
     async def deny(self, invitation: Invitation, claim: ChatClaim, *, by: str) -> None:
         """Reject a claim. Raises NotFound if it is gone."""
         if not await self._claims.remove(invitation.id):
-            raise NotFound("this claim is over")
+            raise NotFound("this claim has expired or was already decided")
         await self._store.note("claim_denied", data={**_facts(invitation, claim), "by": by})
 
     async def _change(self, change: Change, *, by: str) -> None:
@@ -212,7 +217,7 @@ class ClaimService:
         for _ in range(_TRIES):
             policy = await self._store.policy()
             if await self._claims.is_file_in_force():  # read last: a later file conflicts
-                raise InvalidRequest("the policy comes from a file now: nothing was changed")
+                raise InvalidRequest("the policy now comes from a file, so nothing was changed")
             after = change(policy)
             if after == policy:
                 return
@@ -221,7 +226,7 @@ class ClaimService:
             except Conflict:  # somebody else changed the policy: read it again
                 continue
             return
-        raise Conflict("the policy keeps changing: try again")
+        raise Conflict("the policy is being changed by others all the time; try again")
 
 
 def _hash(code: str) -> str:
@@ -276,9 +281,11 @@ def _with_person(
 def _with_account(policy: PolicyDocument, name: str, identity: str) -> PolicyDocument:
     owner = next((one.name for one in policy.people if identity in one.identities), name)
     if owner != name:
-        raise Unauthorized(f"this account is {owner}'s already; it never moves to somebody else")
+        raise Unauthorized(
+            f"this account already belongs to {owner}; an account cannot move to another person"
+        )
     if all(one.name != name for one in policy.people):
-        raise NotFound(f"there is no person {name} any more")
+        raise NotFound(f"there is no longer a person named {name}")
     people = tuple(
         replace(one, identities=tuple(dict.fromkeys((*one.identities, identity))))
         if one.name == name

@@ -127,7 +127,9 @@ class ClickJudge:
                 await self._remembering.settle(lines)
             await end_siblings(self._store, self._writer, record)
         except Exception as error:
-            log.exception("the steps after a decision failed", extra={"event": "not_remembered"})
+            log.exception(
+                "the steps that follow a decision failed", extra={"event": "not_remembered"}
+            )
             raise NotRemembered(_say_failed(grant, error), record) from error
         return record
 
@@ -234,11 +236,11 @@ class ClickJudge:
             return None
         if not able:
             raise InvalidRequest(
-                f"nobody may approve this at {record.risk.level} risk: {NO_STEP_UP}"
+                f"nobody may approve a request of {record.risk.level} risk here: {NO_STEP_UP}"
             )
         if click.number and StepUp.NUMBER in able:
             if not NUMBER.fullmatch(click.number):
-                raise InvalidRequest("the number has three digits")
+                raise InvalidRequest("the verification code must have three digits")
             return StepUpDone(way=StepUp.NUMBER)
         if prove is not None and StepUp.PASSKEY in able:
             return await _check_passkey(record, click, prove)
@@ -247,7 +249,7 @@ class ClickJudge:
             return None
         how = {
             StepUp.NUMBER: f"type the number that is shown where {record.request.agent} waits",
-            StepUp.PASSKEY: "confirm it with a passkey in the inbox",
+            StepUp.PASSKEY: "confirm the decision with a passkey in the inbox",
         }
         raise StepUpNeeded(join_names([how[way] for way in able], "or"))
 
@@ -315,8 +317,8 @@ class ClickJudge:
             known = await draw(lambda: self._proofs.hides(record), *weight_of(record))
         if known:
             raise InvalidRequest(
-                "approve this in the inbox only, after you reveal it there: a masked part could "
-                'change what runs ("gateway login NAME" prints a link)'
+                "approve this request only in the inbox, after you reveal its masked parts there: "
+                'one could change what runs ("gateway login NAME" prints a link)'
             )
 
 
@@ -392,7 +394,7 @@ async def _check_passkey(record: StoredRequest, click: Click, prove: Prove) -> S
     Raises Unauthorized."""
     proof = await prove(subject_of(record, click))
     if proof.identity != click.identity:
-        raise Unauthorized("this passkey belongs to somebody else")
+        raise Unauthorized("this passkey belongs to another person")
     return StepUpDone(way=StepUp.PASSKEY, name=proof.words)
 
 
@@ -437,7 +439,7 @@ def _check_edited(after: StoredRequest, click: Click, ruling: Ruling) -> Approve
     """Return the approver of an edit, by the rules for the edited call. Raises Unconfirmed or
     Unauthorized if it is high risk and the click is not sufficient."""
     if after.risk.level is RiskLevel.HIGH and not click.confirmed:
-        raise Unconfirmed("the edited arguments are high risk: confirm them")
+        raise Unconfirmed("the edited arguments are high risk: confirm that you have read them")
     return approver(ruling, after, click.identity)
 
 
@@ -482,7 +484,7 @@ class Batches:
     ) -> list[Transition]:
         """Return the transitions of the clicks that are not applied yet."""
         if len({record.request.agent for record in found if record}) > 1:
-            raise InvalidRequest("a batch must be for one agent")
+            raise InvalidRequest("all requests of a batch must come from one agent")
         transitions: list[Transition] = []
         refused: dict[str, str] = {}
         for record, click in zip(found, clicks, strict=True):
@@ -502,15 +504,15 @@ class Batches:
 
     async def _judge_one(self, record: StoredRequest | None, click: Click) -> Transition | None:
         if record is None:
-            raise NotFound("no such request")
+            raise NotFound("there is no such request")
         ruling = (await self._writer.policy()).ruling_on(record.request)
         approves = click.action is not Action.DENY
         if approves and ruling.step_up(record).asked:
-            raise InvalidRequest("it takes a step-up, which is done alone")
+            raise InvalidRequest("it needs extra verification; decide it on its own")
         if approves and record.risk.level is RiskLevel.HIGH:
-            raise InvalidRequest("it is high risk, which is decided alone")
+            raise InvalidRequest("it is high risk; decide high-risk requests one at a time")
         if approves and record.request.kind is Kind.CALLS:
-            raise InvalidRequest("it is a plan, which is decided alone")
+            raise InvalidRequest("it is a plan; a plan cannot be decided in a batch")
         return (await self._clicks.judge(record, ruling, click)).transition
 
 
@@ -518,12 +520,12 @@ def _check(clicks: Sequence[Click]) -> None:
     if not 1 <= len(clicks) <= MOST:
         raise InvalidRequest(f"a batch must have 1 to {MOST} requests")
     if len({click.request_id for click in clicks}) < len(clicks):
-        raise InvalidRequest("the batch contains a request twice")
+        raise InvalidRequest("the batch contains the same request twice")
     first = clicks[0]
     if any((one.identity, one.action) != (first.identity, first.action) for one in clicks):
-        raise InvalidRequest("a batch must be one decision of one person")
+        raise InvalidRequest("one person must decide the whole batch, with the same decision")
     if first.action not in _ANSWERS or any(click.remember for click in clicks):
-        raise InvalidRequest("a batch can only be approved or denied, and not remembered")
+        raise InvalidRequest("a batch can only be approved or denied; it cannot be remembered")
 
 
 def _bind(clicks: Sequence[Click]) -> list[Click]:

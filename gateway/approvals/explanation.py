@@ -149,9 +149,9 @@ def _describe(leaf: Leaf) -> ExplainedValue:
     if leaf.free:
         varies = "may differ"
     elif leaf.role in VARYING:
-        varies = "may differ under a rule that reads it"
+        varies = "may differ as far as a grant's rule permits"
     else:
-        varies = "stays as it is"
+        varies = "must stay the same"
     return ExplainedValue(
         address=leaf.address, role=leaf.role.value, said_by=leaf.source.value, varies=varies
     )

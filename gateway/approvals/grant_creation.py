@@ -99,7 +99,7 @@ class GrantCreation:
         if wish is None:
             return None
         if ruling.step_up(shown).asked:
-            raise InvalidRequest("a request that needs extra verification cannot be remembered")
+            raise InvalidRequest("a decision that needs extra verification cannot be remembered")
         rule = find_host_rule(shown, wish.offer)
         if rule is not None:
             _check_host_rule(ruling, shown, click)
@@ -107,7 +107,7 @@ class GrantCreation:
         offer = _readable(shown, click, wish.offer, Effect.ALLOW)
         if wish.everywhere:
             refuse_requester(
-                ruling.policy, shown, click.identity, "remember it for the session only"
+                ruling.policy, shown, click.identity, "remember the decision for this session only"
             )
         _refuse_unlimited(wish, offer.match)
         if offer.match.shape in OF_ALL_TOOLS:
@@ -173,9 +173,13 @@ class GrantCreation:
         """
         outcome = await self._writer.book.store.add(grant)
         if outcome == WriteResult.FULL:
-            raise Conflict("there are too many grants for this tool; revoke some, or make it exact")
+            raise Conflict(
+                "there are too many grants for this tool; revoke some, or choose the exact offer"
+            )
         if outcome == WriteResult.STOPPED:
-            raise Conflict(f"{TOO_LATE[WriteResult.STOPPED]}: no grant can be created meanwhile")
+            raise Conflict(
+                f"{TOO_LATE[WriteResult.STOPPED]}: no grant can be created until it is off"
+            )
         if grant.match.shape in PASSES and outcome == WriteResult.OK:
             await self._replace_passes(grant)
         await self.settle((grant,) if outcome == WriteResult.OK else ())
@@ -245,11 +249,13 @@ class GrantCreation:
         agent.
         """
         if shape not in PASSES:
-            raise InvalidRequest(f"unknown pass {shape.value!r}; it is one of {', '.join(PASSES)}")
+            raise InvalidRequest(f"unknown pass {shape.value!r}; choose one of {', '.join(PASSES)}")
         policy, match = await self._writer.fresh_policy(), Match(shape=shape, tool=ANY_TOOL)
         backer = _may_pass(policy, agent, match, identity)
         if not any(one.name == session for one in await self._store.sessions(agent)):
-            raise InvalidRequest(f"{agent} has no open session of that name; see gateway sessions")
+            raise InvalidRequest(
+                f"{agent} has no open session with that name; run `gateway sessions` to list them"
+            )
         now = self._clock.now_ms()
         grant = Grant(
             id=new_id(),
@@ -281,10 +287,15 @@ class GrantCreation:
 def _check_host_rule(ruling: Ruling, shown: StoredRequest, click: Click) -> None:
     """Raise InvalidRequest or Unauthorized unless this click may store a rule in the coding agent,
     which decides how long it stays."""
-    refuse_requester(ruling.policy, shown, click.identity, "remember it for the session only")
+    refuse_requester(
+        ruling.policy, shown, click.identity, "remember the decision for this session only"
+    )
     route = ruling.route
     if route.quorum > 1 or route.scope_quorum != ScopeQuorum():
-        raise InvalidRequest("a rule that several people must approve can be remembered only here")
+        raise InvalidRequest(
+            "the coding agent cannot save this rule, because several people "
+            "must approve it; choose an offer of the gateway"
+        )
 
 
 def may_pass(policy: PolicyDocument, agent: str, identity: Identity) -> bool:
@@ -310,8 +321,8 @@ def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identi
     )
     if not routes or None in entries or not alone:
         raise Unauthorized(
-            "only an admin, or someone who may approve all of its requests alone, may give its "
-            "session a pass or allow looking below a folder"
+            "only an admin, or a person who alone may approve every request of this agent, may "
+            "give its session a pass or allow looking below a folder"
         )
     return GrantVoter(person=names[0], via=via)
 
@@ -325,11 +336,11 @@ def queues_of_grant(policy: PolicyDocument, agent: str, match: Match) -> tuple[s
 def _refuse_unlimited(wish: Remember, match: Match) -> None:
     expiry_of(wish.lifetime, 0)
     if match.shape in PASSES and wish.everywhere:
-        raise InvalidRequest("a pass is for one session, not for all: choose this session")
+        raise InvalidRequest("a pass is for one session, not for all sessions: choose this session")
     if match.shape in PASSES and wish.lifetime not in PASS_LIFETIMES:
         raise InvalidRequest("a pass lasts 8 hours at most: choose a shorter time")
     if wish.max_uses is not None and wish.max_uses < 1:
-        raise InvalidRequest("the limit of a grant must be at least once")
+        raise InvalidRequest("the limit of a grant must be at least one use")
 
 
 def _end_of(limit: int | None) -> float:
@@ -340,7 +351,7 @@ def expiry_of(lifetime: str, now: int) -> int | None:
     """Return when a grant made now ends, or None for never. Raises InvalidRequest."""
     lengths = {name: length for name, _, length in LIFETIMES}
     if lifetime not in lengths:
-        raise InvalidRequest(f"unknown lifetime; a grant lasts one of {', '.join(lengths)}")
+        raise InvalidRequest(f"unknown lifetime; choose one of {', '.join(lengths)}")
     length = lengths[lifetime]
     return None if length is None else now + length
 
@@ -351,8 +362,8 @@ def _readable(record: StoredRequest, click: Click, offer_id: str, effect: Effect
     offer = _choose(record, offer_id, effect)
     if not click.revealed and hides_offer(record, offer, effect):
         raise InvalidRequest(
-            "a mask hides what this would cover: remember it in the inbox only, once it is "
-            "revealed there"
+            "masked text hides what this grant would cover: reveal the text in the inbox, and "
+            "remember the decision there"
         )
     return offer
 
@@ -365,7 +376,8 @@ def _choose(record: StoredRequest, offer_id: str, effect: Effect) -> Offer:
         return made
     if not offers(record, effect):
         raise InvalidRequest(
-            "this cannot be remembered: high risk, forms and hidden text require approval each time"
+            "this request cannot be remembered: high risk, forms and hidden text require "
+            "approval each time"
         )
     raise InvalidRequest(
         f'unknown offer: run "gateway grant offers {record.id}" to list the valid ones'

@@ -66,7 +66,7 @@ class GrantLifecycle:
         """Return a grant with its uses, even if it ended recently. Raises NotFound."""
         known = await self._book.store.find(grant_id) if REQUEST_ID.fullmatch(grant_id) else None
         if known is None:
-            raise NotFound("no such grant")
+            raise NotFound("there is no such grant")
         return known
 
     async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:
@@ -126,7 +126,7 @@ class GrantLifecycle:
         found = {one.id: one for one in (*clicked, *by_hand) if one is not None}
         for grant in found.values():
             if not grant.erased:
-                await self.end([grant], "its request was erased", by)
+                await self.end([grant], "the content of its request was erased", by)
                 await self._book.store.erase(_erase_content(grant))
 
     # ---------------------------------------------------------------- announced and taken back

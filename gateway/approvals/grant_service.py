@@ -66,7 +66,7 @@ class GrantService:
         """Return the card of a grant, even of an ended one."""
         shown = await self._lifecycle.view(grant_id)
         if shown is None:
-            raise NotFound("no such grant")
+            raise NotFound("there is no such grant")
         return shown.card
 
     async def revoke(
@@ -81,7 +81,7 @@ class GrantService:
             return grant
         end = (await self._lifecycle.get(grant_id)).end
         said = f": {end.why}, by {end.by}" if end is not None else ""
-        raise Conflict(f"this has ended already{said}")
+        raise Conflict(f"this grant has already ended{said}")
 
     async def revoke_all(
         self, identity: Identity, *, agent: str | None = None, session: str | None = None
@@ -123,8 +123,8 @@ class GrantService:
         stored = isinstance(example, str)
         if stored and hides_offer(record, offer, wish.effect):
             raise InvalidRequest(
-                "a mask hides what this would cover: remember it in the inbox only, once it is "
-                "revealed there"
+                "masked text hides what this grant would cover: reveal the text in the inbox, "
+                "and remember the decision there"
             )
         name, now = policy.name_of(identity), self._writer.now()
         named = sha256_hex(f"by hand {name} {nonce}".encode())[:_ID_LENGTH]
@@ -147,13 +147,15 @@ class GrantService:
         if known is None:
             return await self._remembering.keep(grant)
         if replace(known, **_LATER) != replace(grant, **_LATER):
-            raise Conflict("this was sent before, and made a different grant or one that has ended")
+            raise Conflict(
+                "this nonce was used before, for a different grant or for one that has ended"
+            )
         return known
 
     async def _policy_of(self, identity: Identity) -> PolicyDocument:
         policy = await self._writer.fresh_policy()
         if not policy.is_admin(identity):
-            raise Unauthorized("only an admin may make a grant without a request")
+            raise Unauthorized("only an admin may create a grant without a request")
         return policy
 
     async def _read(
@@ -165,11 +167,16 @@ class GrantService:
             return self._writer.new_record(example, ruling, origin, None)[0]
         found = await self._store.load(example)
         if found is None or found.unreviewed:
-            raise NotFound("no such request")
+            raise NotFound("there is no such request")
         if found.request.agent != agent:
-            raise InvalidRequest(f"the example is a request of {found.request.agent}")
+            raise InvalidRequest(
+                f"the example is a request of another agent, {found.request.agent}"
+            )
         if found.erased or found.digest == TOMBSTONE_DIGEST:
-            raise InvalidRequest("this request cannot be remembered: choose another one")
+            raise InvalidRequest(
+                "a decision on this request cannot be remembered: choose "
+                "another request as the example"
+            )
         return assess(policy.declare(found), policy.ruling_on(found.request))
 
 
@@ -192,7 +199,8 @@ def _offers(record: StoredRequest, effect: Effect) -> tuple[Offer, ...]:
     made = offers(record, effect)
     if not made:
         raise InvalidRequest(
-            "this cannot be remembered: high risk, forms and hidden text require approval each time"
+            "this request cannot be remembered: high risk, forms and hidden text require "
+            "approval each time"
         )
     return made
 
@@ -213,7 +221,7 @@ def _choose_offer(record: StoredRequest, wish: ManualGrantRequest) -> Offer:
             return offer
     if isinstance(wish.chosen, Match) and not _covers(wish, wish.chosen, record):
         raise InvalidRequest(
-            "this match would never cover anything: it does not even cover its own example"
+            "this match does not cover its own example, so it would never cover a request"
         )
     raise InvalidRequest("unknown offer: list the example's offers and choose one by its ID")
 

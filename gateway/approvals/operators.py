@@ -69,7 +69,7 @@ class OperatorService:
         """End an agent's cool-down. Return whether there was one."""
         policy = await self._writer.fresh_policy()
         if not answers_for(policy, agent, identity):
-            why = "only an admin or an approver of this agent may let it ask again"
+            why = "only an admin or an approver of this agent may end its cool-down"
             await self._refuse(identity, why)
             raise Unauthorized(why)
         return await self._groups.resume_agent(agent, by=policy.name_of(identity))
@@ -115,7 +115,7 @@ class OperatorService:
                 return
             dangers = dangers_of(policy, word, about)
             if dangers and not confirmed:
-                raise Unconfirmed(f"{' '.join(dangers)} Confirm it to declare it anyway.")
+                raise Unconfirmed(f"{' '.join(dangers)} Confirm the declaration to save it anyway.")
             try:
                 await self._store.apply(after, by=by)
             except Conflict:  # somebody else changed the policy: read it again
@@ -127,7 +127,7 @@ class OperatorService:
 
     async def _check_admin(self, policy: PolicyDocument, identity: Identity) -> str:
         if not policy.is_admin(identity):
-            why = "only an admin may declare what a tool's arguments are"
+            why = "only an admin may declare the roles of a tool's arguments"
             await self._refuse(identity, why)
             raise Unauthorized(why)
         return policy.name_of(identity)

@@ -14,7 +14,7 @@ from gateway.policy.authorization import approver, holds_at_risk, is_backed, mat
 from gateway.policy.grants.grant import Effect, Grant, GrantVoter
 from gateway.policy.plans import PlanLine, lines_of
 
-_STRIKE = "strike it from the plan"
+_STRIKE = "remove this line from the plan"
 
 
 def list_grants(ruling: Ruling, after: StoredRequest, click: Click, now: int) -> tuple[Grant, ...]:
@@ -27,7 +27,7 @@ def list_grants(ruling: Ruling, after: StoredRequest, click: Click, now: int) ->
         return ()
     if after.risk.level is RiskLevel.HIGH:
         raise InvalidRequest(
-            "a plan of high risk cannot be approved: strike the lines that raise the risk"
+            "a high-risk plan cannot be approved: remove the lines that raise the risk"
         )
     made = tuple(_grants(ruling, after, click, now))
     return made if after.final else ()
@@ -56,7 +56,7 @@ def _grants(ruling: Ruling, after: StoredRequest, click: Click, now: int) -> Ite
         route = policy.route_for(asked.agent, line.call.tool)
         holds = holds_at_risk(policy, grant, line.record, route) and is_backed(policy, grant)
         if after.final and not holds:
-            raise Unauthorized(f"{line.name}: it needs more approvers; {_STRIKE}")
+            raise Unauthorized(f"{line.name}: this line needs more approvers; {_STRIKE}")
         yield grant
 
 
@@ -67,7 +67,9 @@ def _backers(
     policy, record = ruling.policy, line.record
     own = policy.ruling_on(record.request)
     if own.step_up(record).asked:
-        raise InvalidRequest(f"{line.name}: it needs extra verification each time; {_STRIKE}")
+        raise InvalidRequest(
+            f"{line.name}: this line needs extra verification each time; {_STRIKE}"
+        )
     try:
         who = approver(own, record, click.identity)
     except Unauthorized as error:

@@ -22,8 +22,8 @@ from gateway.wire.codec import plain
 log = logging.getLogger("gateway.approvals")
 
 _SUSPENDED = (
-    "declarations about tools were changed: %d grants are suspended and decide nothing; "
-    "see gateway grant list --suspended"
+    "declarations of tools were changed, so %d grants are suspended; run gateway grant list "
+    "--suspended to see them"
 )
 
 
@@ -39,7 +39,7 @@ async def recount(writer: Writer, store: Store) -> None:
         except Exception:
             # One unreadable request must not stop the others, or following the policy.
             about = {"event": "recount_failed", "request_id": request_id}
-            log.exception("votes not counted again", extra=about)
+            log.exception("could not count the votes again", extra=about)
 
 
 async def _recount(record: StoredRequest, ruling: Ruling) -> Transition | None:
@@ -57,7 +57,7 @@ async def _recount(record: StoredRequest, ruling: Ruling) -> Transition | None:
 
 # Suspends grants that rest on changed declarations, until a person remembers them again.
 
-CHANGED = "what is declared about its tool was changed since"
+CHANGED = "the declaration of its tool has changed since"
 
 
 class OutdatedGrants:
@@ -140,7 +140,8 @@ def tally(policy: PolicyDocument, route: str, grants: Iterable[Grant]) -> str:
     tools = "its tool" if count == 1 else "their tools"
     kept = len(mine) - count
     return (
-        f"{suspended}: what is declared about {tools} was changed. {kept} "
-        f"{'stays' if kept == 1 else 'stay'} active. Let the agent ask again and remember that "
-        "again, or revoke the suspended grants: gateway grant list --suspended"
+        f"{suspended}: the declarations of {tools} were changed. {kept} "
+        f"{'stays' if kept == 1 else 'stay'} active. "
+        "Let the agent ask again and remember your decision, or revoke the suspended grants "
+        "(gateway grant list --suspended)"
     )

@@ -230,12 +230,12 @@ class _Tally:
 def _explain_left_out(record: StoredRequest | None) -> str:
     """Return why a request cannot be judged again, "" where it can."""
     if record is None:
-        return "content no longer kept"
+        return "its content is no longer stored"
     if record.erased:
         return "erased"
     if record.request.digest == TOMBSTONE_DIGEST:
-        return "cancelled before it arrived"
-    return "form, which no rule answers" if record.request.questions else ""
+        return "it was cancelled before it arrived"
+    return "it is a form, which no rule can answer" if record.request.questions else ""
 
 
 def _as_asked(record: StoredRequest) -> StoredRequest:

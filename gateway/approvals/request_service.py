@@ -75,7 +75,7 @@ class RequestService:
         if record is None or record.revision != revision or record.unreviewed:
             record = await self._store.load(request_id)
         if record is None or record.unreviewed:
-            raise NotFound("no such request")
+            raise NotFound("there is no such request")
         return await self._with_approvers(record)
 
     async def page(self, query: Query) -> Page:
@@ -216,15 +216,15 @@ class RequestService:
         self, identity: Identity, on: bool, record: StoredRequest, ruling: Ruling
     ) -> Transition | None:
         if record.unreviewed:
-            raise NotFound("no such request")
+            raise NotFound("there is no such request")
         if record.final:
-            raise Conflict("this was decided already")
+            raise Conflict("this request is already decided")
         name = approver(ruling, record, identity).name
         mine = record.claim is not None and record.claim.person == name
         if mine == on or (not on and record.claim is None):
             return None
         if not on and not mine:
-            raise Conflict("someone else is looking at it")
+            raise Conflict("another person is looking at this request")
         claim = Claim(person=name, at=self._writer.now()) if on else None
         event = "claimed" if on else "unclaimed"
         return _step(record, replace(record, claim=claim), event, {"person": name})

@@ -205,12 +205,15 @@ class Writer:
                     forced = await self._repeat(stored.behind)
                 case WriteResult.CROWDED:
                     raise OverBudget(
-                        "too many of this agent's requests are pending, or it submitted too much "
+                        "too many requests of this agent are pending, or it submitted too many "
                         "today"
                     )
                 case _:
-                    raise ValueError(f"submit_request.lua never answers {result}")
-        raise Unreachable("the request could not be stored: the policy keeps changing")
+                    raise ValueError(f"submit_request.lua returned an unexpected result: {result}")
+        raise Unreachable(
+            "the request could not be stored, because the policy is being changed "
+            "all the time; try again"
+        )
 
     async def update(
         self,
@@ -252,7 +255,7 @@ class Writer:
                 ending = self.plan_end(transition.before, _FORCED[result])
                 await self._change(ending)
             self._handle_refusal(result, transition)
-        raise Unreachable("the request keeps changing")
+        raise Unreachable("the request is being changed by others all the time; try again")
 
     async def update_all(
         self, request_ids: Sequence[str], decide: DecideAll
@@ -274,7 +277,7 @@ class Writer:
                 after = {one.after.id: one.after for one in transitions}
                 return [after.get(record.id, record) for record in found if record]
             self._handle_refusal(result, next(one for one in transitions if one.before.id == which))
-        raise Unreachable("the requests keep changing")
+        raise Unreachable("the requests are being changed by others all the time; try again")
 
     async def apply(self, transition: Transition) -> bool:
         """Write a transition unless its request changed. Return whether it was written."""
@@ -386,7 +389,7 @@ class Writer:
     async def _read(self, request_id: str) -> StoredRequest:
         record = await self._store.load(request_id)
         if record is None:
-            raise NotFound("no such request")
+            raise NotFound("there is no such request")
         return record
 
     def _handle_refusal(self, result: WriteResult, refused: Transition) -> None:
@@ -401,11 +404,13 @@ class Writer:
             case WriteResult.LATE if refused.before.final:
                 raise Overtaken(_NOT_USED, refused.before.id)
             case WriteResult.FULL:
-                raise Conflict("there are too many grants for a tool of this plan; revoke some")
+                raise Conflict(
+                    "there are too many grants for a tool of this plan; revoke some of them"
+                )
             case WriteResult.LATE | WriteResult.STOPPED:
                 raise Overtaken(TOO_LATE[result], refused.before.id)
             case _:
-                raise ValueError(f"change_requests.lua never refuses with {result}")
+                raise ValueError(f"change_requests.lua returned an unexpected result: {result}")
 
     async def _repeat(self, denied: str) -> RequestOutcome | None:
         """Return the denial of a recent equal call, or None if it no longer covers this one."""
@@ -499,7 +504,7 @@ class PostedCopies:
             self.remember_place(click.request_id, copy)
             return
         if copy is None or copy.ref is not None:
-            raise Unauthorized("this is not a card that the gateway posted here")
+            raise Unauthorized("the gateway did not post this card here")
         await self.adopt(click.request_id, copy.nonce, click.ref)
 
     async def adopt(self, subject_id: str, nonce: str, ref: MessageRef) -> None:

@@ -90,7 +90,7 @@ class Suggestions:
         policy = await self._writer.policy()
         refuse_unknown(policy, identity)
         if find_offer(record, offer) is None:
-            raise InvalidRequest("this is not offered any more")
+            raise InvalidRequest("this suggestion is no longer offered")
         refusal = _refusal(record, offer, policy.name_of(identity))
         await self._notes.put(refusal, "no", seconds=_REFUSED)
 
@@ -112,8 +112,8 @@ class Suggestions:
             examples = await _list_examples(past)
             text = (
                 f"You approved this {times} times in {DECIDED_DAYS} days, and nobody denied it. "
-                f"Remembering “{record.show(offer.words).text}” would have let through {len(past)} "
-                f"requests, such as: {'; '.join(examples)}."
+                f"Remembering “{record.show(offer.words).text}” "
+                f"would have approved {len(past)} requests, such as: {'; '.join(examples)}."
             )
             return Suggestion(offer=offer.id, text=text)
         return None

@@ -225,7 +225,9 @@ def apply_click(
         stepped=by.stepped,
     )
     if any((one.person, one.remember) == (by.person, vote.remember) for one in record.votes):
-        raise Conflict(again or "you have approved this already; it needs someone else")
+        raise Conflict(
+            again or "you have already approved this; another person must approve it too"
+        )
     # A person may change their vote, and votes for one thing only.
     votes = (*(one for one in record.votes if one.person != by.person), vote)
     if len(votes) >= record.quorum and len(agreeing_votes(votes, vote.remember)) >= vote.needs:
@@ -296,7 +298,7 @@ def check_action(record: StoredRequest, click: Click) -> None:
         and not click.confirmed
         and click.action not in (Action.DENY, Action.ABORT)
     ):
-        raise Unconfirmed("this is high risk: confirm that you have read all of it")
+        raise Unconfirmed("this request is high risk: confirm that you have read all of it")
     # An edit that strikes nothing approves the complete list.
     whole = click.action is Action.APPROVE or (
         click.action is Action.EDIT and click.arguments == record.arguments
@@ -305,20 +307,25 @@ def check_action(record: StoredRequest, click: Click) -> None:
     if planned and not click.confirmed:
         raise Unconfirmed("this is a plan: confirm that you have read every line of it")
     if click.revision < record.shown_since or click.revision > record.revision:
-        raise Conflict("the request has changed since you saw it; look at it again")
+        raise Conflict("the request has changed since you saw it; read it again")
     # A denial is always possible, even if the agent does not list it.
     if click.action is not Action.DENY and click.action not in record.request.allowed:
         takes = " or ".join(dict.fromkeys((*record.request.allowed, Action.DENY)))
-        raise InvalidRequest(f"this request does not allow {click.action}; it takes {takes}")
+        raise InvalidRequest(f"this request does not allow {click.action}; it allows {takes}")
     if (click.action is Action.ANSWER) != bool(record.request.questions) and (
         click.action not in (Action.DENY, Action.ABORT)
     ):
-        raise InvalidRequest(f"{click.action} does not fit a request of kind {record.request.kind}")
+        raise InvalidRequest(
+            f"{click.action} is not possible for a request of kind {record.request.kind}"
+        )
 
 
 def _refuse_quorum(record: StoredRequest) -> None:
     if record.quorum > 1:
-        raise InvalidRequest(f"this request needs {record.quorum} people: approve, edit or deny it")
+        raise InvalidRequest(
+            f"{record.quorum} people must decide this request, so you can only "
+            f"approve, edit or deny it"
+        )
 
 
 def edit_record(record: StoredRequest, click: Click, by: Clicker) -> StoredRequest:
@@ -328,7 +335,9 @@ def edit_record(record: StoredRequest, click: Click, by: Clicker) -> StoredReque
     if click.arguments is None:
         raise InvalidRequest("an edit needs the new arguments")
     if masks_in(click.arguments) - masks_in(record.arguments):
-        raise InvalidRequest("the arguments contain a mask for a secret: reveal it before you edit")
+        raise InvalidRequest(
+            "the arguments contain a masked secret: reveal the secret before you edit"
+        )
     check_schema(record.request.schema, click.arguments)
     editor = DecidedBy(kind=DeciderKind.PERSON, name=by.person)
     return replace(
@@ -352,7 +361,7 @@ def _end(
         _answers(record.request.questions, click) if click.action is Action.ANSWER else (None, None)
     )
     if click.abort is not None and click.abort not in _ABORTS:
-        raise InvalidRequest("abort must be turn or agent")
+        raise InvalidRequest("the member abort must be turn or agent")
     feedback = click.action is Action.DENY and click.feedback
     edited = click.action is Action.APPROVE and record.edited is not None
     ending = RequestOutcome(
@@ -386,7 +395,7 @@ def _answers(
 ) -> tuple[JsonObject | None, JsonObject | None]:
     given = click.answers or {}
     if unknown := set(given) - {question.id for question in questions}:
-        raise InvalidRequest(f"there is no field {sorted(unknown)[0]!r} in this question")
+        raise InvalidRequest(f"the form has no field {sorted(unknown)[0]!r}")
     for question in questions:
         _check_answer(question, given.get(question.id))
     secret_ids = {question.id for question in questions if question.secret}
@@ -413,5 +422,5 @@ def _check_answer(question: Question, value: Any) -> None:
     }
     if not fits[question.kind]():
         raise InvalidRequest(
-            f"the answer to {question.id!r} does not fit a field of kind {question.kind}"
+            f"the answer to {question.id!r} is not valid for a field of kind {question.kind}"
         )

@@ -69,8 +69,8 @@ from gateway.wire.outcome_text import join_names, say_unverified
 
 _NOBODY_WAITS = "The agent stopped waiting. "
 _STRIKE = "A high-risk plan cannot be approved. Edit it and remove the lines that raise the risk."
-_EACH_TIME = "Calls of a line with a finding still require approval each time."
-_COMES_BACK = "If the agent comes back, it gets your answer."
+_EACH_TIME = "Lines with a finding still require approval for each call."
+_COMES_BACK = "If the agent asks again, it gets your decision."
 
 
 def _say_edited(record: StoredRequest) -> str:
@@ -91,7 +91,7 @@ def _say_handed_on(record: StoredRequest) -> str:
     if by.kind is not DeciderKind.PERSON or by.name in may.names:
         return ""
     return (
-        f" {by.name} may not approve this version, which has {record.risk.level} risk. "
+        f" {by.name} may not approve this version, which is of {record.risk.level} risk. "
         f"It needs {join_names(tuple(dict.fromkeys(map(say_name, may.names))), 'or')}."
     )
 
@@ -415,12 +415,13 @@ _WORDS = {
     Status.CANCELLED: ("🚫", "Cancelled"),
 }
 _REPORTS = {
-    Execution.STARTED: "The agent says that it is running",
-    Execution.SUCCEEDED: "The agent says that it ran, and succeeded",
-    Execution.FAILED: "The agent says that it ran, and failed",
-    Execution.SKIPPED: "The agent says that it did not run",
-    Execution.REFUSED_LATE: "The agent says that it did not run: the approval came too late",
-    Execution.NEVER_FETCHED: "The agent never claimed the approval, and can no longer use it",
+    Execution.STARTED: "The agent reports that the call is running",
+    Execution.SUCCEEDED: "The agent reports that the call ran and succeeded",
+    Execution.FAILED: "The agent reports that the call ran and failed",
+    Execution.SKIPPED: "The agent reports that the call did not run",
+    Execution.REFUSED_LATE: "The agent reports that the call did not run: the approval came too "
+    "late",
+    Execution.NEVER_FETCHED: "The agent never claimed the approval and can no longer use it",
 }
 _TIMED = {Execution.SUCCEEDED: "ran for", Execution.FAILED: "failed after"}
 _LABELS = {
@@ -432,8 +433,8 @@ _LABELS = {
     Action.ABORT: ("Deny and stop", Style.DANGER),
 }
 _BOTH = "Changed and approved"
-_NOT_RUN_BUT = "not run: answered instead"
-_DONE = {Action.EDIT: "Approved with changes", Action.RESPOND: "Not run: answered instead"}
+_NOT_RUN_BUT = "not run: somebody replied instead"
+_DONE = {Action.EDIT: "Approved with changes", Action.RESPOND: "Not run: somebody replied instead"}
 _ANSWERED, _TROUBLED = "💬", "⚠️"
 _NOT_RUN = frozenset(
     (Execution.FAILED, Execution.SKIPPED, Execution.REFUSED_LATE, Execution.NEVER_FETCHED)
@@ -766,7 +767,7 @@ def _answer(record: StoredRequest, question: Question, given: JsonObject, most: 
     if question.id not in given:
         return FieldAnswer(asked, None, "Not answered")
     if question.secret:
-        return FieldAnswer(asked, None, "A secret was given; only the agent has it")
+        return FieldAnswer(asked, None, "A secret was entered; only the agent gets it")
     said = _say_answer(question, given[question.id])
     begun = start_of(said, most)
     return FieldAnswer(asked, record.show(begun if begun == said else f"{begun}…"))

@@ -22,7 +22,7 @@ from gateway.errors import InvalidRequest
 from gateway.wire.canonical_json import parse
 from gateway.wire.codec import JsonObject
 
-UNCHANGED = "masked: leave it empty to keep the value"
+UNCHANGED = "masked: leave the field empty to keep its value"
 MOST_CHOICES = 25
 _LONG = 80  # characters: a longer text gets several lines
 _MOST_CHARS = 200_000  # nobody edits more, and each view would have to read it
@@ -200,7 +200,7 @@ def _plain(text: str) -> str:
 def _read(field: EditField, given: str, record: StoredRequest) -> Any:
     if field.kind in (EditKind.TEXT, EditKind.LINES):
         text = given.replace("\r\n", "\n")
-        return _parse(field, json.dumps(text), "this text cannot be sent")
+        return _parse(field, json.dumps(text), "this text contains characters that cannot be sent")
     if field.kind is EditKind.BOOLEAN:
         if given not in (_ON, _OFF):
             raise WrongField(field.id, "choose yes or no")
@@ -210,11 +210,11 @@ def _read(field: EditField, given: str, record: StoredRequest) -> Any:
         if not given.isdecimal() or int(given) >= len(offered):
             raise WrongField(field.id, "choose one of the offered values")
         return offered[int(given)]
-    value = _parse(field, given.strip(), "this is not valid JSON")
+    value = _parse(field, given.strip(), "the answer is not valid JSON")
     if field.kind is EditKind.NUMBER and (
         isinstance(value, bool) or not isinstance(value, int | float)
     ):
-        raise WrongField(field.id, "this is not a number")
+        raise WrongField(field.id, "the answer is not a number")
     return value
 
 
@@ -222,5 +222,5 @@ def _parse(field: EditField, text: str, why: str) -> Any:
     try:
         return parse(text.encode("utf-8", "surrogatepass"))
     except InvalidRequest as error:
-        said = "this is not a number" if field.kind is EditKind.NUMBER else f"{why}: {error}"
+        said = "the answer is not a number" if field.kind is EditKind.NUMBER else f"{why}: {error}"
         raise WrongField(field.id, said) from error

@@ -18,8 +18,8 @@ from gateway.policy.grants.grant import ANY_TOOL, PASSES, Effect, End, Grant
 SHORT_ID_CHARS = 8
 _HEADLINE_CHARS = 240
 _ANEW = (
-    "To replace it, let the agent ask again and choose Remember… on that card. "
-    "You can revoke this one."
+    "To replace this grant, let the agent ask again and choose Remember… on that card. You can "
+    "also revoke this grant."
 )
 _REVOKE = "Matching requests will require approval again."
 
@@ -79,7 +79,7 @@ def grant_card_of(
         word=word,
         tool=tool,
         notification=f"{word}: {name_agent(grant.agent)} · {tool.text} · {grant.match.scope.value}",
-        words=render_safe("its content was erased" if grant.erased else grant.words),
+        words=render_safe("the content was erased" if grant.erased else grant.words),
         asked=headline(record, _HEADLINE_CHARS) if record is not None and asks else None,
         facts=_facts(grant),
         until=grant.expires_at,
@@ -124,7 +124,7 @@ def _others(grant: Grant) -> str:
 
 def _state(grant: Grant) -> tuple[str, str]:
     if grant.match.shape in PASSES:
-        icon, what, kept, over = "🎫", "Session pass", "Session let through", "Session pass over"
+        icon, what, kept, over = "🎫", "Session pass", "Session let through", "Session pass ended"
     else:
         what = "Approval" if grant.effect is Effect.ALLOW else "Denial"
         icon, kept, over = "🧠", f"{what} remembered", f"{what} no longer remembered"
@@ -152,6 +152,6 @@ def _notices(grant: Grant) -> tuple[str, ...]:
     notices = {
         "Too few of the people who approved this grant can still approve here. "
         "Matching requests require approval.": grant.suspended,
-        "It ends soon. Matching requests will then require approval.": grant.notices > 0,
+        "This grant ends soon. Matching requests will then require approval.": grant.notices > 0,
     }
     return tuple(text for text, holds in notices.items() if holds)

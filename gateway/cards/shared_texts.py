@@ -12,26 +12,28 @@ from gateway.models import Action
 from gateway.wire.outcome_text import join_names
 
 ANOTHER_PLAN = "Deny, and ask for another plan"
-SAY_THE_PLAN = "Say what the agent should plan instead."
+SAY_THE_PLAN = "Write what the agent should plan instead."
 NUMBER_LABEL = "The number that is shown where the agent waits"
-NUMBER_OPTIONAL = "Without it, a second person must approve this too."
+NUMBER_OPTIONAL = "Without this number, a second person must approve this request too."
 """The label of the field for a step-up's number, and the hint below it if it may stay empty."""
 
 DENIALS = (
-    "It is the wrong time",
-    "It is the wrong target",
-    "It is too broad",
+    "This is the wrong time",
+    "This is the wrong target",
+    "This is too broad",
     "You should ask me first",
 )
 """Reasons for a denial that take one tap."""
 BECAUSE = "Deny, because"
 """The label before those reasons."""
 NO_LINK = (
-    "There is no link to the inbox here. Ask the person who runs the gateway for one "
-    '("gateway login NAME" prints it).'
+    "There is no link to the inbox here. Ask the person who runs the gateway for a link "
+    '("gateway login NAME" prints one).'
 )
 """How people get to an inbox without a known address."""
-SECRET_ASKED = "This asks for a secret. Answer it in the inbox, where no log sees it."
+SECRET_ASKED = (
+    "This form asks for a secret. Answer it in the inbox, so that the secret is not logged."
+)
 _ID = re.compile(r"([a-z]+):[^/\s]+/(\S+)")  # of a person or a group on a platform
 LIFT = "Agents can ask again. Denied requests stay denied."
 _UNTIL = "until an admin turns the kill switch off."
@@ -98,16 +100,16 @@ class KillSwitch:
         if not self.at:
             return "Nothing can be approved: it is unknown whether the kill switch is on."
         if not self.by:
-            return "Everything is denied: the kill switch is on."
+            return "All requests are denied: the kill switch is on."
         at = datetime.fromtimestamp(self.at / 1000, UTC)
         when = f"{at:%H:%M} UTC on {at:%d %B %Y}"
-        return f"Everything is denied: {self.by} turned on the kill switch at {when}."
+        return f"All requests are denied: {self.by} turned on the kill switch at {when}."
 
 
 # Who may approve a request, who has, and whether its reader has. The controls depend on it.
 
 _MOST_NAMED = 4
-_NOBODY_ELSE = "nobody else may approve it"
+_NOBODY_ELSE = "nobody else may approve this request"
 _ONE_ANSWERS = "it needs {} people, but only one can answer a question"
 _REFUSALS = (Action.DENY, Action.ABORT)
 

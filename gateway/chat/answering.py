@@ -49,7 +49,7 @@ ABOUT_LINES, ABOUT_CHARS = 10, 700
 REASON = "reason"
 """The id of the field for a denial's reason."""
 YES, NO = "yes", "no"
-CHANGED = "the request has changed since you saw it; look at it again"
+CHANGED = "the request has changed since you saw it; read it again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +183,7 @@ class Answering:
 def refuse_old(press: Press, record: StoredRequest) -> None:
     """Raise Conflict for a request that is decided, or has changed since the card was shown."""
     if record.final:
-        raise Conflict(f"this was decided already: {describe_state(record)}")
+        raise Conflict(f"this request is already decided: {describe_state(record)}")
     if press.revision < record.shown_since:
         raise Conflict(CHANGED)
 
@@ -242,7 +242,7 @@ def find_numbered(card: Card) -> Control:
     for control in card.controls:
         if control.action is Action.APPROVE and control.number:
             return control
-    raise InvalidRequest("this requires no number; look at it again")
+    raise InvalidRequest("this request no longer needs a number; read it again")
 
 
 def warn_of_tries(guesses: int) -> str:
@@ -336,7 +336,7 @@ class Edits:
         try:
             arguments = read_edit(record, typed)
             if not (diff := describe_changes(record, arguments)):
-                raise WrongField("", "nothing is changed; approve the request as it is")
+                raise WrongField("", "you changed nothing; approve the request as it is")
         except WrongField as wrong:
             why = _name_field(record, wrong)
             return EditState(key=key, typed=typed, refusal=why, field=wrong.field)
@@ -401,7 +401,7 @@ def name_left_out(fields: Sequence[EditField], shown: Sequence[EditField]) -> st
     if not rest:
         return ""
     more = f" and {len(rest) - _MOST_NAMED} more" if len(rest) > _MOST_NAMED else ""
-    return f"Not shown here, and unchanged: {', '.join(rest[:_MOST_NAMED])}{more}"
+    return f"These are not shown here and stay unchanged: {', '.join(rest[:_MOST_NAMED])}{more}"
 
 
 def _name_field(record: StoredRequest, wrong: WrongField) -> str:
@@ -416,7 +416,7 @@ def _name(key: str) -> str:
 
 # Error texts for people.
 
-_GONE = "This is no longer available."
+_GONE = "This request is no longer available."
 _NOT_RECORDED = "Not recorded: the gateway cannot reach its store. Try again in a moment."
 _UNSURE = (
     "Something went wrong; probably nothing was recorded. If the card is still pending, try again."

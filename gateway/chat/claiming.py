@@ -38,7 +38,9 @@ def read_code(typed: str) -> str:
     code; that does not count as a try."""
     letters = _NOT_OF_CODES.sub("", typed.upper())
     if len(letters) != _CODE_CHARS:
-        raise NotClaimed("this is not a code; type it as the terminal shows it, such as K7QF-2M9X")
+        raise NotClaimed(
+            "this is not a code; type the code as the terminal shows it, such as K7QF-2M9X"
+        )
     return f"{letters[:4]}-{letters[4:]}"
 
 
@@ -63,7 +65,7 @@ async def claim_account(api: AdapterApi, typed: str, by: Claimant) -> str:
 def _say_number(number: str, what: str) -> str:
     return (
         f"Your number is {number}. The person who runs the gateway sees the same number and "
-        f"decides {what}. Nothing changes before that."
+        f"decides {what}. Nothing changes before that decision."
     )
 
 

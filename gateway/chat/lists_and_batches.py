@@ -14,7 +14,7 @@ from gateway.errors import BatchRefused, Conflict, InvalidRequest, NotFound
 from gateway.models import Action
 from gateway.ports import REQUEST_ID, AdapterApi, Click, Identity, Query, StoredRequest
 
-NOTHING_WAITS = "Nothing waits for you."
+NOTHING_WAITS = "You have no pending requests."
 STOP, ALLOW_AGAIN = "Stop everything", "Let agents ask again"
 """The labels of the kill switch."""
 
@@ -85,9 +85,11 @@ class Worklist:
             return await self._api.requests.get(start)
         found = [one async for one in self.list_waiting(identity) if one.id.startswith(start)]
         if len(found) > 1:
-            raise InvalidRequest("several ids begin with these characters; give more of the id")
+            raise InvalidRequest(
+                "several ids begin with these characters; give more characters of the id"
+            )
         if not found:
-            raise NotFound("no request with this id waits for you")
+            raise NotFound("you have no pending request with this id")
         return found[0]
 
     async def grant_id(self, identity: Identity, start: str) -> str:
@@ -106,7 +108,7 @@ class Worklist:
         ]
         if len(found) != 1:
             raise NotFound(
-                "no grant that you may revoke, or more than one, has an id that begins with this"
+                "this matches no grant that you may revoke, or more than one; give more of the id"
             )
         return found[0]
 
@@ -115,7 +117,10 @@ async def make_login_link(api: AdapterApi, identity: Identity) -> tuple[str, str
     """Return a sentence for this person alone, and the link that signs them in to the inbox. Raises
     the errors of `LoginLinks.make`."""
     made = await api.links.make(identity)
-    says = f"This signs you in to the inbox as {made.name}: once, within {made.minutes} minutes."
+    says = (
+        f"This link signs you in to the inbox as {made.name}. It works once, within "
+        f"{made.minutes} minutes."
+    )
     return says, made.url
 
 
@@ -188,10 +193,12 @@ class ChatBatches:
         """
         text = await self._api.notes.get(_name_note(key))
         if text is None:
-            raise Conflict("this was left open for too long; open it again")
+            raise Conflict("this view was open for too long; open it again")
         kept: dict[str, Any] = json.loads(text)
         if not kept["together"] and action is not Action.DENY:
-            raise InvalidRequest("not all of them can be read here; decide them one at a time")
+            raise InvalidRequest(
+                "not all of these requests can be read here; decide them one at a time"
+            )
         clicks = [
             Click(
                 request_id=request_id,

@@ -49,9 +49,9 @@ def build_sample(*, long: bool = False, **details: Any) -> StoredRequest:
     request = ApprovalRequest(
         id=SAMPLE_ID,
         agent="doctor",
-        tool="sample, nothing runs",
+        tool="this is a sample; nothing runs",
         digest="0" * 64,
-        hint="This is a rehearsal of `gateway doctor --live`; it is deleted at once.",
+        hint="This is a test message from `gateway doctor --live`. It will be deleted at once.",
         **values,
     )
     return StoredRequest(
@@ -115,10 +115,10 @@ async def shown(
 def report_changes(what: str, changes: Sequence[str]) -> Finding:
     """Return a finding on whether a platform returned everything as sent."""
     if not changes:
-        return report_ok(f"{what}: all came back as sent")
+        return report_ok(f"{what}: the platform returned everything as sent")
     more = f"; {len(changes) - _MOST_TOLD} more" if len(changes) > _MOST_TOLD else ""
     said = f"{what}: changed {'; '.join(changes[:_MOST_TOLD])}{more}"
-    return report_doubt(said, "report it with the file of --record")
+    return report_doubt(said, "report this as a bug, with the file from --record")
 
 
 async def run_steps(*steps: Callable[[], Awaitable[Finding]]) -> list[Finding]:
@@ -128,7 +128,7 @@ async def run_steps(*steps: Callable[[], Awaitable[Finding]]) -> list[Finding]:
         try:
             found.append(await step())
         except Exception as error:  # a platform's library may raise anything
-            remedy = "if all other checks are well, report it with this sentence"
+            remedy = "if all other checks pass, report this as a bug, with this sentence"
             found.append(report_failure(f"with you: {str(error) or type(error).__name__}", remedy))
     return found
 
@@ -146,10 +146,10 @@ async def ask(trial: LiveTrial, acts: Sequence[tuple[str, Act]]) -> Finding:
             trial.say(f"  ✓ answered in {(clock() - began) * 1000:.0f} ms")
         except Exception as error:  # as above
             late = isinstance(error, TimeoutError)
-            why = f"it did not come within {ACT_SECONDS:.0f} s" if late else str(error)
+            why = f"no click arrived within {ACT_SECONDS:.0f} s" if late else str(error)
             trial.say(f"  ✗ {why}")
             wrong.append(f"{asked} ({why})")
     if wrong:
-        remedy = "end every other gateway that has these tokens, and try again"
+        remedy = "stop every other gateway that uses these tokens, and try again"
         return report_failure(f"{len(wrong)} of {len(acts)} acts: {'; '.join(wrong)}", remedy)
-    return report_ok(f"{len(acts)} acts came and were answered")
+    return report_ok(f"{len(acts)} actions arrived and were answered")

@@ -25,20 +25,20 @@ from gateway.ports.adapter_api import Suggestion
 
 ALL, OF_SESSION = "all", "session"
 """Words to use instead of a grant's id."""
-NOTHING_TO_REMEMBER = "This requires approval each time: it cannot be remembered."
-NOTHING_REMEMBERED = "There are no remembered decisions that you can revoke."
+NOTHING_TO_REMEMBER = "This request requires approval each time, so it cannot be remembered."
+NOTHING_REMEMBERED = "There are no grants that you can revoke."
 ASK, SESSION, EVERYWHERE = "ask", "session", "everywhere"
-AGAIN_LABEL = "If the agent asks for the same again"
+AGAIN_LABEL = "If the agent submits the same request again"
 AGAIN = {
     ASK: "Ask again",
     SESSION: "Deny exactly this for a day, in this session",
     EVERYWHERE: "Deny exactly this for a day, in all sessions",
 }
 """The effects of a denial on an identical request, the default first."""
-NEXT_TIME = "To have it remembered, choose Remember… on the next such card."
+NEXT_TIME = "To save a grant, choose Remember… on the next card like this."
 NOT_AGAIN = "Not again"
 """The label of the button that declines a suggestion."""
-_NOTHING_TO_REVOKE = "there is nothing that you may revoke"
+_NOTHING_TO_REVOKE = "there are no grants that you may revoke"
 _DENIED_FOR = "1d"
 _LOOK_SECONDS = 1.0  # the person who pressed a button waits meanwhile
 _T = TypeVar("_T")
@@ -115,15 +115,18 @@ class Remembering:
         if first not in (ALL, OF_SESSION):
             grant_id = await self._worklist.grant_id(identity, first)
             gone = await self._api.grants.revoke(grant_id, identity, copy=copy, ref=ref)
-            return f"Revoked: {render_safe(gone.words).text}. Such requests require approval again."
+            return (
+                f"Revoked: {render_safe(gone.words).text}. Matching requests require approval "
+                f"again."
+            )
         agent, _, session = whose.strip().partition(" ")
         if first == OF_SESSION and not (agent and session):
-            raise InvalidRequest("write revoke session AGENT NAME")
+            raise InvalidRequest("the command is incomplete; write: revoke session AGENT NAME")
         named = {"agent": agent, "session": session.strip()} if first == OF_SESSION else {}
         count = len(await self._api.grants.revoke_all(identity, **named))
         if not count:
             raise Conflict(_NOTHING_TO_REVOKE)
-        return f"Revoked: {count}. Such requests require approval again."
+        return f"Revoked: {count}. Matching requests require approval again."
 
 
 async def _look(asked: Awaitable[_T]) -> _T | None:
@@ -132,5 +135,5 @@ async def _look(asked: Awaitable[_T]) -> _T | None:
         async with asyncio.timeout(_LOOK_SECONDS):
             return await asked
     except Exception as error:
-        log.info("no look at past answers: %s", bug(error), extra={"event": "look_failed"})
+        log.info("could not read past decisions: %s", bug(error), extra={"event": "look_failed"})
         return None

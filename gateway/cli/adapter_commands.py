@@ -45,16 +45,22 @@ def _add_chat_commands(
 ) -> None:
     """Add what every chat has that can be set up."""
     setup = verbs.add_parser(
-        "setup", help="connect it: the app, its tokens, a channel, a first card"
+        "setup",
+        help="connect the chat: create the app, enter its tokens, choose a channel, "
+        "post a first card",
     )
     setup.add_argument(
-        "--non-interactive", action="store_true", help="take the tokens from the environment"
+        "--non-interactive", action="store_true", help="read the tokens from the environment"
     )
-    setup.add_argument("--route", default="", help="the route whose requests go there (the first)")
-    status = verbs.add_parser("status", help="is it set up, does it run, where does it post")
+    setup.add_argument(
+        "--route", default="", help="route whose requests go to this chat (default: the first)"
+    )
+    status = verbs.add_parser(
+        "status", help="print whether the adapter is set up and running, and where it posts"
+    )
     status.add_argument("--json", action="store_true", help="print JSON")
     remove = verbs.add_parser(
-        "remove", help="forget its tokens, take its channels out of the routes"
+        "remove", help="delete its tokens, and remove its channels from the routes"
     )
     for parser, run in ((setup, "setup"), (status, "show_status"), (remove, "remove")):
         parser.set_defaults(run=f"chats.{run}", adapter=adapter.name)

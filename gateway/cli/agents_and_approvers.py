@@ -36,15 +36,13 @@ def print_once(new: NewCredential, as_json: bool) -> None:
         print(f"redis user     {new.redis_user}\nredis password {new.redis_password}")
     if new.old_until is not None:
         until = datetime.fromtimestamp(new.old_until / 1000).astimezone()
-        print(
-            f"the old one is valid until {until:%Y-%m-%d %H:%M:%S %z}; --now would end it at once"
-        )
+        print(f"the old token is valid until {until:%Y-%m-%d %H:%M:%S %z}; --now ends it at once")
     if not new.kept:
         print("warning: the server has no ACL file, so this user is gone when it restarts")
     for server, why in new.silent.items():
-        print(f"warning: {server} does not know this user, nor that an older one is gone: {why}")
+        print(f"warning: {server} does not have this user, and may still have an older one: {why}")
     if new.silent:
-        print(f"when it is back: gateway agent rotate {new.name}")
+        print(f"when the server is back, run: gateway agent rotate {new.name}")
     print("These are not shown again.")
 
 
@@ -61,7 +59,7 @@ async def add_agent(options: argparse.Namespace) -> int:
     print_once(new, options.json)
     if not options.json:
         print(f"Start the agent with GATEWAY_AGENT={new.name} and GATEWAY_TOKEN set to the token,")
-        print("and GATEWAY_URL to where it reaches the gateway;")
+        print("and GATEWAY_URL to the address at which it reaches the gateway;")
         with suppress(GatewayError):  # not known here: the agent is made all the same
             print(f"from this machine that is {gateway_url(Settings())}.")
         if (redis := Settings().own_redis) is not None:
@@ -195,7 +193,7 @@ async def list_approvers(options: argparse.Namespace) -> int:
 
 def _format_approver(row: dict[str, Any]) -> str:
     if not row["in_policy"]:
-        notes = "may do nothing: no person of the policy in force"
+        notes = "may do nothing: not a person in the active policy"
     else:
         notes = "admin" if row["admin"] else ""
         notes += "" if row["token"] else "  no token"

@@ -119,7 +119,7 @@ class _Interchange:
             "risk": {
                 "level": str(record.risk.level),
                 "reasons": [_text(record.hide(one)) for one in record.risk.reasons][:20]
-                or ["no rule and no finding raised it"],
+                or ["no rule and no finding raised the risk"],
             },
             "choices": list(_CHOICES),
         }
@@ -348,7 +348,10 @@ async def export_all(options: argparse.Namespace) -> int:
                     print(f"\r{count} lines", end="", file=sys.stderr, flush=True)
     print(f"\r{count} lines written", file=sys.stderr)
     if missing:
-        print(f"{missing} segments of the archive could not be read: verify", file=sys.stderr)
+        print(
+            f"{missing} segments of the archive could not be read; `gateway audit verify`",
+            file=sys.stderr,
+        )
     return 1 if missing else 0
 
 
@@ -377,7 +380,7 @@ def verify_file(options: argparse.Namespace) -> int:
     for problem in found.problems:
         print(problem)
     if not found.events:
-        print(f"{options.file} holds no event: nothing was checked")
+        print(f"{options.file} contains no event: nothing was checked")
         return 1
     problems = len(found.problems)
     print(
@@ -426,8 +429,8 @@ async def give_up(options: argparse.Namespace) -> int:
         for why in list(lost.values())[:_SHOWN]:
             print(f"  {why}")
         if not options.yes:
-            print("Put them back if you can, from a backup, or name the right folder in")
-            print("GATEWAY_ARCHIVE. If they are gone for good: gateway archive give-up --yes")
+            print("If you can, restore them from a backup, or set the right folder in")
+            print("GATEWAY_ARCHIVE. If they are lost for good: gateway archive give-up --yes")
             return 1
         day = datetime.fromtimestamp(await store.now() / 1000, UTC).date()
         why = f"{start_of(options.by, _MOST_NAME)} gave it up on {day}"
@@ -445,7 +448,7 @@ async def give_up(options: argparse.Namespace) -> int:
 async def print_report(options: argparse.Namespace) -> int:
     """Print how people decide, and how agents ask."""
     if options.days < 1:
-        raise InvalidRequest("--days is at least 1")
+        raise InvalidRequest("--days must be at least 1")
     until = SystemClock().now_ms()
     async with connect_backend() as found:
         since = until - options.days * DAY_MS

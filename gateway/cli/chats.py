@@ -71,7 +71,8 @@ class Terminal:
                 self._told.add(variable)
                 return found
             raise InvalidRequest(
-                f"nobody can type here: set {variable} or {variable}_FILE, to a token that works"
+                f"there is no terminal to ask at: set {variable} or {variable}_FILE to a token "
+                f"that works"
             )
         with _interruptible():
             return getpass.getpass(f"{question} (typing shows nothing): ").strip()
@@ -101,7 +102,9 @@ async def setup(options: argparse.Namespace) -> int:
     try:
         return await _set_up(options, terminal)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        terminal.say(f"\nNot finished: gateway {options.adapter} setup goes on from here.")
+        terminal.say(
+            f"\nThe setup is not finished: run gateway {options.adapter} setup to continue it."
+        )
         if find_process(Settings().data_dir) is not None:
             terminal.say("The gateway goes on running; gateway down ends it.")
         raise
@@ -130,7 +133,9 @@ async def _set_up(options: argparse.Namespace, terminal: Terminal) -> int:
             return 1
         route = (await backend.store.policy()).route_for(_TRY_AGENT, _TRY_TOOL).name
     if route != claimed[0].route:
-        terminal.say(f"Requests of {claimed[0].route} come there from now on; nothing was tried.")
+        terminal.say(
+            f"Requests of {claimed[0].route} come there from now on; no test card was posted."
+        )
         return 0
     return await _try_it(terminal)
 
@@ -138,7 +143,7 @@ async def _set_up(options: argparse.Namespace, terminal: Terminal) -> int:
 def _setup_of(name: str) -> ChatSetup:
     chat = adapter_class(name)().setup
     if chat is None:
-        raise InvalidRequest(f"the adapter {name} needs no set-up: name it in GATEWAY_ADAPTERS")
+        raise InvalidRequest(f"the adapter {name} needs no setup: add it to GATEWAY_ADAPTERS")
     return chat
 
 
@@ -153,7 +158,7 @@ async def _run_gateway(name: str, terminal: Terminal) -> None:
     if name not in settings.adapters:
         raise InvalidRequest(f"GATEWAY_ADAPTERS is set and leaves {name} out: unset it, or add it")
     if settings.redis_url is not None:
-        terminal.say("The gateways that REDIS_URL is for need these settings too, and a restart.")
+        terminal.say("All gateways that use this REDIS_URL need these settings too, and a restart.")
         return
     place = settings.data_dir / FILE_NAME
     if find_process(settings.data_dir) is None:
@@ -165,8 +170,8 @@ async def _run_gateway(name: str, terminal: Terminal) -> None:
     while name not in (read_private(place) or {}).get("adapters", ()):
         if time.monotonic() > ends:
             raise Unreachable(
-                f"the gateway does not run {name}: look at what it says, or stop it (gateway down) "
-                "and run this again"
+                f"the gateway does not run {name}: read its output, or stop it (gateway down) "
+                f"and run this command again"
             )
         check_wanted()
         await asyncio.sleep(_LOOK_SECONDS)
@@ -199,7 +204,7 @@ async def _wait_for_claim(
         except BaseException:
             await service.withdraw(invitation)  # it is good only while somebody waits here
             raise
-        terminal.say("That code is over; here is a new one.")
+        terminal.say("That code has expired; here is a new one.")
 
 
 @contextmanager
@@ -240,7 +245,7 @@ async def _ask_operator(
         lines, shown = await _describe(service, backend, claimed)
         for line in lines:
             terminal.say(line)
-        if shown is None or not confirm("Is the number the same, and do you want this?"):
+        if shown is None or not confirm("Is the number the same, and do you want this change?"):
             await service.deny(*claimed, by=_BY)
             terminal.say("Nothing was changed.")
             return False
@@ -279,7 +284,7 @@ async def _try_it(terminal: Terminal) -> int:
         client = await asyncio.to_thread(AsyncClient.from_env, _TRY_AGENT, say=None)
         async with asyncio.timeout(_TRY_SECONDS), client:
             approval = await client.ask(
-                _TRY_TOOL, {"command": _TRY_COMMAND}, hint="This is a try. Nothing runs."
+                _TRY_TOOL, {"command": _TRY_COMMAND}, hint="This is a test. Nothing runs."
             )
     except Denied as error:
         terminal.say(f"✓ Denied: {error}. That works too.")
@@ -381,7 +386,7 @@ async def list_claims(options: argparse.Namespace) -> int:
             for line in (await _describe(service, backend, claimed))[0]:
                 print(f"  {line}")
     if not waiting:
-        print("nobody claims anything")
+        print("no claims are pending")
     return 0
 
 

@@ -33,7 +33,7 @@ Verbs = Any  # argparse names the type of its subparsers as private
 _EPILOG = """Begin with:
   gateway demo                 try it: a real agent asks, you answer in the browser
   gateway up                   run the gateway with its own server and the inbox
-  gateway install              have the coding agents of this machine ask
+  gateway install              make the coding agents on this machine ask
   gateway ask shell -- rm x    ask from a shell; the exit code is the answer
 Chats:
   gateway slack setup          connect Slack, up to the first card
@@ -96,14 +96,16 @@ def make_parser() -> argparse.ArgumentParser:
 def _parser() -> tuple[argparse.ArgumentParser, Verbs]:
     parser = argparse.ArgumentParser(
         prog="gateway",
-        description="AI agents ask before they act; a person answers.",
+        description="Let people approve what AI agents do before they do it.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"gateway {__version__}")
     # `gateway.cli.main` reads the file before this parser is built; here it appears in the help.
     parser.add_argument(
-        "--env-file", metavar="FILE", help="settings from this file, before COMMAND"
+        "--env-file",
+        metavar="FILE",
+        help="read settings from this file; give this option before COMMAND",
     )
     parser.set_defaults(run="running.show_overview", json=False)
     verbs = parser.add_subparsers(metavar="COMMAND")
@@ -171,28 +173,28 @@ def _add_server_commands(verbs: Verbs) -> None:
     up.add_argument(
         "--detach",
         action="store_true",
-        help="run in the background, until `gateway down`; logs to up.log in the data folder",
+        help="run in the background until `gateway down`, and log to up.log in the data folder",
     )
-    up.add_argument("--lan", action="store_true", help="serve the inbox to phones in this network")
+    up.add_argument("--lan", action="store_true", help="serve the inbox to phones on this network")
     _command(verbs, "down", "running.down", "stop the gateway of this data folder")
-    _command(verbs, "status", "running.show_status", "say whether the gateway runs")
+    _command(verbs, "status", "running.show_status", "print whether the gateway runs")
     adapter = _command(verbs, "adapter", "serve.adapter", "run one adapter in a separate process")
-    adapter.add_argument("name", help="adapter, for example slack")
+    adapter.add_argument("name", help="name of the adapter, for example slack")
     _command(
         verbs,
         "demo",
         "serve.demo",
-        "try it in a scratch folder: a real agent asks for real commands",
+        "try the gateway in a scratch folder: a real agent asks for real commands",
     )
     # `gateway.cli.main` runs these before this parser is built; here they appear in the help.
     for name, words in (
         ("ask", "ask for approval; the exit code is the decision"),
-        ("wait", "wait for a request that was made with --no-wait"),
+        ("wait", "wait for a request that was submitted with --no-wait"),
         ("run", "ask for a command, and run exactly what is approved"),
         ("hook", "act as the tool hook of a coding agent, such as claude-code"),
-        ("bridge", "ask for an agent that has no hook: acp, dexto, gptme-server …"),
+        ("bridge", "connect a coding agent that has no hook: acp, dexto, gptme-server …"),
         ("install", "make coding agents ask: claude-code, codex …"),
-        ("mcp", "gate an MCP server, or serve tools that ask people"),
+        ("mcp", "gate an MCP server, or serve MCP tools that ask people"),
     ):
         verbs.add_parser(name, help=words, add_help=False)
 
@@ -213,37 +215,39 @@ def _add_answer_commands(verbs: Verbs) -> None:
     approve.add_argument(
         "--yes",
         action="store_true",
-        help="confirm a high risk, or a call that does not fit its row",
+        help="confirm a high-risk request, or a call that does not fit its row",
     )
     approve.add_argument(
-        "--number", metavar="NUMBER", help="verification code that the agent shows"
+        "--number", metavar="NUMBER", help="three-digit code that is shown where the agent waits"
     )
-    deny.add_argument("--reason", default="", help="tell the agent why")
-    deny.add_argument("--feedback", action="store_true", help="ask the agent to plan again")
+    deny.add_argument("--reason", default="", help="your reason, which the agent gets")
+    deny.add_argument("--feedback", action="store_true", help="ask the agent for another plan")
     for one in (approve, deny):
         _add_remember_options(one)
     show.add_argument("id", help="id of the request, its first characters, or its number")
     show.add_argument(
-        "--reveal", action="store_true", help="print secrets too; the audit records it"
+        "--reveal",
+        action="store_true",
+        help="print secrets too; the audit records that you read them",
     )
     for one, described in (
         (approve, "number or ID@REVISION from `gateway pending`, or the whole id"),
         (deny, "id of the request, its first characters, or its number"),
     ):
-        several = f"{described}; all are decided, or none"
+        several = f"{described}; either all of them are decided, or none"
         one.add_argument("ids", nargs="+", metavar="ID", help=several)
     for one in (pending, history):
         one.add_argument(
             "--limit",
             type=_count,
             default=_SHOWN,
-            help=f"list at most this many (default: {_SHOWN})",
+            help=f"how many rows to list at most (default: {_SHOWN})",
         )
         one.add_argument(
             "--after",
             metavar="PLACE",
             default="",
-            help="continue after a page; its end prints PLACE",
+            help="continue after an earlier page, which printed PLACE at its end",
         )
 
 
@@ -253,16 +257,17 @@ def _add_remember_options(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="OFFER",
-        help="also save a grant: an offer of `gateway grant offers ID` (default: the narrowest)",
+        help="also save a grant from this offer of `gateway grant offers ID` (default: the "
+        "narrowest offer)",
     )
     parser.add_argument(
         "--for",
         dest="lifetime",
         metavar="TIME",
-        help="with --remember: 15m, 1h (default), 8h, 1d, 1w or revoked",
+        help="with --remember: how long the grant lasts: 15m, 1h (default), 8h, 1d, 1w or revoked",
     )
     parser.add_argument(
-        "--uses", type=int, metavar="N", help="with --remember: use it at most N times"
+        "--uses", type=int, metavar="N", help="with --remember: the grant covers at most N requests"
     )
     parser.add_argument(
         "--everywhere",
@@ -277,7 +282,9 @@ def _add_grant_commands(verbs: Verbs) -> None:
         "offers", "offers", "list the grants that a request offers, and their matches in history"
     )
     offers.add_argument("id", help="id of the request, its first characters, or its number")
-    listing = grant("list", "show_all", "list grants, their scope and use")
+    listing = grant(
+        "list", "show_all", "list grants, with their scope and how often they were used"
+    )
     listing.add_argument("--suspended", action="store_true", help="list only suspended grants")
     show = grant("show", "show", "print one grant in full")
     show.add_argument("id", help="id of the grant, or its first characters")
@@ -288,70 +295,86 @@ def _add_grant_commands(verbs: Verbs) -> None:
     add = grant("add", "add", "save a grant without a request")
     _add_example_options(add)
     through = grant("pass", "add_pass", "give a session a pass: approve its calls for a while")
-    through.add_argument("agent", help="agent of the session")
-    through.add_argument("session", help="session that gets the pass")
+    through.add_argument("agent", help="name of the agent whose session gets the pass")
+    through.add_argument("session", help="name of the session that gets the pass")
     kind = through.add_mutually_exclusive_group()
     kind.add_argument("--edits", dest="what", action="store_const", const="edits", default="work",
                       help="cover only file changes")  # fmt: skip
     kind.add_argument("--scripts", dest="what", action="store_const", const="scripts",
                       help="also cover the project's tests, builds and scripts")  # fmt: skip
     through.add_argument(
-        "--hours", type=float, default=1.0, help="how long it lasts, 8 at most (default: 1)"
+        "--hours",
+        type=float,
+        default=1.0,
+        help="how many hours the pass lasts: at most 8 (default: 1)",
     )
-    through.add_argument("--next", type=int, metavar="N", help="cover only the next N requests")
+    through.add_argument("--next", type=int, metavar="N", help="end the pass after N requests")
     for one in (listing, revoke):
-        one.add_argument("--agent", help="only grants of this agent")
+        one.add_argument("--agent", help="include only grants of this agent")
 
 
 def _add_tool_commands(verbs: Verbs) -> None:
-    tool = _group(verbs, "tool", "policy", "declare what the arguments of tools are")
-    declare = tool("declare", "declare_tool", "say what a tool's arguments are")
+    tool = _group(verbs, "tool", "policy", "declare the roles of tools' arguments")
+    declare = tool("declare", "declare_tool", "declare the roles of a tool's arguments")
     declare.add_argument("name", help="whole name of the tool, as agents send it")
     declare.add_argument(
         "roles",
         nargs="*",
         metavar="ADDRESS=ROLE",
-        help="argument and its role, for example text=data",
+        help="an argument and its role, for example text=data",
     )
     declare.add_argument(
-        "--harmless", action="store_true", help="let a grant cover the tool with any arguments"
+        "--harmless",
+        action="store_true",
+        help="declare the tool harmless, so that a grant may cover it with any arguments",
     )
     declare.add_argument(
-        "--agents", metavar="NAMES", help="for calls of these agents, with commas (* is all)"
+        "--agents",
+        metavar="NAMES",
+        help="only for calls by these agents, separated by commas (* means all)",
     )
     declare.add_argument(
-        "--yes", action="store_true", help="confirm arguments that grants may then vary"
+        "--yes", action="store_true", help="confirm that grants may let these arguments vary"
     )
     tool("list", "list_tools", "print the declarations as lines of a policy file")
 
 
 def _add_example_options(add: argparse.ArgumentParser) -> None:
-    add.add_argument("agent", help="agent that the grant is for")
+    add.add_argument("agent", help="name of the agent that the grant is for")
     example = add.add_mutually_exclusive_group(required=True)
     example.add_argument(
-        "--like", metavar="ID", help="example: a request, by its id, first characters or number"
+        "--like",
+        metavar="ID",
+        help="use this request as the example: its id, its first characters, or its number",
     )
-    example.add_argument("--tool", help="example: a call of this tool")
-    add.add_argument("--arguments", metavar="JSON", help="arguments of the example")
-    add.add_argument("--kind", choices=_KINDS, help="kind of the example (default: tool)")
-    add.add_argument("--cwd", help="folder of the example")
-    add.add_argument("--host", help="host of the example")
-    add.add_argument("--offer", metavar="ID", help="offer to save")
-    add.add_argument("--deny", action="store_true", help="save a deny grant (default: approve)")
+    example.add_argument("--tool", help="use a call of this tool as the example")
+    add.add_argument(
+        "--arguments", metavar="JSON", help="arguments of the example call, as a JSON object"
+    )
+    add.add_argument("--kind", choices=_KINDS, help="kind of the example call (default: tool)")
+    add.add_argument("--cwd", help="folder in which the example call would run")
+    add.add_argument("--host", help="host on which the example call would run")
+    add.add_argument("--offer", metavar="ID", help="id of the offer to save")
+    add.add_argument(
+        "--deny", action="store_true", help="save a deny grant instead of an approve grant"
+    )
     add.add_argument("--session", metavar="S", help="cover only this session (default: all)")
     add.add_argument(
-        "--for", dest="lifetime", metavar="TIME", help="15m, 1h (default), 8h, 1d, 1w or revoked"
+        "--for",
+        dest="lifetime",
+        metavar="TIME",
+        help="how long the grant lasts: 15m, 1h (default), 8h, 1d, 1w or revoked",
     )
-    add.add_argument("--uses", type=int, metavar="N", help="use it at most N times")
+    add.add_argument("--uses", type=int, metavar="N", help="cover at most N requests")
 
 
 def _add_credential_commands(verbs: Verbs) -> None:
     agent = _group(verbs, "agent", "agents_and_approvers", "add, list and revoke agents")
-    add = agent("add", "add_agent", "create an agent; its token is shown once")
+    add = agent("add", "add_agent", "create an agent, and print its token once")
     add.add_argument(
         "--owner",
         metavar="PERSON",
-        help="person that it acts for, who may not approve its high-risk requests",
+        help="person whom the agent works for; this person may not approve its high-risk requests",
     )
     rotate = agent("rotate", "rotate_agent", "replace the token and the Redis password of an agent")
     revoke = agent("revoke", "revoke_agent", "remove an agent and close its connections")
@@ -367,15 +390,15 @@ def _add_people_commands(verbs: Verbs) -> None:
     approver = _group(
         verbs, "approver", "agents_and_approvers", "add, list and revoke people who decide"
     )
-    join = approver("add", "add_approver", "create an approver; the token is shown once")
-    join.add_argument("--admin", action="store_true", help="make them an admin")
+    join = approver("add", "add_approver", "create an approver, and print the token once")
+    join.add_argument("--admin", action="store_true", help="make this person an admin")
     renew = approver("rotate", "rotate_approver", "replace the token of an approver")
     leave = approver("revoke", "revoke_approver", "remove an approver")
     approver("list", "list_approvers", "list approvers")
     link = approver("link", "link_approver", "let a person add their account in a chat")
     link.set_defaults(run="chats.link_approver")
     link.add_argument("name", help="name of the person")
-    link.add_argument("chat", help="adapter, for example slack")
+    link.add_argument("chat", help="name of the adapter, for example slack")
     claim = _group(verbs, "claims", "chats", "decide on channels and accounts that chats claim")
     claim("list", "list_claims", "list pending claims")
     claim("approve", "approve_claim", "add a claim to the policy").add_argument(
@@ -408,7 +431,7 @@ def _add_overlap(rotating: argparse.ArgumentParser) -> None:
         type=_span,
         default="15m",
         metavar="TIME",
-        help="keep the old token valid so long: 90s, 15m (default), 1h, at most 7d",
+        help="how long the old token stays valid: 90s, 15m (default), 1h, at most 7d",
     )
     end.add_argument("--now", action="store_true", help="end the old token at once")
 
@@ -417,18 +440,22 @@ def _add_operator_commands(verbs: Verbs) -> None:
     applying = _command(
         verbs, "apply", "policy.apply", "apply a policy file: people, routes and rules"
     )
-    applying.add_argument("file", help="policy file, - for standard input")
-    applying.add_argument("--check", action="store_true", help="only print the changes")
+    applying.add_argument("file", help="path of the policy file, or - for standard input")
     applying.add_argument(
-        "--yes", action="store_true", help="do not ask, even if no approver or admin is left"
+        "--check", action="store_true", help="print the changes without applying them"
     )
-    applying.add_argument("--by", default="operator", help="name yourself in the audit")
+    applying.add_argument(
+        "--yes",
+        action="store_true",
+        help="apply without asking, even if no approver or admin is left",
+    )
+    applying.add_argument("--by", default="operator", help="your name, for the audit log")
     policy = _group(verbs, "policy", "policy", "print the active policy, or test a file")
     policy("show", "show", "print the active policy as JSON")
     policy("export", "export", "print the active policy as a policy file")
     test = policy("test", "replay_file", "replay a policy file against past requests")
-    test.add_argument("file", help="policy file, - for standard input")
-    test.add_argument("--days", type=_count, help="replay only the last days (default: all)")
+    test.add_argument("file", help="path of the policy file, or - for standard input")
+    test.add_argument("--days", type=_count, help="replay only the last DAYS days (default: all)")
     stop = _command(
         verbs,
         "stop-all",
@@ -442,60 +469,79 @@ def _add_operator_commands(verbs: Verbs) -> None:
         "policy.explain_call",
         "print how the gateway would decide a call, and why",
     )
-    call.add_argument("agent", help="agent of the call")
-    call.add_argument("tool", help="tool of the call")
-    call.add_argument("words", nargs="*", metavar="-- COMMAND", help="command, after --")
-    call.add_argument("--arguments", default="{}", metavar="JSON", help="arguments of the call")
+    call.add_argument("agent", help="name of the agent that makes the call")
+    call.add_argument("tool", help="name of the tool that is called")
+    call.add_argument(
+        "words", nargs="*", metavar="-- COMMAND", help="command that would run, after --"
+    )
+    call.add_argument(
+        "--arguments", default="{}", metavar="JSON", help="arguments of the call, as a JSON object"
+    )
     call.add_argument("--kind", default="tool", choices=_KINDS, help="kind of call (default: tool)")
-    call.add_argument("--session", default="default", help="session of the call (default: default)")
-    call.add_argument("--cwd", help="folder of the call (default: this one)")
-    there = "the conversation where it would begin, as platform:SPACE/CHANNEL[/THREAD]"
+    call.add_argument(
+        "--session", default="default", help="session in which the call is made (default: default)"
+    )
+    call.add_argument("--cwd", help="folder in which the call would run (default: this one)")
+    there = "conversation where the call begins, as platform:SPACE/CHANNEL[/THREAD]"
     call.add_argument("--origin", metavar="PLACE", help=there)
     figures = _command(
         verbs, "report", "audit.print_report", "print how people decide, and how agents ask"
     )
-    figures.add_argument("--days", type=int, default=30, help="count the last days (default: 30)")
+    figures.add_argument(
+        "--days", type=int, default=30, help="count the last DAYS days (default: 30)"
+    )
     _add_audit_commands(verbs)
-    checks = _command(verbs, "doctor", "serve.run_doctor", "check everything, and print remedies")
+    checks = _command(
+        verbs, "doctor", "serve.run_doctor", "check the whole installation, and print remedies"
+    )
     _command(
         verbs,
         "completion",
         "completion.print_completion",
-        "print a completion script for your shell",
+        "print a completion script for name of your shell",
     )
     verbs.choices["completion"].add_argument(
-        "shell", choices=("bash", "zsh", "fish"), help="your shell"
+        "shell", choices=("bash", "zsh", "fish"), help="name of your shell"
     )
-    checks.add_argument("--live", action="store_true", help="let chats post and delete a sample")
+    checks.add_argument(
+        "--live", action="store_true", help="post a sample to each chat, then delete it"
+    )
     me = "with --live: also ask a person to try the chats (default: the only one)"
     checks.add_argument("--with-me", nargs="?", const="", metavar="PERSON", help=me)
     kept = "with --with-me: write the traffic to FILE, without tokens, ids and names"
     checks.add_argument("--record", type=Path, metavar="FILE", help=kept)
     for one in (stop, resume):
-        one.add_argument("--by", default="operator", help="name yourself in the audit")
+        one.add_argument("--by", default="operator", help="your name, for the audit log")
 
 
 def _add_audit_commands(verbs: Verbs) -> None:
-    trail = _group(verbs, "audit", "audit", "read, export and verify the audit")
+    trail = _group(verbs, "audit", "audit", "read, export and verify the audit log")
     tail = trail("tail", "tail", "print the latest events")
-    tail.add_argument("--lines", type=_count, default=20, help="print so many (default: 20)")
-    export = trail("export", "export_all", "write the audit as JSON lines")
-    export.add_argument("file", help="file to write, - for standard output")
+    tail.add_argument(
+        "--lines", type=_count, default=20, help="how many events to print (default: 20)"
+    )
+    export = trail("export", "export_all", "write the audit log as JSON lines")
+    export.add_argument("file", help="path of the file to write, or - for standard output")
     export.add_argument(
         "--form",
         choices=["sealed", "interchange", "trace"],
         default="sealed",
-        help="with seals, for verify (default), or in a form of other systems",
+        help="export format: `sealed`, which `verify` reads (default), or the format of another "
+        "system",
     )
-    verify = trail("verify", "verify_file", "verify an export, without a gateway")
-    verify.add_argument("file", help="sealed export")
+    verify = trail("verify", "verify_file", "verify an exported audit log; needs no gateway")
+    verify.add_argument("file", help="path of an export with seals")
     erase = trail("erase", "erase", "erase the content of a decided request")
-    erase.add_argument("id", help="whole id of the request")
-    erase.add_argument("--by", default="operator", help="name yourself in the audit")
-    archive = _group(verbs, "archive", "audit", "repair the archive of the audit")
-    lost = archive("give-up", "give_up", "continue without lost segments")
-    lost.add_argument("--yes", action="store_true", help="confirm that they are gone for good")
-    lost.add_argument("--by", default="operator", help="name yourself in the audit")
+    erase.add_argument("id", help="whole id of the request to erase")
+    erase.add_argument("--by", default="operator", help="your name, for the audit log")
+    archive = _group(verbs, "archive", "audit", "repair the archive of the audit log")
+    lost = archive(
+        "give-up", "give_up", "let the audit continue although archive segments are lost"
+    )
+    lost.add_argument(
+        "--yes", action="store_true", help="confirm that the segments are lost for good"
+    )
+    lost.add_argument("--by", default="operator", help="your name, for the audit log")
 
 
 # `gateway --env-file FILE`: settings from a file that is named, and from no other.
@@ -514,7 +560,9 @@ def take_env_file(words: Sequence[str]) -> list[str]:
         option, equals, path = rest.pop(0).partition("=")
         if not equals:
             if not rest:
-                raise InvalidRequest(f"{option} takes a file: gateway {option} FILE up")
+                raise InvalidRequest(
+                    f"{option} needs a file, for example: gateway {option} FILE up"
+                )
             path = rest.pop(0)
         for name, value in read_env_file(path).items():
             os.environ.setdefault(name, value)
@@ -538,7 +586,7 @@ def read_env_file(path: str) -> dict[str, str]:
         name, equals, value = words[0].partition("=")
         if len(words) > 1 or not equals or not _NAME.fullmatch(name):
             raise InvalidRequest(
-                f"{path}, line {number}: write NAME=VALUE, the value in quotes where it has spaces"
+                f"{path}, line {number}: write NAME=VALUE, and quote the value if it has spaces"
             )
         found[name] = value
     return found

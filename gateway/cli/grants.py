@@ -25,9 +25,10 @@ def show_all(options: argparse.Namespace) -> int:
     """List grants."""
     with connect_as_approver() as http:
         found = [one for one in _read_all(http) if options.agent in (None, one["agent"])]
-        nothing = "nothing is remembered"
+        nothing = "there are no grants"
         if options.suspended:
-            found, nothing = [one for one in found if _why_suspended(one)], "nothing is suspended"
+            found = [one for one in found if _why_suspended(one)]
+            nothing = "no grants are suspended"
         return print_rows(found, options, partial(_format_grant, http), nothing)
 
 
@@ -65,7 +66,7 @@ def add(options: argparse.Namespace) -> int:
             _refuse_limits(options)
             for offer in http.call("POST", "/v1/grants/offers", body)["offers"]:
                 say(offer, f"{offer['id']}  {show_masked(offer['words']).text}", options)
-            print("choose one with --offer ID; nothing is remembered so far", file=sys.stderr)
+            print("choose one of them with --offer ID; nothing was saved yet", file=sys.stderr)
             return 2
         limits = {
             "session": options.session, "lifetime": options.lifetime, "max_uses": options.uses
@@ -78,7 +79,7 @@ def add(options: argparse.Namespace) -> int:
 
 def _refuse_limits(options: argparse.Namespace) -> None:
     if (options.session, options.lifetime, options.uses) != (None, None, None):
-        raise InvalidRequest("--session, --for and --uses need --offer: choose what to remember")
+        raise InvalidRequest("--session, --for and --uses need --offer: choose which offer to save")
 
 
 def _read_example(http: HttpPool, options: argparse.Namespace) -> dict[str, Any]:
@@ -87,14 +88,17 @@ def _read_example(http: HttpPool, options: argparse.Namespace) -> dict[str, Any]
     context = {name: value for name, value in where.items() if value is not None}
     if options.like is not None:
         if context or options.arguments is not None or options.kind is not None:
-            raise InvalidRequest("with --like the request says what it would run, and where")
+            raise InvalidRequest(
+                "with --like, leave out the call: the request already states "
+                "the call, its folder and its host"
+            )
         return {"request": find_request(http, options.like)["request"]["id"]}
     try:
         arguments = parse((options.arguments or "{}").encode())
     except InvalidRequest as error:
         raise InvalidRequest(f"--arguments: {error}") from error
     if not isinstance(arguments, dict):
-        raise InvalidRequest("--arguments takes a JSON object")
+        raise InvalidRequest("--arguments must be a JSON object")
     example = {"tool": options.tool, "kind": options.kind or "tool", "arguments": arguments}
     return {**example, "context": context} if context else example
 
@@ -152,11 +156,13 @@ def _find(http: HttpPool, wanted: str) -> dict[str, Any]:
         return grant
     matches = [grant for grant in _read_all(http) if grant["id"].startswith(wanted)]
     if len(matches) > 1:
-        raise InvalidRequest(f"{len(matches)} grants begin with {wanted}; write more of the id")
+        raise InvalidRequest(
+            f"{len(matches)} grant ids begin with {wanted}; give more characters of the id"
+        )
     if not matches:
         raise NotFound(
-            f"nothing that is remembered begins with {wanted}: see `gateway grant list`; what has "
-            "ended is found by its whole id"
+            f"no active grant has an id that begins with {wanted}: see `gateway grant list`; to "
+            "find an ended grant, give its whole id"
         )
     return matches[0]
 
@@ -194,9 +200,9 @@ def _why_suspended(grant: dict[str, Any]) -> str:
     """Return why a grant is suspended; empty when it is in force."""
     if outdated := grant.get("outdated"):
         why = make_visible(outdated["why"]).text
-        return f"suspended: {why}; let the agent ask again, and remember that"
+        return f"suspended: {why}; let the agent ask again, and remember that decision"
     if grant.get("suspended"):
-        return "suspended: too few of those who remembered it may still approve here"
+        return "suspended: too few of the people who approved this grant may still approve here"
     return ""
 
 
@@ -223,7 +229,7 @@ async def stop_all(options: argparse.Namespace) -> int:
         await found.store.set_stopped(True, by=options.by)
     sentence = KillSwitch(on=True, waiting=waiting).stopped
     told = {"stopped": True, "waiting": waiting}
-    say(told, f"{sentence}\n`gateway resume` lifts it: {LIFT}", options)
+    say(told, f"{sentence}\n`gateway resume` turns the kill switch off: {LIFT}", options)
     return 0
 
 

@@ -46,11 +46,13 @@ def connect_as_approver(*, acting: bool = False) -> HttpPool:
             token = (read_private(folder / OWNER_FILE) or {}).get("token")
     if not url:
         raise Unreachable(
-            f"no gateway of yours runs on {folder}: start `gateway up`, or name the folder of the "
-            "one that runs in GATEWAY_DATA_DIR, or its address in GATEWAY_URL"
+            f"you run no gateway with the data folder {folder}: start `gateway up`, or set "
+            f"GATEWAY_DATA_DIR to the folder of a running gateway, or GATEWAY_URL to its address"
         )
     if not token:
-        raise Unauthorized("set GATEWAY_APPROVER_TOKEN to the token of `gateway approver add NAME`")
+        raise Unauthorized(
+            "set GATEWAY_APPROVER_TOKEN to the token that `gateway approver add NAME` prints"
+        )
     if acting:
         say_where(url)
     return HttpPool(url, token)
@@ -72,13 +74,13 @@ def find_request(http: HttpPool, wanted: str) -> dict[str, Any]:
         matches = [one for one in records if one["request"]["id"].startswith(wanted)]
         if len(matches) > 1:
             raise InvalidRequest(
-                f"{len(matches)} requests begin with {wanted}; write more of the id"
+                f"{len(matches)} request ids begin with {wanted}; give more characters of the id"
             )
         if matches:
             return matches[0]
     raise NotFound(
-        f"no request begins with {wanted}: none that waits (`gateway pending`), and none of the "
-        f"last {_PAGE} others (`gateway history`); an older one is found by its whole id"
+        f"no request id begins with {wanted} among the pending requests (`gateway pending`) and "
+        f"the last {_PAGE} others (`gateway history`); for an older request, give the whole id"
     )
 
 

@@ -14,7 +14,7 @@ from gateway.wire.local_discovery import read_private, state_folder, write_priva
 
 _MOST_DIGITS = 3
 _MOST_MS = 15 * 60_000
-_AGAIN = "run `gateway pending`, and take a number of what it prints"
+_AGAIN = "run `gateway pending`, and use a number from its list"
 
 
 def keep_list(http: HttpPool, rows: Sequence[str]) -> bool:
@@ -45,7 +45,9 @@ def find_listed(http: HttpPool, wanted: str) -> str:
     kept = read_private(_name_file()) or {}
     age = SystemClock().now_ms() - kept.get("at", 0)
     if kept.get("of") != http.fingerprint() or not 0 <= age <= _MOST_MS:
-        raise InvalidRequest(f"no recent list of yours was printed in this terminal: {_AGAIN}")
+        raise InvalidRequest(
+            f"`gateway pending` printed no list in this terminal recently: {_AGAIN}"
+        )
     rows: list[str] = kept["rows"]
     if not 1 <= int(wanted) <= len(rows):
         raise InvalidRequest(f"the list has {len(rows)} rows, and no number {wanted}: {_AGAIN}")

@@ -62,9 +62,7 @@ async def apply(options: argparse.Namespace) -> int:
             _print_changes(changes, taken_back, [*lost, *closed])
         missing = find_lockout(document, tokens) or find_no_admin(document, tokens)
         if changes and not options.yes and missing:
-            raise BadPolicy(
-                f"nothing was changed: {missing}; or add --yes to apply it all the same"
-            )
+            raise BadPolicy(f"nothing was changed: {missing}; to apply the file anyway, add --yes")
         applied = bool(changes) and not options.check and _confirm(options)
         if applied:
             await found.store.apply(replace(document, generation=now.generation), by=options.by)
@@ -77,9 +75,9 @@ async def apply(options: argparse.Namespace) -> int:
     elif changes:
         print("nothing was changed")
     elif options.check:
-        print("this file is in force")
+        print("this file is now the active policy")
     else:
-        print("this file is in force already")
+        print("this file is already the active policy")
     return 0 if applied or options.check or not changes else 1
 
 
@@ -112,16 +110,19 @@ def _print_changes(changes: Sequence[str], taken_back: Sequence[str], lost: Sequ
     for line in changes:
         print(line)
     if taken_back:
-        print(f"takes back what was declared while it ran about {', '.join(taken_back)};")
-        print("to keep it, add to the file what `gateway tool list` prints about them")
+        print(f"removes what people declared on cards about {', '.join(taken_back)};")
+        print("to keep these declarations, add to the file what `gateway tool list` prints")
     for sentence in lost:
         print(sentence)
 
 
 def _print_applied(count: int, tokens: set[str], people: set[str]) -> None:
-    print(f"in force on every replica: {count} changes")
+    print(f"active on every replica: {count} changes")
     for name in sorted(tokens - people):
-        print(f"{name} is no person of this file, and does nothing any more; their token is left:")
+        print(
+            f"{name} is not in this file and can no longer decide; to remove their token as "
+            f"well, run:"
+        )
         print(f"  gateway approver revoke {name}")
     for name in sorted(people - tokens):
         print(f"{name} has no token to log in with: gateway approver add {name}")
@@ -148,7 +149,7 @@ async def export(options: argparse.Namespace) -> int:
 # `gateway policy test`: what a policy file would have done. Nothing is written.
 
 _HEAD = ("fits", "decides", *(past.value for past in Past))
-_NO_RULE = "no rule: people are asked"
+_NO_RULE = "no rule, so people decide"
 
 
 async def replay_file(options: argparse.Namespace) -> int:
@@ -217,7 +218,7 @@ def _build_request(options: argparse.Namespace) -> ApprovalRequest:
     except InvalidRequest as error:
         raise InvalidRequest(f"--arguments: {error}") from error
     if not isinstance(arguments, dict):
-        raise InvalidRequest("--arguments takes a JSON object")
+        raise InvalidRequest("--arguments must be a JSON object")
     if options.words:
         arguments["command"] = shlex.join(options.words)
     draft = ApprovalRequest(
@@ -262,7 +263,9 @@ def _print_answer(answer: dict[str, Any]) -> None:
     for one in answer["findings"]:
         print(f"finding at {make_visible(one['place']).text}: {make_visible(one['words']).text}")
     for one in answer["grants"]:
-        why = f"does not cover it: {one.get('differs')}" if one.get("differs") else "covers it"
+        why = (
+            f"does not cover this call: {one.get('differs')}" if one.get("differs") else "covers it"
+        )
         print(make_visible(f"remembered {one['id'][:8]}, {one['words']}: {why}").text)
     for one in answer["deciders"]:
         said = f"{one['effect']} {one.get('message', '')}"
@@ -286,8 +289,8 @@ def declare_tool(options: argparse.Namespace) -> int:
     with connect_as_approver(acting=True) as http:
         rows = http.call("POST", "/v1/tools", body)["items"]
     row = next(row for row in rows if row["name"] == options.name)
-    told = f"in force on every replica:\n{format_tool(row)}\n"
-    keep = "Add it to your policy file, or the next `gateway apply` takes it back."
+    told = f"active on every replica:\n{format_tool(row)}\n"
+    keep = "Add it to your policy file, or the next `gateway apply` removes it."
     say(row, told + keep, options)
     return 0
 
@@ -300,7 +303,7 @@ def list_tools(options: argparse.Namespace) -> int:
         print(json.dumps(rows))
         return 0
     if not rows:
-        print("nothing is declared about any tool", file=sys.stderr)
+        print("no tool has a declaration", file=sys.stderr)
     print("\n\n".join(map(format_tool, rows)), end="\n" if rows else "")
     return 0
 
@@ -316,8 +319,10 @@ def _read_roles(words: list[str]) -> dict[str, str]:
     for word in words:
         address, equals, role = word.rpartition("=")
         if not (address and equals and role):
-            raise InvalidRequest(f"{make_visible(word).text}: write ADDRESS=ROLE, as in text=data")
+            raise InvalidRequest(
+                f"{make_visible(word).text}: write ADDRESS=ROLE, for example text=data"
+            )
         if address in roles:
-            raise InvalidRequest(f"{make_visible(address).text} stands there twice")
+            raise InvalidRequest(f"{make_visible(address).text} is given twice")
         roles[address] = role
     return roles

@@ -54,7 +54,7 @@ def _refuse_another(settings: Settings) -> None:
     own = [announced] if announced else [settings.local_url(settings.port), settings.public_url]
     if url and not any(one and is_same_address(url, one) for one in own):
         raise InvalidRequest(
-            f"GATEWAY_URL names {url}, but this command would work on another gateway, the one in "
+            f"GATEWAY_URL names {url}, but this command would act on another gateway, the one in "
             f"{settings.data_dir}: set REDIS_URL to the Redis of the gateway that you mean"
         )
 
@@ -87,4 +87,4 @@ def explain_error(error: Exception) -> tuple[list[str], int]:
         return [str(error)], BadSettings.exit_code
     if isinstance(error, OSError | EngineError):
         return [str(error) or type(error).__name__], Unreachable.exit_code
-    return [f"Redis does not answer: {error}"], Unreachable.exit_code
+    return [f"Redis does not respond: {error}"], Unreachable.exit_code

@@ -366,7 +366,9 @@ def approve(options: argparse.Namespace) -> int:
     body = {"action": Action.APPROVE.value, **_remember(options)}
     if len(options.ids) > 1:
         if options.number:
-            raise InvalidRequest("what takes a number is approved alone")
+            raise InvalidRequest(
+                "a request that needs a verification code must be approved alone, not in a batch"
+            )
         return _decide_all(options, body)
     typed = {"number": options.number} if options.number else {}
     return _decide(options, {**body, **typed, "confirmed": options.yes})
@@ -397,7 +399,7 @@ def _remember(options: argparse.Namespace) -> dict[str, Any]:
         return {"remember": {"offer": options.remember, **how}}
     if how:
         raise InvalidRequest(
-            "--for, --uses and --everywhere say how an answer is remembered: add --remember"
+            "--for, --uses and --everywhere describe a grant: add --remember to save one"
         )
     return {}
 
@@ -406,7 +408,7 @@ def split_revision(wanted: str) -> tuple[str, int | None]:
     """Return the id, or its beginning, and the revision of ID@REVISION."""
     name, at, revision = wanted.partition("@")
     if at and not revision.isdecimal():
-        raise InvalidRequest(f"{wanted} is no ID@REVISION, as `gateway pending` prints it")
+        raise InvalidRequest(f"{wanted} is not an ID@REVISION as `gateway pending` prints it")
     return name, int(revision) if at else None
 
 
@@ -425,10 +427,11 @@ def _find_for_answer(http: HttpPool, wanted: str, action: Action) -> tuple[dict[
         now = f"it is now\n{format_row(record)}\nto approve that: {command}"
         if len(name) < ID_LENGTH:
             raise InvalidRequest(
-                f"{wanted} is the beginning of an id, which may change hands; {now}"
+                f"{wanted} is only the beginning of an id, which could later match a different "
+                f"request; {now}"
             )
         if revision is None and record["digest"] != record["request"]["digest"]:
-            raise InvalidRequest(f"this was edited since it was asked; {now}")
+            raise InvalidRequest(f"this request was edited after it was submitted; {now}")
     return record, record["revision"] if revision is None else revision
 
 
@@ -439,8 +442,8 @@ def _check_approvable(record: dict[str, Any]) -> None:
     fits = Action.APPROVE in allowed and not request.get("questions")
     if record["status"] == Status.PENDING and not fits:
         raise InvalidRequest(
-            "this wants another answer than approve, and the command line fills in no form and "
-            "edits nothing: deny it here, or use the inbox (`gateway login NAME`), `gateway "
+            "this request cannot be approved as it is, and the command line cannot fill in forms "
+            "or edit calls: deny it here, or use the inbox (`gateway login NAME`), `gateway "
             "adapter terminal` or HTTP"
         )
 
@@ -449,7 +452,7 @@ def _check_fits(record: dict[str, Any]) -> None:
     """Raise InvalidRequest when the row of a request leaves something out."""
     if not summarize_action(record)[1]:
         shown = f"`gateway show {record['request']['id']}`"
-        raise InvalidRequest(f"this does not fit its row: read {shown}, then add --yes")
+        raise InvalidRequest(f"the call does not fit its row: read {shown}, then add --yes")
 
 
 def _decide(options: argparse.Namespace, body: dict[str, Any]) -> int:
@@ -462,7 +465,7 @@ def _decide(options: argparse.Namespace, body: dict[str, Any]) -> int:
             if (high or planned) and "number" not in body:
                 shown = f"`gateway show {record['request']['id']}`"
                 what = "high risk" if high else "a plan"
-                raise InvalidRequest(f"this is {what}: read {shown}, then add --yes")
+                raise InvalidRequest(f"the request is {what}: read {shown}, then add --yes")
             _check_fits(record)
         click = {**body, "revision": revision, "nonce": new_id()}
         done = http.call("POST", f"/v1/requests/{record['request']['id']}/decide", click)
@@ -473,7 +476,7 @@ def _decide(options: argparse.Namespace, body: dict[str, Any]) -> int:
 def _decide_all(options: argparse.Namespace, body: dict[str, Any]) -> int:
     """Decide several requests in one call: all of them or none."""
     if options.remember is not None:
-        raise InvalidRequest("what is decided together is not remembered: answer it alone")
+        raise InvalidRequest("a batch cannot be remembered: decide each request on its own")
     with connect_as_approver(acting=True) as http:
         found = [_find_for_answer(http, wanted, Action(body["action"])) for wanted in options.ids]
         if Action(body["action"]) is Action.APPROVE and not options.yes:
@@ -497,7 +500,7 @@ def show_pending(options: argparse.Namespace) -> int:
 
 def show_history(options: argparse.Namespace) -> int:
     """List a page of the requests that have ended."""
-    return _print_page("history", options, "nothing has ended yet")
+    return _print_page("history", options, "no request has been decided yet")
 
 
 def _print_page(command: str, options: argparse.Namespace, nothing: str) -> int:

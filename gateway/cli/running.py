@@ -25,7 +25,7 @@ def show_overview(options: argparse.Namespace) -> int:
     folder = Path(state_folder())
     if os.environ.get("GATEWAY_URL") or (folder.is_dir() and any(folder.iterdir())):
         return show_status(options)
-    print("Begin with gateway demo, gateway up, or gateway slack setup. More: gateway --help")
+    print("To begin, run gateway demo, gateway up, or gateway slack setup. More: gateway --help")
     return 0
 
 
@@ -86,10 +86,13 @@ async def down(options: argparse.Namespace) -> int:
     say_where(folder)
     process = find_process(folder)
     if process is None:
-        say({"ended": None}, f"no gateway runs on {folder}", options)
+        say({"ended": None}, f"no gateway runs with the data folder {folder}", options)
         return 0
     if not process:
-        raise InvalidRequest(f"the gateway of {folder} runs in another container: stop that")
+        raise InvalidRequest(
+            f"the gateway with the data folder {folder} runs in another "
+            f"container: stop that container"
+        )
     with suppress(ProcessLookupError):  # it ended meanwhile
         os.kill(process, signal.SIGTERM)
     for _ in range(_LOOKS):
@@ -97,4 +100,6 @@ async def down(options: argparse.Namespace) -> int:
             say({"ended": process}, f"the gateway (process {process}) has ended", options)
             return 0
         await asyncio.sleep(_LOOK_SECONDS)
-    raise Unreachable(f"process {process} still cleans up; `gateway down` again cuts that short")
+    raise Unreachable(
+        f"process {process} is still shutting down; run `gateway down` again to stop it at once"
+    )

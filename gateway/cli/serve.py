@@ -218,7 +218,7 @@ _LOOK_SECONDS = 0.5
 _LOG_FILE = "up.log"
 _REFUSED_SECONDS = 60.0
 """Nobody fills a terminal with refused links."""
-_NOT_READY = "Stopped before it was ready"
+_NOT_READY = "The gateway stopped before it was ready"
 _READY = re.compile(rb"The gateway is ready at (\S+)\s")
 _NEXT = ("To connect a coding agent: gateway install", "To connect Slack: gateway slack setup")
 _STOP = "To stop it: Ctrl-C, or gateway down."
@@ -251,9 +251,13 @@ async def start_detached(settings: Settings) -> str:
     with what it said where it ended.
     """
     if settings.production:
-        raise InvalidRequest("in production a service manager runs `gateway up`, without --detach")
+        raise InvalidRequest(
+            "do not use --detach in production: let a service manager run `gateway up`"
+        )
     if find_process(settings.data_dir) is not None:
-        raise Conflict(f"a gateway runs on {settings.data_dir} already: see `gateway status`")
+        raise Conflict(
+            f"a gateway already runs with the data folder {settings.data_dir}: see `gateway status`"
+        )
     folder = DataFolder.prepare(settings.data_dir)
     output, log_file = folder.open_log(_LOG_FILE), folder.path / _LOG_FILE
     before = log_file.stat().st_size
@@ -315,7 +319,7 @@ async def _renew_links(
             async for event in events:
                 if event.type == "sign_in_refused" and clock() - last > _REFUSED_SECONDS:
                     last = clock()
-                    say("A link or code was refused. A fresh one:")
+                    say("A link or code was rejected. Here is a new one:")
                     for line in await make():
                         say(line)
 
@@ -378,7 +382,7 @@ async def adapter(options: argparse.Namespace) -> int:
     """Run one adapter until SIGINT or SIGTERM."""
     settings = _start()
     async with _until_signal() as wait, app.run_adapter(settings, options.name) as url:
-        health = f"; its health is at {url}/readyz" if url else ""
+        health = f"; its health check is at {url}/readyz" if url else ""
         print(f"The adapter {options.name} runs{health}", file=sys.stderr)
         await wait()
     return 0
@@ -409,7 +413,7 @@ async def _until_signal() -> AsyncIterator[Callable[[], Coroutine[Any, Any, None
     except asyncio.CancelledError:
         if not stop.is_set():
             raise
-        cut_short = "Stopped; some of the cleaning up was cut short"
+        cut_short = "Stopped at once, without finishing the shutdown"
         print(cut_short if started.is_set() else _NOT_READY, file=sys.stderr)
 
 

@@ -21,13 +21,13 @@ def list_or_end_sessions(options: argparse.Namespace) -> int:
     """List sessions, or end one."""
     agent, name = options.agent, options.end
     if name is not None and agent is None:
-        raise InvalidRequest("a session belongs to an agent: name it with --agent")
+        raise InvalidRequest("a session belongs to an agent: name the agent with --agent")
     query = "" if agent is None else f"?agent={quote(agent, safe='')}"
     with connect_as_approver(acting=name is not None) as http:
         rows = http.call("GET", f"/v1/sessions{query}")["items"]
         if name is None:
             head = f"{'AGENT':24} SESSION"
-            return print_rows(rows, options, _format_session, "no session is open", head=head)
+            return print_rows(rows, options, _format_session, "no session is open now", head=head)
         if name not in [row["name"] for row in rows]:
             raise NotFound(f"{agent} has no open session {name}: see `gateway sessions`")
         ended = http.call("POST", f"/v1/sessions/{quote(name, safe='')}/end{query}", {})
@@ -58,7 +58,7 @@ async def list_or_end_devices(options: argparse.Namespace) -> int:
             head = f"{'DEVICE':{_SHORT}}  {'WHAT':28}  {'WITH':8}  LAST USED"
             rows = ({**asdict(one), "id": one.id[:_SHORT]} for one in listed)
             return print_rows(
-                rows, options, _format_device, f"{name} is signed in nowhere", head=head
+                rows, options, _format_device, f"{name} is not signed in on any device", head=head
             )
         ids = (
             tuple(one.id for one in listed)
@@ -74,9 +74,9 @@ def _find_device(listed: list[Device], start: str) -> str:
     """Return the whole id that begins so."""
     fitting = [one.id for one in listed if start and one.id.startswith(start)]
     if not fitting:
-        raise NotFound(f"no device begins with {start!r}: see `gateway devices NAME`")
+        raise NotFound(f"no device id begins with {start!r}: see `gateway devices NAME`")
     if len(fitting) > 1:
-        raise InvalidRequest(f"more than one device begins with {start!r}")
+        raise InvalidRequest(f"more than one device id begins with {start!r}; give more of it")
     return fitting[0]
 
 
@@ -91,7 +91,9 @@ def _format_device(row: dict[str, Any]) -> str:
 def _only_person(policy: PolicyDocument) -> str:
     names = [one.name for one in policy.people]
     if len(names) != 1:
-        raise InvalidRequest(f"whose link? gateway login NAME, with one of: {', '.join(names)}")
+        raise InvalidRequest(
+            f"choose whose link to print: gateway login NAME, with one of: {', '.join(names)}"
+        )
     return names[0]
 
 

@@ -182,7 +182,7 @@ def approved(approval: Approval) -> Outcome:
     decision = approval.decision
     kind = _APPROVED.get(decision.action, OutcomeKind.UNVERIFIED) if decision.action else None
     if kind is None or kind is OutcomeKind.UNVERIFIED:
-        return Outcome(kind=OutcomeKind.UNVERIFIED, message="the approval names no known action")
+        return Outcome(kind=OutcomeKind.UNVERIFIED, message="the approval names an unknown action")
     runs = kind in (OutcomeKind.APPROVED, OutcomeKind.EDITED)
     answered = kind is OutcomeKind.ANSWERED
     return Outcome(

@@ -242,7 +242,7 @@ class RequestMaker:
         if call_id is None:
             return whole
         if id is not None:
-            raise InvalidRequest("give a request an id or a call_id, not both")
+            raise InvalidRequest("give the request either an id or a call_id, not both")
         return replace(whole, id=id_of_call(whole))
 
 
@@ -378,7 +378,7 @@ class ReportQueue:
         await asyncio.gather(*leaving, *self._reports, *looks, return_exceptions=True)
         if late:
             log.warning(
-                "not cancelled, since the gateway does not answer: %s",
+                "could not cancel a request, since the gateway does not respond: %s",
                 ", ".join(late),
                 extra={"event": "abandon_failed"},
             )
@@ -554,8 +554,8 @@ class AsyncClient(RequestMaker):
         ]
         if len(set(calls)) < len(calls):
             raise InvalidRequest(
-                "two of these requests are of one call, so nobody was asked: "
-                "give each a different call_id, part or id"
+                "two of these requests are for the same call, so nobody was asked: give each "
+                "request a different call_id, part or id"
             )
         name, turns = group or new_id(), asyncio.Lock()  # cards come in the order of the calls
         grouped = [replace(one, group=name) for one in requests]
@@ -869,7 +869,7 @@ class AsyncClient(RequestMaker):
             raise Unverified("the decision names a host rule that the request did not offer")
         expected = request.digest if edited is None else digest_of(request, edited)
         if decision.digest != expected:
-            raise Unverified("the decision is for other arguments than those that would run")
+            raise Unverified("the decision is for different arguments from those that would run")
         check_files(request.context.files)
 
     async def _abandon(self, request: ApprovalRequest, until: float) -> None:

@@ -20,7 +20,7 @@ from gateway.errors import Conflict, GatewayError, Unauthorized
 
 _GOODBYE_SECONDS = 3.0
 _WAIT_FOR_PEOPLE = ("ask", "asks", "outcome", "plan", "question", "send", "wait", "wait_id")
-_UNUSABLE = "this client is closed, or was made before a fork; make a new one"
+_UNUSABLE = "this client is closed, or was created before a fork; create a new client"
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -42,7 +42,7 @@ def check_files(files: Mapping[str, str]) -> None:
         except InvalidRequest:
             same = False
         if not same:
-            raise Unverified(f"the file {path} was changed after the request")
+            raise Unverified(f"the file {path} was changed after the request was submitted")
 
 
 def _without_waiting(path: str, flags: int) -> int:

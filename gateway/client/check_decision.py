@@ -44,7 +44,9 @@ class CheckedDecision:
         """Read a final state. Raises Unverified if it is about another request, or is an approval
         that the pinned key did not sign. Raises Unreachable if the state has no decision."""
         if state.get("status") == "approved" and state.get("decision") is None:
-            raise Unreachable("the gateway holds the approval back; is its kill switch on?")
+            raise Unreachable(
+                "the gateway does not release the approval; check whether its kill switch is on"
+            )
         decision = _member(state, "decision", dict)
         if [state.get("id"), decision.get("request_id")] != [request_id, request_id]:
             raise Unverified(f"the gateway's reply is not about the request {request_id}")
@@ -86,7 +88,7 @@ class CheckedDecision:
             questions=request.get("questions", ()),
         )
         if self.decision.get("digest") != expected:
-            raise Unverified("the decision is for another call than that of the request")
+            raise Unverified("the decision is for a different call from that of the request")
 
     @property
     def sentence(self) -> str:

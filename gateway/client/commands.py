@@ -117,7 +117,7 @@ class AskCommand(OneRequest):
         """Wait for a request that another process submitted, and claim its approval."""
         wanted = self.options.id
         if not REQUEST_ID.fullmatch(wanted):
-            raise InvalidRequest(f"{wanted!r} is not a request id")
+            raise InvalidRequest(f"{wanted!r} is not a valid request id")
         until = self._deadline(time.monotonic())
         state = self._wait_for_end(wanted, until)
         if state["status"] == "approved":
@@ -170,7 +170,9 @@ def format_arguments(
     command = arguments.get("command")
     if not isinstance(command, str) or len(arguments) > 1:
         if request is not None and request["arguments"].keys() == {"command"}:
-            raise Unverified("the edit adds arguments, but only the command would run")
+            raise Unverified(
+                "the edit adds arguments that would have no effect, because only the command runs"
+            )
         return json.dumps(arguments)
     if folder is None:
         return command
@@ -183,9 +185,13 @@ def _request(agent: str, options: argparse.Namespace) -> dict[str, Any]:
     kind = "command" if options.command else options.kind
     arguments, tool = _arguments(options), options.tool
     if options.file and options.no_wait:
-        raise InvalidRequest("--file excludes --no-wait: this process must check the files later")
+        raise InvalidRequest(
+            "do not use --file with --no-wait: this process must stay to check the files"
+        )
     if options.edit and options.no_wait:
-        raise InvalidRequest("--edit excludes --no-wait: `gateway wait` does not know the command")
+        raise InvalidRequest(
+            "do not use --edit with --no-wait: `gateway wait` does not know the command"
+        )
     context: dict[str, Any] = {"cwd": folder_of(options), "host": socket.gethostname()}
     if options.file:
         context["files"] = hash_files(options.file)
@@ -225,7 +231,7 @@ def _roles(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         name, equals, role = pair.rpartition("=")
         if not equals:
-            raise InvalidRequest(f"--role takes NAME=ROLE, not {pair!r}")
+            raise InvalidRequest(f"--role must be NAME=ROLE, not {pair!r}")
         roles[name] = role
     check_roles(roles)
     return roles
@@ -237,11 +243,11 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidRequest(f"--arguments is not valid JSON: {error}") from error
     if not isinstance(arguments, dict):
-        raise InvalidRequest("--arguments takes a JSON object")
+        raise InvalidRequest("--arguments must be a JSON object")
     for pair in options.arg:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise InvalidRequest(f"--arg takes NAME=VALUE, not {pair!r}")
+            raise InvalidRequest(f"--arg must be NAME=VALUE, not {pair!r}")
         arguments[name] = value
     if options.command:
         arguments["command"] = shlex.join(options.command)
@@ -255,7 +261,7 @@ def _options(words: list[str]) -> argparse.Namespace:
     options = parser.parse_args(words[1:cut])
     options.command = words[cut + 1 :]
     if words[0] == "ask" and not options.tool:
-        parser.error("the tool is missing: name what would run")
+        parser.error("the tool is missing: name the tool that would run")
     return options
 
 
@@ -280,18 +286,28 @@ def make_parser(verb: str) -> argparse.ArgumentParser:
 
 def _add_limits(parser: argparse.ArgumentParser, otherwise: str) -> None:
     add = parser.add_argument
-    add("--timeout", type=float, help=f"seconds ({otherwise}); 0: none")
-    add("--agent", help="ask as this agent (default: GATEWAY_AGENT, else local)")
+    add(
+        "--timeout",
+        type=float,
+        help=f"how many seconds to wait for a decision ({otherwise}); 0: no limit",
+    )
+    add("--agent", help="name of the agent that asks (default: GATEWAY_AGENT, else local)")
 
 
 def add_shared_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that `ask` and `run` share."""
     add = parser.add_argument
     add("--human", action="store_true", help="require a person: no grant or rule can approve it")
-    add("--cwd", metavar="DIR", help="folder in which it will run (default: this one)")
-    add("--file", action="append", default=[], metavar="PATH", help="must not change meanwhile")
-    add("--hint", default="", help="reason, in your own words")
-    add("--session", default="default", help="session that the request belongs to")
+    add("--cwd", metavar="DIR", help="folder in which the call will run (default: this one)")
+    add(
+        "--file",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="file that must stay unchanged until the command runs",
+    )
+    add("--hint", default="", help="your reason, which people see on the card")
+    add("--session", default="default", help="name of the session that the request belongs to")
     _add_limits(parser, "else the route's")
 
 
@@ -307,26 +323,38 @@ def _ask_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add_shared_options(parser)
-    add("tool", nargs="?", default="", help="what would run, for example shell")
-    add("--arg", action="append", default=[], metavar="NAME=VALUE", help="one argument")
-    add("--arguments", metavar="JSON", help="all arguments as a JSON object")
-    add("--role", action="append", default=[], metavar="NAME=ROLE", help="what an argument is")
+    add("tool", nargs="?", default="", help="name of the tool that would run, for example shell")
+    add(
+        "--arg",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an argument of the call; repeat the option for more",
+    )
+    add("--arguments", metavar="JSON", help="all arguments of the call, as a JSON object")
+    add(
+        "--role",
+        action="append",
+        default=[],
+        metavar="NAME=ROLE",
+        help="declare the role of an argument",
+    )
     kinds = ["tool", "command", "file_change", "plan"]
     add("--kind", default="tool", choices=kinds, help="kind of call (default: tool)")
-    add("--edit", action="store_true", help="allow edits; print what may run")
-    add("--no-wait", action="store_true", help="print the id and leave, with exit code 6")
+    add("--edit", action="store_true", help="allow edits, and print the command that may run")
+    add("--no-wait", action="store_true", help="print the id and exit at once, with exit code 6")
     return parser
 
 
 def _wait_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gateway wait",
-        description="""Wait for a request of `ask --no-wait` or another program, and claim its
-approval. Prints the arguments if they were edited, and otherwise nothing.""",
+        description="""Wait for a request that `ask --no-wait` or another program submitted, and
+claim its approval. Prints the arguments if they were edited, and otherwise nothing.""",
         epilog=_CODES,
         formatter_class=Formatter,
     )
-    parser.add_argument("id", help="the request's id")
+    parser.add_argument("id", help="id of the request")
     return parser
 
 
@@ -386,7 +414,7 @@ class _RunCommand(AskCommand):
         except OSError:
             same = False
         if not same or os.path.realpath(shown) != shown:
-            raise Unverified(f"the folder {shown} was replaced after the request")
+            raise Unverified(f"the folder {shown} was replaced after the request was submitted")
         os.fchdir(self._held)
 
     def _run_words(self, words: list[str]) -> int:
@@ -467,7 +495,7 @@ def _run(argv: Sequence[str]) -> int:
     try:
         options = parser.parse_args(words[1:cut])
         if not words[cut + 1 :]:
-            parser.error("name the command after --")
+            parser.error("the command is missing: write it after --")
     except SystemExit as stopped:
         return NOT_RUN + int(stopped.code) if stopped.code else 0
     options.command = words[cut + 1 :]
@@ -490,12 +518,14 @@ def _run_parser() -> argparse.ArgumentParser:
         prog="gateway run",
         usage="gateway run [options] -- COMMAND ...",
         description="""Ask a person to approve a command, and run exactly what was approved. If you
-name the program by its path, its file must not change meanwhile.""",
+name the program by its path, its file must not change before it runs.""",
         epilog=f"Example:  gateway run --file deploy.toml -- ./deploy.sh production\n{_RUN_CODES}",
         formatter_class=Formatter,
     )
     add_shared_options(parser)
-    parser.add_argument("--edit", action="store_true", help="allow edits; /bin/sh runs an edit")
+    parser.add_argument(
+        "--edit", action="store_true", help="allow edits; /bin/sh runs an edited command"
+    )
     parser.set_defaults(
         tool="shell", arg=[], arguments=None, json=False, kind="command", no_wait=False,
         role=[],

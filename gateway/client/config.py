@@ -47,8 +47,9 @@ _STALE = (
     "killed. Start `gateway up` again, or set GATEWAY_URL and GATEWAY_TOKEN"
 )
 _NOT_FOUND = (
-    "no gateway is configured, and none has announced itself in {folder}: start `gateway up`. If "
-    "it runs with a GATEWAY_DATA_DIR, set the same here. If it runs elsewhere, set GATEWAY_URL "
+    "no gateway is configured, and none has announced itself in {folder}: start `gateway up`. "
+    "If the gateway runs with a GATEWAY_DATA_DIR, set the same folder here. If it runs on "
+    "another machine, set GATEWAY_URL "
     "and GATEWAY_TOKEN (or GATEWAY_REDIS_URL)"
 )
 
@@ -155,7 +156,7 @@ def connect_timeout() -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= _MOST_SECONDS:
-        raise InvalidRequest(f"GATEWAY_CONNECT_TIMEOUT takes seconds, not {text!r}")
+        raise InvalidRequest(f"GATEWAY_CONNECT_TIMEOUT must be a number of seconds, not {text!r}")
     return seconds
 
 

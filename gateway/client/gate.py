@@ -178,22 +178,24 @@ class Gate:
     def _approved_values(self, approval: Approval, arguments: JsonObject | None) -> JsonObject:
         asked = approval.request.arguments
         if any(approval.arguments.get(name) != asked.get(name) for name in self.files):
-            raise Unverified(f"{self.tool}: the edit names another file than the request")
+            raise Unverified(f"{self.tool}: the edit names a different file from the request")
         if self.serialize is None:
             if approval.decision.arguments is not None and self.schema is not None:
                 check_arguments(self.schema, approval.arguments)
             return approval.arguments
         if arguments is None:
-            raise Unverified(f"{self.tool}: another process has the values of this request")
+            raise Unverified(f"{self.tool}: another process holds the values of this request")
         if canonical(self._serialize_arguments(arguments)) != canonical(approval.request.arguments):
-            raise Unverified(f"{self.tool}: its arguments were changed while it waited")
+            raise Unverified(f"{self.tool}: the arguments were changed while the call waited")
         return arguments
 
     def _check_place(self, shown: Context, arguments: JsonObject) -> None:
         """Raise Unverified if these arguments would run in another place than people saw."""
         where = self.context_of(arguments)
         if where is not None and replace(where, files={}) != replace(shown, files={}):
-            raise Unverified(f"{self.tool}: it would run in another place than the request says")
+            raise Unverified(
+                f"{self.tool}: the call would run in a different place from the one in the request"
+            )
 
     def _serialize_arguments(self, arguments: JsonObject) -> JsonObject:
         return arguments if self.serialize is None else self.serialize(dict(arguments))
@@ -221,7 +223,9 @@ def gate_for(function: Callable[..., Any], options: dict[str, Any]) -> Gate:
     given["roles"] = _roles(function, given)
     tool = given.pop("tool", None) or getattr(function, "__qualname__", "tool")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise InvalidRequest(f"{tool} is a generator; gate the function that uses it")
+        raise InvalidRequest(
+            f"{tool} is a generator, which cannot be gated; gate the function that uses it"
+        )
     hint = given.pop("hint", None)
     if hint is None:
         hint = (inspect.getdoc(function) or "").partition("\n")[0]

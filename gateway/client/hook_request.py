@@ -90,7 +90,7 @@ class OneRequest:
             self._withdraw(f"{self._name} was stopped", TIMEOUT_SECONDS)
             raise
         except TimedOut:
-            return late(self._end_late(self._withdraw(f"{self._name} waits no longer")))
+            return late(self._end_late(self._withdraw(f"{self._name} no longer waits")))
         except (Unreachable, Unverified):
             self._withdraw(f"{self._name} gave up")
             raise
@@ -176,7 +176,7 @@ class OneRequest:
 
     def _note_answer(self) -> None:
         if self._silent:
-            self._say("the gateway answers again")
+            self._say("the gateway responds again")
         self._silent = False
 
     def _deadline(self, began: float) -> float:

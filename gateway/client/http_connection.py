@@ -147,7 +147,7 @@ def _content(pieces: _Pieces, fields: dict[str, str]) -> bytes:
         return _chunks(pieces)
     size = None if length is None else _number(length)
     if size is None:
-        raise MalformedResponse("the response does not say its length")
+        raise MalformedResponse("the response does not state its length")
     if size > _MOST_CONTENT:
         raise MalformedResponse("the response is too long")
     return pieces.block(size)
@@ -196,7 +196,9 @@ class HttpConnection:
         if found is None or not _is_header_safe(url):
             raise InvalidRequest("the gateway's address must be http(s)://HOST[:PORT][/PATH]")
         if not _is_header_safe(token):
-            raise InvalidRequest("the token has characters that no token has: copy it again")
+            raise InvalidRequest(
+                "the token contains characters that no token contains: copy the token again"
+            )
         scheme, host, port, path = found.groups()
         self._tls = scheme == "https"
         self._host, self._port = host.strip("[]"), int(port or (443 if self._tls else 80))
@@ -333,7 +335,7 @@ def _is_idle(kept: socket.socket) -> bool:
 def _seconds_left(until: float) -> float:
     left = until - time.monotonic()
     if left <= 0:
-        raise TimeoutError("timed out")
+        raise TimeoutError("the call timed out")
     return left
 
 

@@ -130,7 +130,7 @@ class HttpWaits:
             return 0.0
         for request_id in ids:
             future = self._shared.get(request_id)
-            state = found.get(request_id, NotFound(f"no request {request_id} of this agent"))
+            state = found.get(request_id, NotFound(f"this agent has no request {request_id}"))
             if isinstance(state, GatewayError):
                 self._fail(request_id, state)
             elif is_final(state) and future is not None and not future.done():

@@ -77,7 +77,7 @@ class CallableTransport:
         Raises Conflict if the id belongs to a request with other content."""
         known = self._known.setdefault(request.id, request)
         if known.digest != request.digest:
-            raise Conflict("the id belongs to a request with other content")
+            raise Conflict("the id belongs to a request with different content")
         if request.id in self._states:
             return
         if request.call_id is not None:
@@ -149,7 +149,7 @@ class CallableTransport:
 
     def _state_future(self, request_id: str) -> asyncio.Future[State]:
         if request_id not in self._states:
-            raise NotFound("no such request")
+            raise NotFound("there is no such request")
         return self._states[request_id]
 
     async def _ask(self, request: ApprovalRequest) -> State:

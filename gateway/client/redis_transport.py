@@ -256,9 +256,9 @@ class RedisTransport:
         except TimeoutError:
             if self._heard_at < sent:
                 self._rewind()
-                raise Unreachable("the gateway does not answer") from None
+                raise Unreachable("the gateway does not respond") from None
             self._reread = True
-            raise Unreachable("the gateway answers others first") from None
+            raise Unreachable("the gateway is busy with other clients; try again") from None
         finally:
             self._answers.pop(nonce, None)
             self._stop_reading_if_idle()
@@ -271,9 +271,9 @@ class RedisTransport:
         try:
             return str(await self._writer.send("XADD", self._ingress, "*", *entry))
         except (AuthenticationError, NoPermissionError) as error:
-            raise Unauthorized(f"Redis rejects the user of {self.agent}: {error}") from error
+            raise Unauthorized(f"Redis rejects the login of {self.agent}: {error}") from error
         except (RedisError, OSError) as error:
-            raise Unreachable(f"Redis does not answer: {error}") from error
+            raise Unreachable(f"Redis does not respond: {error}") from error
 
     def _rewind(self, *, lost: bool = False) -> None:
         """Read the stream from its start, because entries may have been trimmed or renumbered.

@@ -35,7 +35,9 @@ class Process:
     def token(self) -> str:
         """The token. Raises GatewayError after a fork, since a child must not use its parent's."""
         if os.getpid() != self._pid:
-            raise GatewayError("this client was made before a fork; make one in the child process")
+            raise GatewayError(
+                "this client was created before a fork; create a client in the child process"
+            )
         return self._token
 
     def take(self, request_id: str) -> bool:
@@ -200,7 +202,7 @@ class RetryingTransport:
         """
         now = asyncio.get_running_loop().time()
         limit = until if self._answered or patient else min(until, now + self._connect_timeout)
-        backoff, last = Backoff(), Unreachable("the gateway does not answer")
+        backoff, last = Backoff(), Unreachable("the gateway does not respond")
         try:
             async with asyncio.timeout_at(limit) as bound:
                 while True:
@@ -224,7 +226,7 @@ class RetryingTransport:
     def note_answer(self) -> None:
         """Remember that the gateway answered."""
         if self._silent:
-            log.info("the gateway answers again", extra={"event": "gateway_answers"})
+            log.info("the gateway responds again", extra={"event": "gateway_answers"})
         self._answered, self._silent = True, False
 
     def _note_silence(self, error: Unreachable, limit: float) -> None:

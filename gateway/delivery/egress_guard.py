@@ -171,7 +171,7 @@ async def open_session(
     Forbidden."""
     url = URL(target.url)
     if (url.host, url.port) != (target.host, target.port):
-        raise Forbidden("two parsers read the address differently")
+        raise Forbidden("two parsers read the address differently, so it is rejected")
     addresses = await pin_addresses(target, resolve)
     connector = aiohttp.TCPConnector(
         resolver=_Pinned(target, addresses), use_dns_cache=False, force_close=True
@@ -196,7 +196,7 @@ class _Pinned(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         if host != self._target.host:
-            raise OSError("only the checked host may be called")
+            raise OSError("only the host that was checked may be called")
         return [
             {
                 "hostname": host,

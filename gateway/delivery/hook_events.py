@@ -52,7 +52,7 @@ class HookEvents:
                 async for event in events:
                     await self._handle(event)
         except Unreachable as behind:
-            log.warning("hooks missed events: %s", behind, extra={"event": "hooks_missed"})
+            log.warning("policy hooks missed events: %s", behind, extra={"event": "hooks_missed"})
 
     async def _handle(self, event: AuditEvent) -> None:
         record = await self._record(event.request_id)
@@ -69,7 +69,7 @@ class HookEvents:
             self._returned.put_nowait(request.id)
         except asyncio.QueueFull:
             log.warning(
-                "hooks are too slow for the result of %s",
+                "policy hooks are too slow to get the result of %s",
                 request.id,
                 extra={"event": "hooks_missed"},
             )
@@ -84,7 +84,7 @@ class HookEvents:
             except Exception:
                 # After any error, continue with the next result.
                 log.exception(
-                    "hooks did not see the result of %s",
+                    "policy hooks did not get the result of %s",
                     request_id,
                     extra={"event": "hooks_missed"},
                 )

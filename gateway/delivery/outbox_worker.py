@@ -185,7 +185,9 @@ class Worker:
                 self._ring_in(again)
         except Exception:
             # The entry is handled again when its lease expires.
-            log.exception("lease not settled", extra={"event": "outbox_lease_failed"})
+            log.exception(
+                "could not settle a lease of the outbox", extra={"event": "outbox_lease_failed"}
+            )
         finally:
             del self._held[request_id]
 
@@ -204,7 +206,10 @@ class Worker:
                         self._held[task.request_id] = renewed or task
             except Exception:
                 # Another replica may then handle them too, which does no harm.
-                log.exception("leases not renewed", extra={"event": "outbox_lease_failed"})
+                log.exception(
+                    "could not renew the leases of the outbox",
+                    extra={"event": "outbox_lease_failed"},
+                )
 
     async def _rest(self) -> None:
         try:

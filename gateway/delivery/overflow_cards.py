@@ -157,8 +157,8 @@ def _state(overflow: Overflow) -> CardState:
     if overflow.paused is not None:
         return CardState("⏸️", "Paused")
     if not overflow.records:
-        return CardState("📭", "Nothing waits here")
-    return CardState("📚", "Too many at once")
+        return CardState("📭", "No requests are pending here")
+    return CardState("📚", "Too many requests at once")
 
 
 def _describe(overflow: Overflow) -> str:

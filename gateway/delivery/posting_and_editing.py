@@ -160,7 +160,7 @@ class PostedMessages:
         except DeliveryFailed:
             raise
         except TimeoutError as late:
-            raise DeliveryUncertain("no answer in time") from late
+            raise DeliveryUncertain("the platform did not respond in time") from late
         except Exception as bug:
             # Adapters may be third-party code, and may have posted before they failed.
             log.exception("an adapter failed", extra={"event": "adapter_failed"})
@@ -216,7 +216,7 @@ class CardCopies(PostedMessages):
             return left
         if known.tries < _MOST_TELLINGS or self._adapter.repeatable:
             return await self._post(subject, known, known=known)
-        await self._fail(subject, known, known.why or "it is unknown whether it was sent")
+        await self._fail(subject, known, known.why or "it is unknown whether the message was sent")
         return None
 
     def is_in_doubt(self, copy: Copy) -> bool:
@@ -369,7 +369,7 @@ class CardCopies(PostedMessages):
         except (CopyGone, RetryLater):
             raise
         except DeliveryFailed as unknown:
-            log.info("a card is not checked: %s", unknown, extra={"event": "check_failed"})
+            log.info("could not check a card: %s", unknown, extra={"event": "check_failed"})
         await self.keep(subject.id, replace(copy, at=now), copy)
         return every
 
@@ -407,7 +407,7 @@ class CardCopies(PostedMessages):
         self, subject: CardSource, copy: Copy, failure: DeliveryFailed
     ) -> float | None:
         """Postpone a failed edit. The next revision starts with a fresh count of tries."""
-        log.warning("card not updated: %s", failure, extra={"event": "update_failed"})
+        log.warning("could not update a card: %s", failure, extra={"event": "update_failed"})
         doubtful = isinstance(failure, DeliveryUncertain)
         tries = copy.tries + 1 if copy.tried == subject.revision else 1
         longest = _LONGEST_DOUBT_SECONDS if doubtful else _LONGEST_PAUSE_SECONDS

@@ -160,7 +160,10 @@ class Webhooks:
                 await self._pause(pause)
                 pause = min(2 * pause, hook.longest_pause)
         self._tally.webhooks_lost += 1
-        log.error("a webhook was given up", extra={"event": "webhook_lost", "id": event.id})
+        log.error(
+            "a webhook was not delivered, and is not tried again",
+            extra={"event": "webhook_lost", "id": event.id},
+        )
         return True
 
     async def _attempt(self, event: AuditEvent, attempt: int) -> bool:

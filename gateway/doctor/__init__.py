@@ -44,7 +44,9 @@ _NO_CHAT = (
     "run `gateway slack setup` or `gateway discord setup`; if a chat is set up elsewhere, run "
     "`gateway doctor --live` there"
 )
-_NO_REDIS = "is it running, and is REDIS_URL right? The data in Redis was not checked"
+_NO_REDIS = (
+    "check that Redis is running and that REDIS_URL is right. The data in Redis was not checked"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,7 @@ async def _try_to_write(backend: Backend) -> Finding:
     except NoRoom:
         pass  # the memory check reports it
     except NotRecorded as error:
-        return report_failure(str(error), "make room, or see its log")
+        return report_failure(str(error), "free some disk space, or read the server's log")
     return report_ok("answers")
 
 
@@ -105,7 +107,7 @@ async def _check_redis(settings: Settings, backend: Backend) -> list[Check]:
         facts = await read_all_facts(settings, backend)
     except _ERRORS as error:
         refused = report_failure(
-            f"the server refuses the commands of this check: {error}",
+            f"the server rejects the commands of this check: {error}",
             "see deploy/users.acl.example",
         )
         found += [_label(name, refused) for name, _ in SERVER_CHECKS]
@@ -136,12 +138,13 @@ async def _check_adapters(
             found += [_label(*one) for one in made]
         except Exception as error:  # an adapter may raise anything; the other checks continue
             says = str(error) if isinstance(error, GatewayError) else _describe_error(error)
-            remedy = "see GATEWAY_ADAPTERS, and the adapter's own page"
+            remedy = "see GATEWAY_ADAPTERS, and the documentation of the adapter"
             found.append(_label(f"adapter {name}", report_failure(says, remedy)))
     if live and not looked:
         found.append(
             _label(
-                "live", report_doubt("no chat was tried, because none is configured here", _NO_CHAT)
+                "live",
+                report_doubt("no chat was tested, because none is configured here", _NO_CHAT),
             )
         )
     return found
@@ -173,7 +176,7 @@ async def _run_check(check: Awaitable[Finding]) -> Finding:
     try:
         return await check
     except _ERRORS as error:
-        return report_failure(f"cannot be checked: {error}", "see the gateway's log")
+        return report_failure(f"this cannot be checked: {error}", "see the gateway's log")
 
 
 def _label(name: str, finding: Finding) -> Check:

@@ -40,12 +40,13 @@ def find_trial(
     if not accounts:
         who = f"{wish.user} has no" if wish.user else "nobody in the policy has an"
         return report_failure(
-            f"{who} account in {adapter}", "give one with `gateway approver link NAME`"
+            f"{who} account in {adapter}", "link an account with `gateway approver link NAME`"
         )
     if len(accounts) > 1:
         told = ", ".join(f"{account} of {name}" for name, account in accounts)
         return report_failure(
-            f"several accounts are possible: {told}", "name one: --with-me NAME, or the account"
+            f"several accounts are possible: {told}",
+            "choose an account: --with-me NAME, or the account itself",
         )
     ((name, account),) = accounts
     user = account.removeprefix(f"{adapter}:")

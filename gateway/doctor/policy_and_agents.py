@@ -26,14 +26,16 @@ _LARGEST_CLOCK_GAP_MS = 1000
 _LATE_MS = 60_000
 _RECENT_MS = 3_600_000
 _MOST_EVENTS = 10_000
-_SWITCH = "gateway stop-all, or gateway resume if agents may continue"
+_SWITCH = "run gateway stop-all, or gateway resume if agents may continue"
 
 
 async def _clock(backend: Backend) -> Finding:
     gap = SystemClock().now_ms() - await backend.store.now()
     says = f"this host's clock is {gap} ms ahead of Redis"
     if abs(gap) > _LARGEST_CLOCK_GAP_MS:
-        return report_doubt(says, "run a time service on both hosts; deadlines follow Redis")
+        return report_doubt(
+            says, "run a time service on both hosts; deadlines use the clock of Redis"
+        )
     return report_ok(says)
 
 
@@ -86,7 +88,8 @@ async def _mode(backend: Backend) -> Finding:
     if modes:
         problems = ", ".join(f"{name}: {mode}" for name, mode in modes.items())
         return report_doubt(
-            f"these routes decide without a person: {problems}", "set the route's mode to ask"
+            f"these routes decide without a person: {problems}",
+            "set the mode of these routes to ask",
         )
     return report_ok("every route requires a person's approval")
 
@@ -103,8 +106,11 @@ async def _kill_switch(backend: Backend) -> Finding:
 async def _paused_agents(backend: Backend) -> Finding:
     if paused := await RedisGroups(backend.store).list_paused():
         names = ", ".join(one.agent for one in paused)
-        says = f"blocked for now, because people denied too many requests in a row: {names}"
-        return report_doubt(says, "gateway agent paused, gateway agent lift NAME")
+        says = f"in a cool-down, because people denied too many requests in a row: {names}"
+        return report_doubt(
+            says,
+            "list them with gateway agent paused; end a cool-down with gateway agent lift NAME",
+        )
     return report_ok("no agent is blocked")
 
 
@@ -131,7 +137,7 @@ async def _unread(backend: Backend) -> Finding:
         unread += await store.redis.xlen(key)
     if unread:
         says = f"{unread} messages of agents are unread"
-        remedy = "is a gateway running on this Redis? look for entry_failed in its log"
+        remedy = "check that a gateway runs on this Redis; look for entry_failed in its log"
         return report_doubt(says, remedy)
     return report_ok("no unread messages")
 
@@ -140,7 +146,7 @@ async def _dead(backend: Backend) -> Finding:
     count = await backend.store.redis.xlen(backend.store.keys.dead)
     if count:
         return report_doubt(
-            f"{count} messages could not be handled", "look at the audit's dead_letter events"
+            f"{count} messages could not be handled", "read the dead_letter events in the audit log"
         )
     return report_ok("none")
 
@@ -157,7 +163,9 @@ async def _queues(backend: Backend) -> Finding:
     if idle:
         says = f"requests are overdue for more than a minute in {', '.join(idle)}"
         return report_doubt(
-            says, "is a gateway running, with this adapter in GATEWAY_ADAPTERS or run separately?"
+            says,
+            "check that a gateway runs with this adapter in GATEWAY_ADAPTERS, or that the "
+            "adapter runs separately",
         )
     return report_ok("nothing is overdue")
 
@@ -168,7 +176,7 @@ async def _cards(backend: Backend) -> Finding:
     found = Counter(event.type for event in events if event.type in UNTRUE)
     if found:
         problems = ", ".join(f"{count} {name}" for name, count in sorted(found.items()))
-        remedy = "gateway audit export shows the places and the platform's errors"
+        remedy = "run gateway audit export to see the places and the platform's errors"
         return report_doubt(f"in the last hour: {problems}", remedy)
     return report_ok("every card of the last hour was posted and kept up to date")
 
@@ -218,7 +226,7 @@ STORED_DATA_CHECKS: tuple[tuple[str, Callable[[Backend], Awaitable[Finding]]], .
 # Checks web push: is there a key, was every device registered with it, and did pushes fail?
 
 _AGAIN = "turn notifications off and on again on these devices, or give every gateway the same key"
-_LOOK = "the inbox page Notifications shows which; their owners can send a test from there"
+_LOOK = "the inbox page Notifications lists them; their owners can send a test from there"
 _MOST_NAMED = 3
 
 
@@ -229,7 +237,7 @@ async def check_push(settings: Settings, backend: Backend) -> Finding:
     if key is None:
         told = f"{len(devices)} devices get no notifications: {missing}" if devices else missing
         remedies = {NOT_INSTALLED: "install it", NO_KEY: "set GATEWAY_PUSH_KEY"}
-        remedy = remedies.get(missing, "start the gateway, which creates one")
+        remedy = remedies.get(missing, "start the gateway, which creates a key")
         # Without devices, a missing key is no problem.
         return report_failure(told, remedy) if devices else report_ok(f"off: {missing}")
     if strange := [one for one in devices if one.server_key != key.public]:

@@ -87,11 +87,11 @@ async def _ready(settings: Settings) -> Finding:
             f"the gateway does not answer: {error or type(error).__name__}", _START
         )
     except ValueError:
-        return report_failure(f"the server at {url} is not the gateway", _START)
+        return report_failure(f"the server at {url} is the response is not from a gateway", _START)
     if status != http.client.OK:
-        return report_failure("; ".join(problems), "see the gateway's log")
+        return report_failure("; ".join(problems), "read the gateway's log")
     if problems:
-        return report_doubt(f"degraded: {'; '.join(problems)}", "see the gateway's log")
+        return report_doubt(f"degraded: {'; '.join(problems)}", "read the gateway's log")
     return report_ok(f"the gateway at {url} accepts requests")
 
 
@@ -107,7 +107,7 @@ def _readiness(url: str) -> tuple[int, list[str]]:
     finally:
         connection.close()
     if not isinstance(body, dict) or body.get("status") not in ("ready", "degraded", "not ready"):
-        raise ValueError("not the gateway")
+        raise ValueError("the response is not from a gateway")
     return answer.status, [str(one) for one in body.get("problems", ())]
 
 
@@ -177,7 +177,7 @@ def _check_hook(plan: Plan, home: Path) -> Finding | None:
         path = plan.path("user", home, home, os.environ)
         values = SettingsFile(path, comments=plan.comments).values
     except InvalidRequest as error:
-        return report_doubt(str(error), f"fix it: {plan.host} may read it differently")
+        return report_doubt(str(error), f"correct the file: {plan.host} may read it differently")
     if not any(plan.entries(values)):
         return None
     prove = f"`gateway install {plan.host} --check` proves it"

@@ -23,7 +23,8 @@ from gateway.stores.credentials import AGENT, user_name
 from gateway.stores.requests import RedisStore
 
 _BACK = (
-    "start them again, then `gateway agent rotate NAME` for agents added meanwhile; for a server "
+    "start these servers again, then run `gateway agent rotate NAME` for agents that were added "
+    "while they were down; for a server "
     "that is gone for good, SENTINEL RESET or CLUSTER FORGET"
 )
 _LARGEST_FIELD = 16 * 1_048_576  # bytes
@@ -81,18 +82,19 @@ def _servers(found: AllFacts) -> Finding:
 def _replication(found: AllFacts) -> Finding:
     if where := found.where(lambda one: one.cut):
         return report_doubt(
-            f"no link to the primary ({where}); this replica could not take over", _BACK
+            f"this replica is not connected to its primary ({where}), so it could not take over",
+            _BACK,
         )
     if not writes_alone(found.servers.values()):
-        return report_ok("each write reaches a replica, or there are none")
-    says = "a primary accepts decisions without a replica; a fail-over would lose them"
+        return report_ok("each write reaches a replica, or there are no replicas")
+    says = "the primary accepts decisions that no replica has; a fail-over would lose them"
     remedy = "set `min-replicas-to-write 1`, see docs/guides/high-availability.md"
     return report_failure(says, remedy) if found.production else report_doubt(says, remedy)
 
 
 def _persistence(found: AllFacts) -> Finding:
     if where := found.where(lambda one: one.settings.get("appendonly") != "yes"):
-        says = f"no append-only file ({where}); a restart forgets every request"
+        says = f"the append-only file is off ({where}), so a restart deletes every request"
         return report_failure(says, "set `appendonly yes`")
     return report_ok("append-only file")
 
@@ -100,10 +102,12 @@ def _persistence(found: AllFacts) -> Finding:
 def _fsync(found: AllFacts) -> Finding:
     remedy = "set `appendfsync always`"
     if where := found.where(lambda one: one.settings.get("appendfsync") == "no"):
-        return report_failure(f"fsync no ({where}): a power cut can lose half a minute", remedy)
+        return report_failure(
+            f"appendfsync is no ({where}): a power cut can lose the last half minute", remedy
+        )
     if where := found.where(lambda one: one.settings.get("appendfsync") != "always"):
         return report_doubt(
-            f"fsync everysec ({where}): a power cut can lose the last second", remedy
+            f"appendfsync is everysec ({where}): a power cut can lose the last second", remedy
         )
     return report_ok("fsync always")
 
@@ -120,7 +124,7 @@ def _memory(found: AllFacts) -> Finding:
         says = f"the server's memory has no limit ({where}); it may use all of the machine's"
         return report_doubt(says, "set `maxmemory`, for example 1gb")
     if where := found.where(lambda one: one.used >= one.room):
-        return report_failure(f"full ({where}): requests are rejected", _FULL)
+        return report_failure(f"the memory is full ({where}), so requests are rejected", _FULL)
     if where := found.where(lambda one: one.used > _MOST_USED * one.room):
         return report_doubt(f"more than {_MOST_USED:.0%} used ({where})", _FULL)
     if where := found.where(lambda one: not packs_records(one)):
@@ -149,13 +153,13 @@ def _message_size(found: AllFacts) -> Finding:
 
 def _default_user(found: AllFacts) -> Finding:
     if where := found.where(lambda one: bool(one.default)):
-        says = f"clients without a login have rights ({where})"
+        says = f"clients that do not log in have rights ({where})"
         return (
             report_failure(says, OPEN_DEFAULT)
             if found.production
             else report_doubt(says, OPEN_DEFAULT)
         )
-    return report_ok("off, or without rights")
+    return report_ok("the user default is off, or has no rights")
 
 
 def _acl(found: AllFacts) -> Finding:
@@ -166,10 +170,10 @@ def _acl(found: AllFacts) -> Finding:
     ]
     if missing:
         says = f"these agents have no Redis user: {', '.join(missing)}"
-        remedy = "gateway agent rotate NAME; set an `aclfile` so that users survive a restart"
+        remedy = "run gateway agent rotate NAME; set an `aclfile` so that users survive a restart"
         return report_failure(says, remedy)
     if where := found.where(lambda one: not one.settings.get("aclfile")):
-        says = f"no ACL file ({where}): a restart deletes agents' users"
+        says = f"there is no ACL file ({where}), so a restart deletes the agents' users"
         return report_doubt(says, "set `aclfile`, see deploy/")
     return report_ok(f"{len(found.users)} agents, each with a separate user")
 
@@ -197,7 +201,9 @@ _LOST = (
     "restore them from a backup, or set GATEWAY_ARCHIVE to the right folder; if they are gone for "
     "good, `gateway archive give-up`"
 )
-_FORGOT = "keep the archive as it is: `gateway audit export` has both; see docs/reference/events.md"
+_FORGOT = (
+    "leave the archive as it is: `gateway audit export` contains both; see docs/reference/events.md"
+)
 
 
 async def check_archive(backend: Backend) -> Finding:
@@ -205,9 +211,11 @@ async def check_archive(backend: Backend) -> Finding:
     store, mark = backend.store, await backend.store.audit.mark()
     if store.archive is None and mark.segments:
         says = f"{len(mark.segments)} segments are in a folder that is not configured here"
-        return report_failure(says, "set GATEWAY_ARCHIVE as for the gateways")
+        return report_failure(says, "set GATEWAY_ARCHIVE to the same folder as for the gateways")
     if store.archive is None:
-        return report_doubt("the audit stays in Redis, in memory", _NAME_ONE)
+        return report_doubt(
+            "no archive is configured: the audit log stays in Redis, in memory", _NAME_ONE
+        )
     lost, given_up = await asyncio.to_thread(_look_through, store.archive, mark)
     if lost:
         says = f"{len(lost)} of {len(mark.segments)} segments are missing or damaged in "
@@ -238,7 +246,9 @@ async def _find_fault(
     oldest = await anext(seals_of(store), None)
     if oldest and place_of(oldest[0])[0] < await store.now() - _LATE_MS:
         says = "sealed events have waited in Redis for over two hours"
-        return report_doubt(says, "is a gateway running? its log says why it archives nothing")
+        return report_doubt(
+            says, "check that a gateway runs; its log contains the reason why it archives nothing"
+        )
     return None
 
 

@@ -154,7 +154,7 @@ class _Checker:
             return
         self._endings[event.request_id] += 1
         if self._endings[event.request_id] > 1:
-            self._wrong(number, f"{event.request_id} ends a second time")
+            self._wrong(number, f"{event.request_id} is decided a second time")
         if event.type == Status.APPROVED and _author(event.data) not in _AUTHORITIES:
             self._wrong(number, f"the approval of {event.request_id} names no decider")
 
@@ -164,7 +164,7 @@ class _Checker:
             self._found.starts_at = seal.previous
         elif seal.previous != self._head:
             forked = seal.previous in self._heads
-            self._wrong(number, _BACKWARDS if forked else "a seal is missing or out of order")
+            self._wrong(number, _BACKWARDS if forked else "a seal is missing or out of order here")
         if not self._batch or seal_events(self._batch, seal.previous) != seal:
             self._wrong(number, f"the events up to {seal.last} differ from the sealed ones")
         self._head = seal.head

@@ -41,7 +41,9 @@ _SENTENCES = {
     "voted": "{vote_person} approved " + _THIS + "; it needs more people",
     "edited": "{vote_person} changed and approved " + _THIS + "; it needs more people",
     "number_refused": "somebody typed a wrong verification code for " + _THIS,
-    "recounted": "the approvals of " + _THIS + " were counted again: the policy has changed",
+    "recounted": "the approvals of "
+    + _THIS
+    + " were counted again, because the policy has changed",
     "consumed": "agent {agent} picked up the approval",
     "never_fetched": "agent {agent} never picked up the approval",
     "reported": "agent {agent} reported how the call went: {execution}",

@@ -100,7 +100,7 @@ def sentence(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     name = ".".join(map(str, first["loc"])) or "the message"
     if len(name) > _LONGEST_NAME:  # never cut it: half a secret would not be recognized as one
-        name = "a member with a long name"
+        name = "a member with a very long name"
     if first["type"] == "unexpected_keyword_argument":
         return f"{name} is not a known member"
     if first["type"] == "missing":
@@ -144,7 +144,9 @@ def check_schema(schema: JsonObject | None, arguments: JsonObject) -> None:
     except Mismatch as error:
         why = start_of(error.message, _MOST_WORDS)
         member = str(error.absolute_path[0]) if error.absolute_path else ""
-        raise Misfit(member, f"the edited arguments do not fit: {why}") from error
+        raise Misfit(
+            member, f"the edited arguments do not match the request's schema: {why}"
+        ) from error
     except Exception as error:
         # However the schema breaks the validator, nothing is approved.
         why = start_of(str(error), _MOST_WORDS)
@@ -162,7 +164,7 @@ def _count_steps(name: str, check: _Check) -> _Check:
         cost = 1 + _size(value) + size + (size * size // 100 if name == "uniqueItems" else 0)
         left = _steps_left.get() - cost
         if left < 0:
-            raise ValueError("checking it takes too many steps")
+            raise ValueError("checking the arguments takes too many steps")
         _steps_left.set(left)
         yield from check(validator, value, instance, schema) or ()
 

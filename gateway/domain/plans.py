@@ -33,9 +33,9 @@ class _Arguments(Wire):
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.calls) <= MOST_LINES:
-            raise InvalidRequest(f"a plan has 1 to {MOST_LINES} lines")
+            raise InvalidRequest(f"a plan must have 1 to {MOST_LINES} lines")
         if not 1 <= self.minutes <= MOST_MINUTES:
-            raise InvalidRequest(f"a plan is valid for 1 to {MOST_MINUTES} minutes")
+            raise InvalidRequest(f"a plan must be valid for 1 to {MOST_MINUTES} minutes")
 
 
 def plan_of(record: StoredRequest) -> CallPlan:
@@ -46,7 +46,7 @@ def plan_of(record: StoredRequest) -> CallPlan:
     if record.request.payload is not None:
         raise InvalidRequest("a plan cannot have a payload")
     if len(canonical(record.arguments)) > LARGE_BYTES:
-        raise InvalidRequest(f"a plan has at most {LARGE_BYTES} bytes")
+        raise InvalidRequest(f"a plan can have at most {LARGE_BYTES} bytes")
     said = _parse(_Arguments, record.arguments, "not a plan")
     calls = tuple(_parse(PlannedCall, one, f"line {n}") for n, one in enumerate(said.calls, 1))
     if record.edited is not None and not _strikes(record.request.arguments, record.edited):

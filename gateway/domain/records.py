@@ -669,6 +669,7 @@ def describe_duplicates(record: StoredRequest) -> tuple[str, ...]:
         )
     if record.behind:
         said.append(
-            "This has no card in chats: an identical request has one, or too many are pending."
+            "This request has no card in chats: an identical request has a card, or too many "
+            "requests are pending."
         )
     return tuple(said)

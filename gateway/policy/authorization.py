@@ -14,7 +14,7 @@ from gateway.errors import Unauthorized
 from gateway.models import RiskLevel
 from gateway.policy.grants.grant import OF_ALL_TOOLS, Effect, Grant, GrantVoter, Match, Scope
 
-NO_STEP_UP = "it needs a verification code, and nobody waits where the agent could show one"
+NO_STEP_UP = "it needs a verification code, but nobody waits where the agent runs to show one"
 
 REMEMBERED = (RiskLevel.LOW, RiskLevel.MEDIUM)
 """Risk levels at which an approval may be remembered."""
@@ -48,7 +48,7 @@ def approver(ruling: Ruling, record: StoredRequest, identity: Identity) -> Appro
         who = f"; the policy does not know {identity.written}" if unknown else ""
         raise Unauthorized(f"you are not an approver for this request{who}")
     if _bars_requesters(route, record):
-        refuse_requester(policy, record, identity, "someone else must decide")
+        refuse_requester(policy, record, identity, "another person must decide this request")
     if max(record.quorum, ruling.quorum(record)) > 1:
         refuse_unknown(policy, identity)
     return Approver(names[0], via, route)
@@ -70,7 +70,7 @@ def refuse_requester(
     """Raise Unauthorized for the requester, and for unknown people who could be the requester."""
     asked = requesters(policy, record)
     if policy.name_of(identity) in asked:
-        raise Unauthorized(f"you asked for this yourself; {instead}")
+        raise Unauthorized(f"you submitted this request yourself; {instead}")
     if asked:
         refuse_unknown(policy, identity)
 
@@ -123,7 +123,7 @@ def who_may_approve(ruling: Ruling, record: StoredRequest) -> Approvers:
     again."""
     policy, route = ruling.policy, ruling.route_at(record)
     if not route.approvers:
-        return Approvers(nobody="its route names no approvers")
+        return Approvers(nobody="its route has no approvers")
     steps = ruling.step_up(record)
     if steps.asked and not steps.able:
         return Approvers(nobody=NO_STEP_UP, step_up=steps.asked)
@@ -135,7 +135,7 @@ def who_may_approve(ruling: Ruling, record: StoredRequest) -> Approvers:
     known = {person.name for person in policy.people}
     # Any other entry is an identity or a platform's group, whose members only the platform knows.
     may = tuple(one for one in names if one in known or ":" in one)
-    nobody = "" if may else "its route names nobody who may decide it"
+    nobody = "" if may else "none of the approvers of its route may decide it"
     return Approvers(names=may, nobody=nobody, step_up=steps.able)
 
 

@@ -33,9 +33,9 @@ CONTINUE = "continue"  # no opinion, but perhaps a higher risk
 NO_OPINION, FAILED = "no opinion", "failed"  # further effects in `gateway explain`
 HOOKS_PRIORITY = 800
 LATER = "later"  # a slow decider is asked once the request is stored
-HIGH_RISK = "would allow it, but high risk requires a person"
-DEMANDED = "would answer it, but the agent demands a person"
-A_PERSON = "a person must answer: the agent demands it"
+HIGH_RISK = "would approve it, but a person must approve high-risk requests"
+DEMANDED = "would decide it, but the agent requires a person"
+A_PERSON = "a person must decide, because the agent requires it"
 
 _MOST_REASONS, _MOST_REASON = 8, 300
 
@@ -126,7 +126,7 @@ class Chain:
                 found += await decider.shadows(record)
             except Exception as error:
                 # Report-only: its failure must not keep a request from being stored.
-                log.exception("a decider in shadow failed", extra={"event": "shadow_failed"})
+                log.exception("a report-only decider failed", extra={"event": "shadow_failed"})
                 found.append(
                     Shadow(rule=decider.name, effect="failed", why=start_of(repr(error), 200))
                 )
@@ -141,7 +141,9 @@ class Chain:
                     return said
             except Exception:
                 # The reason only helps the approver: without it people decide as well.
-                log.exception("a decider gave no reason", extra={"event": "reason_failed"})
+                log.exception(
+                    "a decider could not return its reason", extra={"event": "reason_failed"}
+                )
         return ""
 
     async def explain(self, record: StoredRequest, route: Route) -> list[Opinion]:
@@ -178,7 +180,7 @@ async def _in_shadow(decider: Decider, record: StoredRequest) -> str:
     """Return the effect that a decider without an opinion would have, were it not report-only."""
     found: list[Shadow] = await decider.shadows(record) if hasattr(decider, "shadows") else []
     said = dict.fromkeys(f"{one.effect}: {one.why or one.rule}" for one in found)
-    return f"in shadow, would {'; '.join(said)}" if said else ""
+    return f"report-only: would {'; '.join(said)}" if said else ""
 
 
 def find_decisive(opinions: Iterable[Opinion]) -> Opinion | None:
@@ -218,7 +220,9 @@ async def _answer(
     if verdict.effect not in known or (verdict.effect == MODIFY and verdict.arguments is None):
         raise ValueError(f"{decider.name} says {verdict.effect!r}")
     if verdict.by.kind not in (DeciderKind.RULE, DeciderKind.GRANT):
-        raise ValueError(f"{decider.name} decides in the name of a {verdict.by.kind}")
+        raise ValueError(
+            f"{decider.name} may not decide as a {verdict.by.kind}, only as a rule or a grant"
+        )
     record = _raise_risk(record, decider, _raised_by(decider, verdict))
     if verdict.effect == CONTINUE:
         return ChainResult(record, None)
@@ -254,7 +258,7 @@ def _raise_risk(
     for one in found:
         if is_lower(one.level, record.risk.level):
             log.warning(
-                "a decider tried to lower the risk, which is not possible: it stays",
+                "a decider tried to lower the risk; the risk stays as it was",
                 extra={"event": "risk_not_lowered", "decider": one.by},
             )
     risen = tuple(one for one in found if not is_lower(one.level, record.risk.level))
@@ -338,7 +342,7 @@ def _modify(record: StoredRequest, verdict: Verdict, ruling: Ruling) -> StoredRe
     """Return the record as a hook changed it, with a new digest and risk; people see the change."""
     request, arguments = record.request, verdict.arguments or {}
     if Action.EDIT not in request.allowed:
-        raise InvalidRequest("a policy hook changed the call, and the agent accepts no changes")
+        raise InvalidRequest("a policy hook changed the call, but the agent accepts no changes")
     check_schema(request.schema, arguments)
     why = start_of(verdict.message, _MOST_WORDS)
     return assess(record.edited_as(arguments, verdict.by, why), ruling)

@@ -47,7 +47,7 @@ ON_CARDS: dict[Role, str] = {
     Role.COMMAND: "one command, as text that a shell reads",
     Role.ACTION: "text that is the action: code, a query, a prompt; the same each time",
     Role.URL: "an address of the web; the same each time",
-    Role.RECIPIENT: "who gets it; the same each time",
+    Role.RECIPIENT: "who receives something; the same each time",
     Role.ID: "the name of one thing, such as an order or a branch; the same each time",
     Role.FLAG: "a switch that changes what is done; the same each time",
     Role.AMOUNT: "how much; the same each time",
@@ -115,9 +115,11 @@ def _is_open(leaf: Leaf) -> bool:
 def check_word(word: ToolWord) -> None:
     """Raise InvalidRequest unless a policy can hold this declaration."""
     if not TOOL_NAME.fullmatch(word.tool) or "*" in word.tool:
-        raise InvalidRequest("write the whole name of one tool, as it is sent")
+        raise InvalidRequest("write the whole name of one tool, as agents send it")
     if not word.arguments and word.harmless is None:
-        raise InvalidRequest("say what an argument is, or that the tool is harmless")
+        raise InvalidRequest(
+            "declare the role of at least one argument, or declare the tool harmless"
+        )
     for mistake in role_mistakes(word.arguments).values():
         raise InvalidRequest(mistake)
 

@@ -231,7 +231,7 @@ class _Link:
                 return _cite(effect, grant, grant.told or planned or grant.match.scope.value)
         for cover, grant in covered:
             if cover is MatchResult.UNSURE:
-                return _cite(ASK, grant, "may be what a remembered denial covers")
+                return _cite(ASK, grant, "a deny grant may cover this request")
         return None
 
 

@@ -125,7 +125,7 @@ def find_dangers(record: StoredRequest, own: tuple[str, ...] = ()) -> tuple[Guar
 
 def _in_recipients(call: CallEffects, own: tuple[str, ...]) -> Iterator[GuardrailFinding]:
     for leaf, who in find_outside(call, own):
-        says = f"reaches {_quote_path(who)}, outside the own domains"
+        says = f"reaches {_quote_path(who)}, outside your own domains"
         yield GuardrailFinding(says, leaf.place, False)
 
 

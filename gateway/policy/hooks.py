@@ -68,7 +68,7 @@ class Hook(Wire):
 
     def __post_init__(self) -> None:
         if not self.command:
-            raise InvalidRequest('a hook needs a "command" that starts it')
+            raise InvalidRequest('a hook needs a "command" that starts its process')
         if unknown := set(self.intercept) - set(INTERCEPTS):
             raise InvalidRequest(f'unknown method {sorted(unknown)[0]!r} in "intercept"')
         if not 0 < self.timeout <= _LONGEST_SECONDS:
@@ -235,9 +235,9 @@ class HookProcess:
             async with asyncio.timeout(HELLO_SECONDS):
                 answer = await self._call("hook.hello", hello)
         except TimeoutError:
-            raise HookFailed("it did not answer hook.hello in time") from None
+            raise HookFailed("the hook did not answer hook.hello in time") from None
         if not isinstance(answer, dict) or answer.get("ok") is not True:
-            raise HookFailed('it did not answer hook.hello with {"ok": true}')
+            raise HookFailed('the hook did not answer hook.hello with {"ok": true}')
         self._ready.set()
 
     # ---------------------------------------------------------------- asking
@@ -263,7 +263,7 @@ class HookProcess:
             while line := await process.stdout.readline():
                 self._take(line)
         except ValueError:
-            raise HookFailed(f"it wrote a line longer than {MAX_LINE} bytes") from None
+            raise HookFailed(f"the hook wrote a line longer than {MAX_LINE} bytes") from None
         finally:
             self._ready.clear()
             self._fail("it ended")
@@ -278,7 +278,11 @@ class HookProcess:
         number = message.get("id") if isinstance(message, dict) else None
         waiting = self._waiting.get(number) if type(number) is int else None
         if waiting is None or waiting.done():
-            log.info("hook %s: stray answer", self.name, extra={"event": "hook_answer_unwanted"})
+            log.info(
+                "hook %s sent an answer that nobody asked for",
+                self.name,
+                extra={"event": "hook_answer_unwanted"},
+            )
             return
         if message.get("jsonrpc") != "2.0" or ("result" in message) == ("error" in message):
             waiting.set_exception(HookFailed(f"the hook {self.name} does not speak JSON-RPC 2.0"))
@@ -439,7 +443,7 @@ def _risk(values: JsonObject) -> Risk | None:
     if level not in tuple(RiskLevel) or not isinstance(reasons, list):
         raise HookFailed("a hook returned an unknown risk level; use low, medium or high")
     if not all(isinstance(one, str) for one in reasons):
-        raise HookFailed("a hook's risk reasons must be texts")
+        raise HookFailed("a hook's risk reasons must be strings")
     return Risk(level=RiskLevel(level), reasons=tuple(reasons))
 
 
@@ -468,7 +472,7 @@ def _result(raw: Any) -> JsonObject:
     values = _object(raw)
     for name, wanted in _RESULT_TYPES.items():
         if name in values and not isinstance(values[name], wanted):
-            raise HookFailed(f'a hook\'s result has "{name}" of a wrong type')
+            raise HookFailed(f'a hook\'s result has "{name}" of the wrong type')
     return {name: values[name] for name in _RESULT_TYPES if values.get(name) is not None}
 
 

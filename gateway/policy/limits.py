@@ -106,7 +106,7 @@ def say_shortage(rule: PolicyRule, spends: Sequence[Spend] | None, counted: Sequ
     for one, already in zip(spends, counted, strict=True):
         if already + one.amount > one.most:
             left = _show(max(0, one.most - already))
-            return f'the rule "{rule.name}" has {left} of {_show(one.most)} {one.words}'
+            return f'the rule "{rule.name}" has {left} left of {_show(one.most)} {one.words}'
     return ""
 
 
@@ -114,21 +114,22 @@ def limit_mistakes(rule: PolicyRule) -> Iterator[str]:
     """Yield the mistakes in a rule's comparisons and limits."""
     for name, wanted in rule.numbers.items():
         if not read_comparisons(wanted):
-            yield f'the number {name!r} is compared as in "> 0, <= 100", and not with {wanted!r}.'
+            yield f'the number {name!r} needs a comparison such as "> 0, <= 100", not {wanted!r}.'
     if rule.numbers and not (rule.tools or rule.commands):
-        yield "a rule that compares numbers names tools: elsewhere they are missing."
+        yield "a rule that compares numbers must name tools or commands."
     if rule.limits and rule.effect is not RuleEffect.ALLOW:
-        yield "only an allow has limits."
+        yield "only an allow rule can have limits."
     for limit in rule.limits:
         units = to_units(Decimal(repr(limit.most))) if math.isfinite(limit.most) else None
         if not units or (not limit.of and limit.most % 1):
             yield (
-                f"the limit {limit.most:g} is above 0, at most {_MOST}, with 4 decimals at most; "
-                "a number of calls has none."
+                f"the limit {limit.most:g} "
+                f"must be above 0 and at most {_MOST}, with at most 4 decimals; a number of "
+                f"calls must be whole."
             )
     written = [(plain_name(one.of), one.per, one.for_each) for one in rule.limits]
     if len(set(written)) < len(written):
-        yield "two limits count the same."
+        yield "two limits count the same thing; remove one."
 
 
 def to_units(number: Decimal) -> int | None:

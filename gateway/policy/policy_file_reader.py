@@ -56,7 +56,9 @@ def read_policy(text: str) -> PolicyDocument:
         values = tomllib.loads(text)
         raw = json.dumps(values, allow_nan=False).encode()
     except (tomllib.TOMLDecodeError, TypeError, ValueError, RecursionError) as error:
-        raise BadPolicy(f"this is not a TOML file of plain values: {error}") from None
+        raise BadPolicy(
+            f"the file is not valid TOML, or has values of a type that is not allowed: {error}"
+        ) from None
     try:
         found = parse_message(Rulebook, raw)
     except InvalidRequest as error:
@@ -118,23 +120,26 @@ def _mistakes(policy: PolicyDocument) -> Iterator[str]:
     yield from _doubles("tool", [row.name for row in policy.tools])
     for row in policy.tools:
         if not TOOL_NAME.fullmatch(row.name) or "*" in row.name:
-            yield f"Tool {row.name!r}: write the whole name of one tool, as it is sent."
+            yield f"Tool {row.name!r}: write the whole name of one tool, as agents send it."
     for one in policy.budgets:
         if (
             min(one.waiting, one.bytes, one.daily, one.cards) < 1
             or one.denials < 0
             or one.pause <= 0
         ):
-            yield f"Budget {one.name!r}: write numbers above 0; only denials may be 0, for never."
+            yield (
+                f"Budget {one.name!r}: write numbers above 0; only denials may be 0, which means "
+                f"never."
+            )
     for domain in (one for one in policy.own_domains if not _DOMAIN.fullmatch(one)):
-        yield f"The own domain {domain!r} is not written as in example.com or *.example.com."
+        yield f"The own domain {domain!r} must be written like example.com or *.example.com."
     for rule in policy.rules:
         yield from (f"Rule {rule.name!r}: {text}" for text in mistakes(rule))
     written = [one for person in policy.people for one in person.identities]
     yield from _doubles("identity", written)
     for identity in written:
         if not all(identity.partition(":")):
-            yield f"The identity {identity!r} is not written platform:id."
+            yield f"The identity {identity!r} must be written platform:id."
     names = {person.name for person in policy.people}
     for route in policy.routes:
         yield from (f"Route {route.name!r}: {text}" for text in _mistakes_of(route, names))
@@ -168,18 +173,18 @@ def _mistakes_of(route: Route, people: set[str]) -> Iterator[str]:
     )
     yield from _level_mistakes(route)
     if route.timeout < 0 or any(after <= 0 for after in route.remind_after):
-        yield "times are positive seconds."
+        yield "timeout and the times in remind_after must be positive numbers of seconds."
     if route.max_timeout is not None and route.max_timeout <= 0:
-        yield "max_timeout is a number of seconds above 0; leave it out for no bound."
+        yield "max_timeout must be a number of seconds above 0; leave it out for no limit."
     if not route.targets:
-        yield "without targets nobody sees a request."
+        yield "the route has no targets, so nobody would see its requests."
     yield from _mistaken_places(route)
 
 
 def _approver_mistakes(route: Route, people: set[str]) -> Iterator[str]:
     for name in route.approvers:
         if name not in people and not all(name.partition(":")):
-            yield f"the approver {name!r} is neither a person of this file nor platform:id."
+            yield f"the approver {name!r} is neither a person in this file nor written platform:id."
     yield from _quorum_mistakes(route, people)
 
 
@@ -188,9 +193,11 @@ def _level_mistakes(route: Route) -> Iterator[str]:
     not make approval easier."""
     for (lower, below), (level, above) in pairwise(route.levels()):
         if above.quorum < below.quorum:
-            yield f"{level} risk takes {above.quorum} people, and {lower} risk {below.quorum}."
+            yield (
+                f"{level} risk needs {above.quorum} people, but {lower} risk needs {below.quorum}."
+            )
         if route.step_up(lower) and not route.step_up(level):
-            yield f"{lower} risk takes a step-up, and {level} risk none."
+            yield f"{lower} risk needs extra verification (`step_up`), but {level} risk does not."
 
 
 def _mistaken_places(route: Route) -> Iterator[str]:
@@ -205,14 +212,14 @@ def _mistaken_places(route: Route) -> Iterator[str]:
         yield f"the origin {place!r} is not written as slack:TEAM/CHANNEL, or slack:TEAM/ for all."
     for target in (*route.places(len(route.escalations)), *route.notify):
         if target != REQUESTER and not all(part for part in target.split(":", 1)):
-            yield f"the target {target!r} is not written adapter:channel."
+            yield f"the target {target!r} must be written adapter:channel."
 
 
 def _quorum_mistakes(route: Route, people: set[str]) -> Iterator[str]:
     wider = route.scope_quorum
     scopes = (wider.pattern, wider.folder, wider.tool, wider.everywhere)
     if route.quorum < 1 or min(scopes) < 1:
-        yield "a quorum is at least 1."
+        yield "a quorum must be at least 1."
     groups = any(name not in people for name in route.approvers)
     if not route.approvers or groups:
         return
@@ -310,12 +317,12 @@ def find_lockout(policy: PolicyDocument, tokens: Collection[str]) -> str:
     named = {name for route in levels for name in route.approvers}
     missing = sorted(p.name for p in policy.people if p.name in named and p.name not in tokens)
     if missing:
-        remedy = "give them a token first: " + "; ".join(
+        remedy = "give these people a token first: " + "; ".join(
             f"gateway approver add {name}" for name in missing
         )
     else:
         remedy = "add [[people]], and approvers to [[routes]], as in docs/guides/write-policy.md"
-    return f"after this nobody could approve anything; {remedy}"
+    return f"with this policy nobody could approve anything; {remedy}"
 
 
 def find_no_admin(policy: PolicyDocument, tokens: Collection[str]) -> str:
@@ -330,7 +337,8 @@ def find_no_admin(policy: PolicyDocument, tokens: Collection[str]) -> str:
     else:
         remedy = "add `admin = true` to somebody in [[people]]"
     return (
-        "after this nobody could act as an admin (`explain`, `tool declare`, the kill switch in a "
+        "with this policy nobody could act as an admin (`explain`, `tool declare`, the kill "
+        "switch in a "
         f"chat); {remedy}"
     )
 
@@ -342,8 +350,8 @@ def unanswerable_levels(policy: PolicyDocument, tokens: Collection[str]) -> list
         able = {level: _is_answerable(policy, one, tokens) for level, one in route.levels()}
         if any(able.values()):
             found += [
-                f"nobody could approve {level} risk on route {route.name}: its approvers there are "
-                "too few, or have no login"
+                f"nobody could approve {level} risk on route {route.name}: "
+                "the route has too few approvers for it, or they have no login"
                 for level, can in able.items()
                 if not can
             ]
@@ -373,8 +381,8 @@ def lost_logins(before: PolicyDocument, after: PolicyDocument) -> list[str]:
         gone = [] if kept is None else [one for one in person.identities if one not in kept]
         for identity in gone:
             found.append(
-                f"{person.name} could no longer answer as {identity}; "
-                f'to keep it, add it to their identities: "{identity}"'
+                f"{person.name} could no longer decide as {identity}; to keep this account, "
+                f'add it to their identities: "{identity}"'
             )
     return found
 

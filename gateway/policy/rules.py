@@ -203,9 +203,11 @@ def mistakes(rule: PolicyRule) -> Iterator[str]:
     """Yield the mistakes in a rule."""
     allows = rule.effect is RuleEffect.ALLOW
     if allows and rule.contains:
-        yield "an allow rule cannot use `contains`: the text around it could say anything."
+        yield "an allow rule cannot use `contains`, because the rest of the text could do anything."
     if rule.read_only and not allows:
-        yield "only an allow rule can use `read_only`: an agent could leave it out."
+        yield (
+            "only an allow rule can use `read_only`, because an agent could leave that member out."
+        )
     if allows and not (rule.tools or rule.commands):
         yield "an allow rule must name tools or commands."
     for text in rule.commands:
@@ -214,10 +216,10 @@ def mistakes(rule: PolicyRule) -> Iterator[str]:
             yield f"the command {text!r} is not {known}."
     for folder in rule.folders:
         if not folder.startswith("/"):
-            yield f"the folder {folder!r} does not begin at the root."
+            yield f"the folder {folder!r} must begin with /."
     for name, wanted in rule.arguments.items():
         if wanted == []:
-            yield f"the argument {name!r} has an empty list, which nothing fits."
+            yield f"the argument {name!r} has an empty list, which no value matches."
     yield from limit_mistakes(rule)
 
 

@@ -109,15 +109,15 @@ class Adapter:
 
     async def deliver(self, target: str, shown: Shown, nonce: str) -> MessageRef:
         """Post a card at a target (`adapter:channel`). Return a reference to the message."""
-        raise DeliveryFailed(f"{self.name} does not post cards")
+        raise DeliveryFailed(f"the adapter {self.name} does not post cards")
 
     async def update(self, ref: MessageRef, shown: Shown, nonce: str) -> None:
         """Edit a posted message to show this card, as `deliver` would post it."""
-        raise DeliveryFailed(f"{self.name} does not post cards")
+        raise DeliveryFailed(f"the adapter {self.name} does not post cards")
 
     async def tell(self, notice: Notice, shown: Shown) -> None:
         """Post a notice next to a card or about it."""
-        raise DeliveryFailed(f"{self.name} does not post notices")
+        raise DeliveryFailed(f"the adapter {self.name} does not post notices")
 
     async def check_copy(self, ref: MessageRef) -> None:
         """Check that a posted message still exists. Raises CopyGone if it does not; any other error

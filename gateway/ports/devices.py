@@ -61,10 +61,10 @@ class QuietHours(Wire):
     def problem(self) -> str:
         """Return what is wrong with the values, or ""."""
         if not (_CLOCK.fullmatch(self.begin) and _CLOCK.fullmatch(self.end)):
-            return "write times as 22:00"
+            return "write each time as HH:MM, for example 22:00"
         if self.begin == self.end:
             return "quiet hours must not begin and end at the same time"
-        return "" if find_zone(self.zone) else "unknown time zone; write it as Europe/Berlin"
+        return "" if find_zone(self.zone) else "unknown time zone; write a name such as Europe/Berlin"
 
     def seconds_left(self, now_ms: int) -> float:
         """Return the seconds until they end, or 0 outside them."""

@@ -136,7 +136,7 @@ class RateLimiter:
             if mine.done() and not mine.cancelled():
                 self._next(budget)  # the turn had already come
             if isinstance(error, TimeoutError):
-                raise RetryLater(1.0, "other calls to this channel come first") from None
+                raise RetryLater(1.0, "other calls to this channel are sent first") from None
             raise
         try:
             yield

@@ -47,7 +47,7 @@ from gateway.wire.codec import JsonObject
 _ALL = 10**9
 _ASKS = "Approval needed"
 _OVER = "No longer waiting"
-_NOT_YOURS = "Not yours to answer"
+_NOT_YOURS = "You cannot decide this"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ _MOST_ENDINGS = 10
 _AFTER_SECONDS = 1.0  # after a deadline, by when the expiry is recorded
 _TEST_SECONDS = 60
 _TEST, _TEST_TEXT = "Approvals", "This is a test: notifications reach this device."
-_SESSION_ENDED = "its session ended"
+_SESSION_ENDED = "the session ended"
 
 
 class Notifications:
@@ -319,7 +319,7 @@ class Notifications:
             seconds = asked or self._copies.pause_after(intent.tries, _LONGEST_PAUSE_SECONDS)
             later = replace(intent, state=CopyState.DUE, at=now + int(seconds * 1000))
             await self._copies.keep(record.id, later, intent)
-            await self._note_failure(device, f"{wait}; it is tried again")
+            await self._note_failure(device, f"{wait}; the gateway tries again")
             return seconds
         except DeliveryFailed as failure:
             await self._keep(record, intent, CopyState.FAILED, str(failure))

@@ -44,7 +44,9 @@ _UNPACKED = b"\x04"  # the first byte of an uncompressed point
 _GROUP = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # P-256's order
 _LIFE_SECONDS = 12 * 3600  # of a signature; push services reject more than a day
 
-MISSING = "it needs an extra. Install the gateway as before, with it: approval-gateway[push]"
+MISSING = (
+    "push needs an extra. Install the gateway as before, with this extra: approval-gateway[push]"
+)
 
 
 def is_installed() -> bool:
@@ -89,7 +91,7 @@ def encrypt(text: bytes, key: str, auth: str) -> bytes:
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 (as above)
 
     if len(text) > MOST_BYTES:
-        raise ValueError(f"a push can have {MOST_BYTES} bytes, not {len(text)}")
+        raise ValueError(f"a push can have at most {MOST_BYTES} bytes, not {len(text)}")
     point, secret = read_keys(key, auth)
     fresh = ec.generate_private_key(ec.SECP256R1())
     body: bytes = http_ece.encrypt(
@@ -104,7 +106,7 @@ def read_keys(key: str, auth: str) -> tuple[bytes, bytes]:
 
     point, secret = _read(key), _read(auth)
     if len(point) != _POINT_BYTES or point[:1] != _UNPACKED or len(secret) != _AUTH_BYTES:
-        raise ValueError("these are not the keys of a push subscription")
+        raise ValueError("the keys are not valid keys of a push subscription")
     ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), point)
     return point, secret
 
@@ -123,10 +125,11 @@ _MOST_RETRY_SECONDS = 3600.0
 _GONE = (404, 410)
 _LATER = (429, *range(500, 600))
 _SAYS = {
-    400: "it does not understand the push",
-    401: "it rejects the gateway's key",
-    403: "it rejects the gateway's key for this device: turn notifications off and on there",
-    413: "the text was too long",
+    400: "the push service does not understand the push",
+    401: "the push service rejects the gateway's key",
+    403: "the push service rejects the gateway's key for this device: turn notifications off and "
+    "on there",
+    413: "the text of the push was too long",
 }
 
 
@@ -173,14 +176,15 @@ class PushSender:
             async with asyncio.timeout(_SECONDS):
                 await pin_addresses(target, self._resolve)
         except (Forbidden, OSError, TimeoutError) as error:
-            raise Forbidden("its name leads to no public address") from error
+            raise Forbidden("the name of its push service has no public address") from error
 
     async def send(self, device: PushDevice, push: Push) -> None:
         """Send a push. Raises CopyGone if the device must be deleted, RetryLater if it may be sent
         again, and DeliveryFailed if not."""
         if device.server_key != self.key.public:
             raise DeliveryFailed(
-                "it was registered with another key: turn notifications off and on there"
+                "this device was registered with a different key: turn notifications off and on "
+                "there"
             )
         text = json.dumps(push.content, ensure_ascii=False, separators=(",", ":")).encode()
         try:
@@ -193,7 +197,7 @@ class PushSender:
         except (Forbidden, ValueError) as error:
             raise DeliveryFailed(str(error)) from error
         except (Unanswered, TimeoutError) as error:
-            raise RetryLater(0, f"its push service did not answer ({error or 'too slow'})") from (
+            raise RetryLater(0, f"the push service did not respond ({error or 'too slow'})") from (
                 error
             )
         self._judge(answer)
@@ -202,7 +206,7 @@ class PushSender:
         status = answer.status
         if 200 <= status < 300:  # noqa: PLR2004 (HTTP's own figures)
             return
-        said = f"its push service answered {status}"
+        said = f"the push service returned status {status}"
         if status in _GONE:
             raise CopyGone(f"{said}: the device no longer exists", deleted=True)
         if status in _LATER:
@@ -276,7 +280,7 @@ class PushQueue:
                 yield self._mark_each(events)
         except self._down as error:
             await asyncio.sleep(_AGAIN_SECONDS)
-            raise Unreachable("the push queue cannot be written") from error
+            raise Unreachable("the gateway cannot write to its push queue") from error
 
     async def _mark_each(self, events: AsyncIterator[AuditEvent]) -> AsyncIterator[AuditEvent]:
         async for event in events:

@@ -27,7 +27,7 @@ from gateway.wire.canonical_json import sha256_hex
 _MOST_ADDRESS = 2000  # characters; addresses of real push services have at most about 700
 _MOST_LABEL = 60
 _ID_CHARS = 32
-_STALE = "this has changed or is decided since the notification; open it"
+_STALE = "the request has changed or was decided after the notification; open the request"
 
 
 class PushService:
@@ -71,7 +71,7 @@ class PushService:
         except Forbidden as refused:
             raise InvalidRequest(f"this endpoint is not allowed: {refused}") from refused
         except ValueError as error:
-            raise InvalidRequest("these are not the keys of a subscription") from error
+            raise InvalidRequest("the keys are not valid keys of a push subscription") from error
         device = PushDevice(
             id=sha256_hex(wish.endpoint.encode())[:_ID_CHARS],
             person=person,
@@ -145,7 +145,7 @@ class PushService:
         if record.digest != digest or revision < record.shown_since:
             raise Conflict(_STALE)
         if action is not Action.DENY and not await self._offers(identity, session, record):
-            raise Conflict("this cannot be approved from a notification; open it")
+            raise Conflict("this request cannot be approved from a notification; open the request")
 
     async def _offers(self, identity: Identity, session: str, record: StoredRequest) -> bool:
         """Whether a device of this session got a notification with an Approve button."""

@@ -169,14 +169,15 @@ def push_key_of(settings: Settings, *, make: bool = False) -> tuple[PushKey | No
     path = settings.data_dir / KEY_FILE
     if not path.exists():
         if not make:
-            return None, "there is no key yet"
+            return None, "there is no push key yet"
         _make_key(path)
     try:
         return PushKey(path.read_text(encoding="utf-8").strip()), ""
     except ValueError:
         raise BadSettings(
-            f"{path} is not a push key. Restore it from a backup. Or remove it for a new key, then "
-            "turn notifications off and on again on each device"
+            f"{path} "
+            "is not a push key. Restore the file from a backup. Or remove the file to get a new "
+            "key, then turn notifications off and on again on each device"
         ) from None
 
 

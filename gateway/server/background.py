@@ -200,9 +200,12 @@ async def run_in_background(name: str, work: Callable[[], Awaitable[None]]) -> A
 
 _HEALTH_LOOK_SECONDS = 10.0
 _FRESH_SECONDS = 1.0
-NOT_TAKING_IN = "the agents' streams are not being read"
-NOT_FOLLOWING = "events are not being read: nobody here learns of decisions"
-_FULL = "Redis is full: new requests are rejected; people can still decide, revoke and stop"
+NOT_TAKING_IN = "this replica cannot read the agents' messages"
+NOT_FOLLOWING = "this replica cannot read events, so it does not learn of decisions"
+_FULL = (
+    "Redis is full, so new requests are rejected; people can still decide, revoke grants and use "
+    "the kill switch"
+)
 
 
 async def follow_targets(feed: Feed, store: RedisStore) -> None:
@@ -279,7 +282,7 @@ class HealthWatch:
             note("redis", str(error), down=True)
         except REDIS_ERRORS as error:
             why = str(error) or type(error).__name__
-            gone = f"nothing can be recorded: Redis does not answer ({why})"
+            gone = f"nothing can be recorded, because Redis does not respond ({why})"
             full = await asyncio.to_thread(self._is_disk_full)
             note("redis", DISK_FULL if full else gone, down=True)
         else:

@@ -131,8 +131,8 @@ def url_of(settings: Settings) -> str:
     if (found := engine_url(settings.data_dir)) is not None:
         return found
     raise Unreachable(
-        f"no gateway of yours runs on {settings.data_dir}, and REDIS_URL is unset: start one with "
-        "`gateway up`"
+        f"you run no gateway with the data folder {settings.data_dir}, and REDIS_URL is unset: "
+        f"start a gateway with `gateway up`"
     )
 
 
@@ -155,6 +155,7 @@ def _signer_of(settings: Settings) -> Signer:
         return Signer(path.read_text(encoding="utf-8").strip())
     except ValueError:
         raise BadSettings(
-            f"{path} is not a signing key. Restore it from a backup. Or remove it for a new key, "
-            "then give the new public key to agents that pin the old one"
+            f"{path} "
+            "is not a signing key. Restore the file from a backup. Or remove the file to get a "
+            "new key, then give the new public key to agents that pin the old one"
         ) from None

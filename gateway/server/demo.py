@@ -67,7 +67,9 @@ async def _answer_requests(gateway: app.Gateway, settings: Settings) -> AsyncIte
         async with run_in_background("sign-in links", renew):
             yield
         return
-    print(f"No terminal: the demo decides its own requests over HTTP as {_DEMO_APPROVER}.")
+    print(
+        f"There is no terminal, so the demo decides its own requests over HTTP as {_DEMO_APPROVER}."
+    )
     approver = await gateway.backend.credentials.add_approver(_DEMO_APPROVER)
     with HttpPool(gateway.url, approver.token) as http:
         async with run_in_background("answers", partial(_answer_all, gateway, http)):
@@ -151,5 +153,9 @@ def _summary(lines: list[dict[str, Any]], answers: Answers, work: Path) -> int:
     if denied and not kept:
         wrong += 1
     print(f"\nOn disk: {', '.join(sorted(path.name for path in work.iterdir())) or 'nothing'}")
-    print("Exactly what was approved ran." if not wrong else "SOMETHING RAN THAT SHOULD NOT HAVE.")
+    print(
+        "The commands that you approved ran, and no others."
+        if not wrong
+        else "SOMETHING RAN THAT SHOULD NOT HAVE."
+    )
     return 1 if wrong else 0

@@ -57,7 +57,8 @@ def prepare_lan(settings: Settings) -> LocalNetwork:
         raise BadSettings('--lan serves the inbox: add "web" to GATEWAY_ADAPTERS')
     if not all(find_spec(name) for name in ("cryptography", "segno")):
         raise BadSettings(
-            "--lan needs an extra. Install the gateway as before, with it: approval-gateway[lan]"
+            "--lan needs an extra. Install the gateway as before, with this extra: "
+            "approval-gateway[lan]"
         )
     addresses = find_addresses()
     if not addresses or any(one.is_global for one in addresses):

@@ -47,14 +47,14 @@ def adapter_class(name: str) -> type[Adapter]:
     found = entry_points(group=GROUP, name=name)
     if not found:
         known = ", ".join(adapter_names()) or "none"
-        raise UnknownAdapter(f"there is no adapter {name!r}; installed: {known}")
+        raise UnknownAdapter(f"there is no adapter {name!r}; choose an installed one: {known}")
     try:
         loaded = next(iter(found)).load()
     except Exception as error:  # an import may raise anything
         raise BrokenAdapter(name, error) from error
     if isinstance(loaded, type) and issubclass(loaded, Adapter):
         return loaded
-    raise BrokenAdapter(name, TypeError("it is not a subclass of gateway.ports.Adapter"))
+    raise BrokenAdapter(name, TypeError("the adapter is not a subclass of gateway.ports.Adapter"))
 
 
 def refuse_unknown(policy: PolicyDocument) -> None:
@@ -82,7 +82,7 @@ def _decider(name: str) -> Decider:
     found = entry_points(group=DECIDERS, name=name)
     if not found:
         known = ", ".join(sorted({entry.name for entry in entry_points(group=DECIDERS)})) or "none"
-        raise UnknownDecider(f"there is no decider {name!r}; installed: {known}")
+        raise UnknownDecider(f"there is no decider {name!r}; choose an installed one: {known}")
     try:
         made: Decider = next(iter(found)).load()()
     except Exception as error:  # an import may raise anything

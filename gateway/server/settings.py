@@ -48,32 +48,44 @@ class Settings(BaseSettings):
     )
 
     env: Literal["development", "production"] = Field(
-        "development", description="production refuses to start on anything unsafe"
+        "development",
+        description="development, or production, which refuses to start with an unsafe setting",
     )
     redis_url: SecretStr | None = Field(
         None,
         alias="REDIS_URL",
-        description="Redis or Valkey; empty starts the embedded server",
+        description="URL of Redis or Valkey; if empty, the gateway starts its embedded server",
     )
     namespace: str = Field(
-        "gw", pattern=r"^[a-z0-9_-]{1,32}$", description="prefix of all keys; one per tenant"
+        "gw",
+        pattern=r"^[a-z0-9_-]{1,32}$",
+        description="prefix of all Redis keys; use a different one for each tenant",
     )
     data_dir: Path = Field(
         default_factory=lambda: Path(state_folder()),
-        description="the embedded server's data, and local secrets",
+        description="folder for the embedded server's data and local secrets",
     )
-    host: str = Field("127.0.0.1", description="address that HTTP listens on")
+    host: str = Field(
+        "127.0.0.1", description="IP address or host name on which the gateway listens for HTTP"
+    )
     port: int = Field(
-        8787, ge=0, le=65535, description="port that HTTP listens on; 0 takes a free one"
+        8787,
+        ge=0,
+        le=65535,
+        description="port on which the gateway listens for HTTP; 0 uses a free port",
     )
     public_url: str | None = Field(
-        None, description="the gateway's URL for browsers and agents, for links and the Host check"
+        None,
+        description="URL at which browsers and agents reach the gateway; used in links and "
+        "for the Host check",
     )
-    trusted_proxy: bool = Field(False, description="a proxy in front of the gateway provides TLS")
+    trusted_proxy: bool = Field(
+        False, description="set this if a proxy in front of the gateway provides TLS"
+    )
     tls_cert: Path | None = Field(
-        None, description="certificate file, if the gateway itself provides TLS"
+        None, description="path of the certificate, if the gateway itself provides TLS"
     )
-    tls_key: Path | None = Field(None, description="key file of the certificate")
+    tls_key: Path | None = Field(None, description="path of the certificate's private key")
     signing_key: SecretStr | None = Field(
         None, description="base64 of the 32-byte Ed25519 seed that signs decisions"
     )
@@ -83,25 +95,29 @@ class Settings(BaseSettings):
     )
     policy_file: Path | None = Field(
         None,
-        description="people, routes and risk rules, applied at the start; "
-        "see docs/guides/write-policy.md",
+        description="policy file with people, routes and risk rules, applied at the start; see "
+        "docs/guides/write-policy.md",
     )
     deciders: tuple[str, ...] = Field(
-        (), description="JSON list of installed deciders to ask, see docs/guides/custom-deciders.md"
+        (),
+        description="JSON list of the installed deciders to use, see "
+        "docs/guides/custom-deciders.md",
     )
     grants: Literal["storage", "memory"] = Field(
-        "storage", description="memory deletes all grants when a gateway starts"
+        "storage",
+        description="where grants are stored; `memory` deletes all grants when a gateway starts",
     )
     denial_minutes: int = Field(
         5,
         ge=0,
         le=1440,
-        description="how long a denial also denies an identical call in the same session, in "
-        "minutes; 0 asks people again",
+        description="for how many minutes a denial also applies to identical calls in the same "
+        "session; 0: ask people each time",
     )
     hooks_file: Path | None = Field(
         None,
-        description="file of policy hooks to run as processes, see docs/guides/custom-deciders.md",
+        description="file that lists the policy hooks to run as processes, see "
+        "docs/guides/custom-deciders.md",
     )
     mode: Mode = Field(
         Mode.ASK, description="mode of the first route: ask, auto-approve or auto-deny"
@@ -111,50 +127,55 @@ class Settings(BaseSettings):
     )
     archive: Path | None = Field(
         None,
-        description="folder for the audit's archive, the same for all gateways; without it, "
-        "`archive` in the data folder for the embedded server, and none with REDIS_URL",
+        description="folder for the archive of the audit log, the same for all gateways; if "
+        "unset, `archive` in the data folder with the embedded server, and no archive with "
+        "REDIS_URL",
     )
     session_idle_hours: float = Field(
         24,
         gt=0,
-        description="how many hours without requests end a session in which none is pending",
+        description="after how many hours without a request a session ends, if it has no pending "
+        "request",
     )
     webhook_url: str | None = Field(
-        None, description="URL to post outcomes to; empty posts nothing"
+        None, description="URL to post outcomes to; if empty, nothing is posted"
     )
-    webhook_secret: SecretStr | None = Field(None, description="secret that signs those posts")
+    webhook_secret: SecretStr | None = Field(
+        None, description="secret with which the gateway signs what it posts to GATEWAY_WEBHOOK_URL"
+    )
     webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
-        description="JSON list of hosts that the gateway may post to, also for agents' receivers: "
-        "a host name, with `:PORT` if that is not 443",
+        description="JSON list of hosts that the gateway may post to, including the webhook "
+        "receivers of agents: a host name, with `:PORT` if the port is not 443",
     )
     push_key: SecretStr | None = Field(
         None,
-        description="base64 of 32 bytes that sign web pushes, the same for all gateways; empty "
-        "uses a key in the data folder, or none with REDIS_URL",
+        description="base64 of the 32-byte key that signs web pushes, the same for all gateways; "
+        "if empty, a key in the data folder is used, or no key if REDIS_URL is set",
     )
     push_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
-        description="JSON list of the allowed push services; empty allows every public one",
+        description="JSON list of the allowed push services; an empty list allows every public "
+        "service",
     )
     oidc_issuer: str | None = Field(
         None,
-        description="identity provider to sign in with: its issuer's URL, "
-        "see docs/guides/answer.md",
+        description="URL of the identity provider (issuer) that people sign in with, see "
+        "docs/guides/answer.md",
     )
     oidc_client_id: str | None = Field(
-        None, description="the provider's client ID for this gateway"
+        None, description="client ID that the identity provider gave this gateway"
     )
     oidc_client_secret: SecretStr | None = Field(
-        None, description="the provider's client secret, if any"
+        None, description="client secret that the identity provider gave this gateway, if any"
     )
     oidc_claim: str = Field(
         "email", description="ID-token claim that must match VALUE in a person's `oidc:VALUE`"
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="log detail; `DEBUG` also logs each successful call"
+        "INFO", description="how much to log; `DEBUG` also logs each successful call"
     )
-    log_json: bool = Field(False, description="one JSON object per log line")
+    log_json: bool = Field(False, description="write each log line as one JSON object")
 
     @model_validator(mode="before")
     @classmethod
@@ -199,8 +220,8 @@ class Settings(BaseSettings):
         parts = urlsplit(value or "")
         if parts.path.strip("/") or parts.query or parts.fragment:
             raise ValueError(
-                "write no path: the inbox is served at /inbox of a separate host, for example "
-                "https://approvals.example"
+                "leave out the path: the inbox is served at /inbox of a separate host, for "
+                "example https://approvals.example"
             )
         return value
 

@@ -48,7 +48,7 @@ class ChatLinks:
         `gateway.ports.LoginLinks`."""
         if not self._inbox:
             raise InvalidRequest(
-                "the inbox has no address: ask the operator to set GATEWAY_PUBLIC_URL"
+                "the address of the inbox is unknown: ask the operator to set GATEWAY_PUBLIC_URL"
             )
         code, name = await self._logins.invite_known(identity, way=self._adapter)
         minutes = CHAT_LINK_SECONDS // 60

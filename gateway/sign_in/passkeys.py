@@ -62,7 +62,7 @@ def find_site(public_url: str | None) -> PasskeySite | str:
     """
     if find_spec("webauthn") is None:
         extra = "approval-gateway[passkeys]"
-        return f"Passkeys need an extra. Install the gateway as before, with it: {extra}."
+        return f"Passkeys need an extra. Install the gateway as before, with this extra: {extra}."
     if public_url is None:
         return "Passkeys need GATEWAY_PUBLIC_URL, the address at which browsers open the inbox."
     parts = urlsplit(public_url)
@@ -148,7 +148,7 @@ def _refuse_embedded(credential: JsonObject) -> None:
 
     client = base64url_to_bytes(credential["response"]["clientDataJSON"])
     if parse_client_data_json(client).cross_origin or "topOrigin" in json.loads(client):
-        raise Unauthorized("it was made inside another site's page")
+        raise Unauthorized("the passkey response was made inside the page of another site")
 
 
 def check_creation(site: PasskeySite, credential: JsonObject, challenge: bytes) -> Made:
@@ -269,7 +269,7 @@ class PersonPasskeys:
         challenge = await self._attempts.take(_ADDING, session)
         try:
             if challenge is None:
-                raise Unauthorized("this took too long, or is already done; begin again")
+                raise Unauthorized("this took too long, or is already done; start again")
             made = await asyncio.to_thread(check_creation, site, credential, challenge)
         except Unauthorized as error:
             await self._logins.note_refusal("new passkey", holder.name, str(error))
@@ -283,13 +283,17 @@ class PersonPasskeys:
             count=made.signed,
         )
         if passkey.id in [one.id for one in await self._load(holder)]:
-            raise Conflict("this passkey is already yours")
+            raise Conflict("you have already added this passkey")
         kept = await self._kept.keep(passkey)
         # Checked after saving, so that of two people who add it at once, each finds the other.
         if await self._kept.is_anothers(kept):
             await self._kept.forget(kept)
-            await self._logins.note_refusal("new passkey", holder.name, "it is another person's")
-            raise Conflict("this passkey is another person's; create one on your own device")
+            await self._logins.note_refusal(
+                "new passkey", holder.name, "the passkey belongs to another person"
+            )
+            raise Conflict(
+                "this passkey belongs to another person; create a passkey on your own device"
+            )
         await self._kept.note("passkey_added", data=_describe(passkey, by=holder.name))
 
     async def remove(self, session: str, passkey: str) -> bool:
@@ -306,7 +310,7 @@ class PersonPasskeys:
         """Return the options for signing in. See `gateway.ports.Passkeys`."""
         site = self._find_site()
         if not self._begun.count(address):
-            raise Busy("too many sign-ins were begun here; try again in a minute")
+            raise Busy("too many sign-ins were started here; try again in a minute")
         challenge = secrets.token_bytes(32)
         await self._attempts.remember(_SIGNING_IN, browser, challenge)
         return await asyncio.to_thread(offer_assertion, site, challenge=challenge)
@@ -332,7 +336,7 @@ class PersonPasskeys:
         site, holder = self._find_site(), await self._find_holder(session)
         known = await self._load(holder)
         if not known:
-            raise InvalidRequest("you have no passkey; create one under Devices first")
+            raise InvalidRequest("you have no passkey; create a passkey under Devices first")
         nonce = secrets.token_bytes(32)
         await self._attempts.remember(_PROVING, f"{session}\0{about}", nonce)
         challenge = challenge_of(nonce, about)
@@ -371,7 +375,7 @@ class PersonPasskeys:
 
     async def _refuse(self, address: str, why: str, *, counts: bool = False) -> NoReturn:
         if counts and not self._wrong.count(address):
-            raise Busy("too many passkeys were wrong; try again in a minute")
+            raise Busy("too many failed passkey attempts; try again in a minute")
         await self._logins.note_refusal("passkey", address, why)
         raise Unauthorized(_REFUSED)
 

@@ -79,7 +79,7 @@ class ProviderCalls:
             ):
                 body = await read_whole(answer.content.iter_any(), most=_MOST_BYTES)
                 if answer.status != _OK:
-                    raise Unreachable(f"the identity provider answered with {answer.status}")
+                    raise Unreachable(f"the identity provider returned status {answer.status}")
                 found = parse(body)
         except (Forbidden, aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable("the identity provider could not be reached") from error
@@ -128,9 +128,11 @@ def check_id_token(
     except Exception as error:
         # The input came over the network, so any error in reading it means that nothing is proven.
         log.info("an ID token was rejected: %s", bug(error), extra={"event": "provider_refused"})
-        raise Unauthorized("the identity provider's token is not valid") from error
+        raise Unauthorized("the identity provider sent a token that is not valid") from error
     if isinstance(claims["aud"], list) and len(claims["aud"]) > 1 and claims.get("azp") != client:
-        raise Unauthorized("the identity provider's token is also for another client")
+        raise Unauthorized(
+            "the identity provider's token is also valid for another client, so it is rejected"
+        )
     return claims
 
 
@@ -191,7 +193,7 @@ class OpenIdProvider:
         """Return the provider's page to open. See `gateway.ports.Provider`."""
         settings = self._need()
         if not self._begun.count(address):
-            raise Busy("too many sign-ins were begun here; try again in a minute")
+            raise Busy("too many sign-ins were started here; try again in a minute")
         page = _text(await self._discover(settings), "authorization_endpoint")
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
         kept = json.dumps({"state": state, "nonce": nonce, "verifier": verifier})
@@ -218,21 +220,21 @@ class OpenIdProvider:
         raw = await self._attempts.take(_SIGNING_IN, browser)
         if raw is None:
             await self._refuse(
-                address, "this sign-in was begun in another browser, or too long ago"
+                address, "you started this sign-in in another browser, or too long ago; start again"
             )
         began = json.loads(raw)
         if not hmac.compare_digest(answer.get("state", "").encode(), began["state"].encode()):
-            await self._refuse(address, "this response belongs to another sign-in")
+            await self._refuse(address, "this response belongs to a different sign-in; start again")
         found = await self._discover(settings)
         named = answer.get("iss")
         wants_name = found.get("authorization_response_iss_parameter_supported") is True
         if named != settings.issuer and (named is not None or wants_name):
-            await self._refuse(address, "this response comes from another identity provider")
+            await self._refuse(address, "this response comes from a different identity provider")
         word = answer.get("error", "")
         if word or not answer.get("code"):
             told = _WORD.fullmatch(word)
             why = word if told else "an error" if word else "no code"
-            await self._refuse(address, f"the identity provider refused: {why}")
+            await self._refuse(address, f"the identity provider refused the sign-in: {why}")
         try:
             claims = await self._redeem(settings, found, answer["code"], began)
         except (Unauthorized, Unreachable) as error:

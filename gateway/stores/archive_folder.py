@@ -160,7 +160,7 @@ class Archive:
         if not before.exists() or (known := self.head_of(number - 1)).lost:
             return
         if self.head_of(number).before != _digest(known):
-            raise ArchiveProblem(f"{self.path(number)} does not follow {before.name}")
+            raise ArchiveProblem(f"{self.path(number)} is not the segment after {before.name}")
 
     def write(self, number: int, sealed: Sequence[Sealed]) -> None:
         """Write a segment durably and read it back.

@@ -152,7 +152,7 @@ class Archiver:
         if batch is None:
             return False
         if strays:
-            text = "segments %s contain events that Redis lost: Redis is older than the archive"
+            text = "segments %s contain events that Redis lost, so Redis is older than the archive"
             log.error(text, strays, extra={"event": "archive_went_back"})
         left = ArchiveCursor(
             number=max([mark.number, *numbers]) + 1, last=batch.last, head=batch.head

@@ -264,7 +264,7 @@ async def _of_sentinel(pool: Any) -> list[tuple[str, int]]:
             continue
         found = [primary, *((one["ip"], one["port"]) for one in replicas)]
         return [(str(host), int(port)) for host, port in dict.fromkeys(found)]
-    raise NoConnection("no Sentinel answers")
+    raise NoConnection("no Sentinel responds")
 
 
 async def _of_cluster(client: Any) -> list[tuple[str, int]]:
@@ -284,7 +284,7 @@ async def _of_cluster(client: Any) -> list[tuple[str, int]]:
                 by_name = f"{row['hostname']}:{port}"
                 found.append((row["hostname"] if by_name in known else host or node.host, port))
         return [(host, int(port)) for host, port in found]
-    raise NoConnection("no server of the cluster answers")
+    raise NoConnection("no server of the cluster responds")
 
 
 async def _cluster_nodes(node: Any) -> dict[str, dict[str, Any]]:

@@ -225,7 +225,9 @@ class RedisCredentials:
         # Before rejecting, look for an entry that another process just created.
         found = await self._find(AGENT, agent) or await self._find(AGENT, agent, fresh=True)
         if found is None:
-            raise Unauthorized(f"the agent {agent} has no credential")
+            raise Unauthorized(
+                f"the agent {agent} has no credential; create one with `gateway agent add {agent}`"
+            )
         return _credential("", found)
 
     async def list_all(self, kind: str) -> list[ListedCredential]:
@@ -265,12 +267,14 @@ class RedisCredentials:
         """Create an agent with its Redis user, and a token or the given one. Raises Conflict if it
         exists, InvalidRequest for a wrong name or an owner who is not in the policy."""
         if not AGENT_NAME.fullmatch(name):
-            raise InvalidRequest("an agent's name has 1 to 64 characters of a-z, 0-9, _ and -")
+            raise InvalidRequest(
+                "an agent's name must have 1 to 64 characters of a-z, 0-9, _ and -"
+            )
         if owner is not None:
             await self._refuse_nobody(owner)
         async with self._alone(AGENT, name):
             if await self._find(AGENT, name, fresh=True):
-                raise Conflict(f"the agent {name} exists; rotate or revoke it")
+                raise Conflict(f"the agent {name} already exists; rotate or revoke it")
             # Create the user first: if that fails, there is no token either.
             user = await grant(self._redis, self._keys, name)
             since = await self._store.register_agent(name)
@@ -309,8 +313,9 @@ class RedisCredentials:
             entry = await self._get(AGENT, name)
             if enrolled and not entry.get("enrolled"):
                 raise Conflict(
-                    f"the agent {name} has a token that was not made here: set GATEWAY_TOKEN to "
-                    f"it, choose another name, or `gateway agent revoke {name}` first"
+                    f"the agent {name} "
+                    f"has a token that this machine does not know: set GATEWAY_TOKEN to the "
+                    f"token, choose another name, or `gateway agent revoke {name}` first"
                 )
             beside = await self._redis_hashes(name) if overlap_ms else []
             user = await grant(self._redis, self._keys, name, beside=beside)
@@ -419,10 +424,12 @@ class RedisCredentials:
         """Create a person with a token who may decide on the default route, and add their other
         identities."""
         if not _PERSON.fullmatch(name):
-            raise InvalidRequest("a person's name has 1 to 64 characters of a-z, 0-9, ., _ and -")
+            raise InvalidRequest(
+                "a person's name must have 1 to 64 characters of a-z, 0-9, ., _ and -"
+            )
         async with self._alone(APPROVER, name):
             if await self._find(APPROVER, name, fresh=True):
-                raise Conflict(f"the approver {name} exists; revoke them first")
+                raise Conflict(f"the approver {name} already exists; revoke them first")
             person = Person(name=name, identities=identities, admin=admin)
             await self._edit_policy(lambda policy: _with_person(policy, person), by=name)
             return await self._make(APPROVER, name, {"owner": None})
@@ -472,7 +479,7 @@ class RedisCredentials:
             except Conflict:
                 continue
             return
-        raise Conflict("the policy keeps changing")
+        raise Conflict("the policy is being changed by others all the time; try again")
 
     async def _make(
         self,

@@ -92,8 +92,8 @@ class DataFolder:
             raise EngineFailed(f"cannot use the data folder {data_dir}: {error}") from error
         if not _is_private(path):
             raise EngineFailed(
-                f"{path} belongs to another user, or is open to others and holds other files: "
-                "choose an empty data folder"
+                f"{path} belongs to another user, or "
+                "is open to other users and contains other files: choose an empty data folder"
             )
         return cls(path)
 
@@ -380,7 +380,7 @@ class _OwnServer:
         except BaseException:
             await self.stop()
             raise
-        log.info("embedded server runs", extra={"event": "engine_started", "pid": process.pid})
+        log.info("the embedded server runs", extra={"event": "engine_started", "pid": process.pid})
         return process
 
     async def keep_running(self) -> None:
@@ -391,7 +391,11 @@ class _OwnServer:
             code = await self.process.wait()
             steady = clock() - began > STEADY
             delay = FIRST_DELAY if steady or not delay else min(2 * delay, LONGEST_DELAY)
-            log.error("embedded server is down (exit %s)", code, extra={"event": "engine_down"})
+            log.error(
+                "the embedded server has stopped (exit code %s)",
+                code,
+                extra={"event": "engine_down"},
+            )
             await asyncio.sleep(delay)
             try:
                 await self.start()
@@ -408,7 +412,9 @@ class _OwnServer:
             async with asyncio.timeout(self.waits.stop):
                 await process.wait()
         except TimeoutError:
-            log.warning("embedded server ignored SIGTERM", extra={"event": "engine_killed"})
+            log.warning(
+                "the embedded server did not stop on SIGTERM", extra={"event": "engine_killed"}
+            )
         finally:
             if process.returncode is None:
                 process.kill()
@@ -433,7 +439,10 @@ class _OwnServer:
         path = self.folder.path / "server.lock"
         if (lock := try_lock(path)) is not None:
             return lock
-        log.warning("shutting down an orphan server", extra={"event": "engine_orphan"})
+        log.warning(
+            "shutting down the embedded server of a gateway that was killed",
+            extra={"event": "engine_orphan"},
+        )
         with suppress(TimeoutError):
             async with asyncio.timeout(self.waits.orphan):
                 while (lock := try_lock(path)) is None:

@@ -267,7 +267,7 @@ class _Follower:
             if place_of(left) <= place_of(self._cursor) <= place_of(last):
                 return
             ahead = place_of(self._cursor) > place_of(last)
-            text = "event ids ran backwards" if ahead else "events were missed"
+            text = "event ids went backwards" if ahead else "events were missed"
             log.warning(text, extra={"event": "feed_went_back" if ahead else "feed_missed"})
             self._cursor = last if ahead else left
         else:
@@ -338,7 +338,7 @@ async def _drain(queue: asyncio.Queue[AuditEvent | None]) -> AsyncIterator[Audit
     while True:
         event = await queue.get()
         if event is None:
-            raise Unreachable("events were missed; read the state again")
+            raise Unreachable("some events were missed; read the state again")
         yield event
 
 

@@ -201,7 +201,9 @@ class Ingress:
         try:
             await self._redis.zrem(self._keys.replicas, self._replica)
         except (RedisError, OSError) as error:
-            log.info("leases not returned: %s", error, extra={"event": "lease_kept"})
+            log.info(
+                "could not release the stream leases: %s", error, extra={"event": "lease_kept"}
+            )
 
     async def _keep_leases(self) -> None:
         while True:
@@ -209,7 +211,9 @@ class Ingress:
             try:
                 await self._take_leases()
             except (RedisError, OSError) as error:
-                log.warning("leases not renewed: %s", error, extra={"event": "lease_failed"})
+                log.warning(
+                    "could not renew the stream leases: %s", error, extra={"event": "lease_failed"}
+                )
 
     async def _take_leases(self) -> None:
         keys = self._keys
@@ -321,7 +325,10 @@ class Ingress:
                 await self._handle(agent, entry, fields)
             except Exception:
                 # After any error, continue with the other entries.
-                log.exception("an entry failed", extra={"event": "entry_failed", "agent": agent})
+                log.exception(
+                    "an entry of a stream could not be handled",
+                    extra={"event": "entry_failed", "agent": agent},
+                )
                 if not counted:
                     await self._redis.hincrby(self._keys.attempts, name, 1)
                 return False

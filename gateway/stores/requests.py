@@ -492,7 +492,7 @@ class RedisStore:
             [policy.generation, dumps(body), dumps({"by": by, "policy": body}), digest],
         )
         if new < 0:
-            raise Conflict("the policy was changed by someone else meanwhile")
+            raise Conflict("someone else changed the policy at the same time; try again")
         return int(new)
 
     async def note(

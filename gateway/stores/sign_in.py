@@ -155,7 +155,9 @@ class RedisLogins:
         standing, _ = await self._holders.read()
         holder = standing.find(Identity(platform="token", id=person))
         if holder is None:
-            raise NotFound(f"there is no approver {person}: gateway approver add NAME")
+            raise NotFound(
+                f"there is no approver {person}; to add one, run: gateway approver add NAME"
+            )
         return await self._keep_code(_Code(holder=holder, way="link"), CODE_SECONDS)
 
     async def invite_known(self, identity: Identity, *, way: str) -> tuple[str, str]:
@@ -164,9 +166,9 @@ class RedisLogins:
         standing, _ = await self._holders.read()
         holder = standing.find(identity)
         if holder is None:
-            raise Unauthorized("the inbox is only for people whom its policy names: ask an admin")
+            raise Unauthorized("only people in the policy may use the inbox: ask an admin")
         if await self._count_link(holder.name) > LINKS_AT_ONCE:
-            raise Busy("you asked for many links just now; use one, or wait some minutes")
+            raise Busy("you have just requested many links; use one of them, or wait some minutes")
         code = await self._keep_code(_Code(holder=holder, way=way), CHAT_LINK_SECONDS)
         told = {"person": holder.name, "as": identity.written, "way": way}
         await self._store.note("login_link_made", data=told)
@@ -207,11 +209,9 @@ class RedisLogins:
 
     async def _refuse_code(self, address: str) -> NoReturn:
         if not self._wrong.count(address):
-            raise Busy("too many login links were wrong; try again in a minute")
+            raise Busy("too many wrong login links were tried; try again in a minute")
         await self.note_refusal("link", address, "used, expired, or unknown")
-        raise Unauthorized(
-            "this link or code is wrong, expired, or was used already: get a new one"
-        )
+        raise Unauthorized("this link or code is wrong, expired, or already used: get a new one")
 
     async def note_refusal(self, way: str, origin: str, why: str) -> None:
         """Audit a rejected sign-in, limited so that nobody can fill the audit log. `origin` is its

@@ -120,7 +120,7 @@ def _check_depth(raw: bytes) -> None:
         if opening in b"[{":
             depth += 1
             if depth > MAX_DEPTH:
-                raise InvalidRequest(f"the message nests deeper than {MAX_DEPTH}")
+                raise InvalidRequest(f"the message is nested more than {MAX_DEPTH} levels deep")
         elif opening in b"]}":
             depth -= 1
 
@@ -129,7 +129,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError("an object has a key twice")
+            raise ValueError("an object has the same key twice")
         found[key] = value
     return found
 
@@ -171,7 +171,7 @@ def _refuse_large(integer: str) -> str:
     shown = integer if len(integer) <= _MOST_DIGITS else f"{integer[:_MOST_DIGITS]}…"
     return (
         f"the integer {shown} is beyond 2^53 - 1, where programs read numbers differently: "
-        "send it as text"
+        "send the number as a string"
     )
 
 

@@ -179,7 +179,7 @@ def secret(variable: str) -> str | None:
         with open(path, encoding="utf-8") as file:
             value = file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not text"
+        why = getattr(error, "strerror", None) or "the file is not text"
         raise InvalidRequest(f"{variable}_FILE names {path}, which cannot be read: {why}") from None
     if not value:
         raise InvalidRequest(f"{variable}_FILE names {path}, which is empty")

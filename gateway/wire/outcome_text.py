@@ -13,10 +13,10 @@ _BY_REASON = {
     "timeout": "expired: nobody answered in time",
     "cancelled_by_agent": "cancelled by the agent",
     "cancelled_by_operator": "cancelled by an operator",
-    "abandoned": "cancelled: nobody waits for the decision any more",
+    "abandoned": "cancelled: nobody waits for the decision anymore",
     "undeliverable": "denied: the request could not be shown to anyone",
     "superseded": "cancelled: a newer request took its place",
-    "resolved_elsewhere": "cancelled: it was decided elsewhere",
+    "resolved_elsewhere": "cancelled: the request was decided elsewhere",
     "stopped": "denied: the gateway's kill switch is on",
     "wrong_number": "denied: a wrong number was typed three times",
     "breaker": "denied without asking anybody: "
@@ -32,7 +32,7 @@ def sentence(*, reason: str, status: str, name: str, message: str) -> str:
 
 def say_unverified(*, changed: bool) -> str:
     """Return a label for text written by the agent. `changed` says that the call changed since."""
-    return "unverified, about the call as it was asked" if changed else "unverified"
+    return "unverified, about the call as the agent submitted it" if changed else "unverified"
 
 
 def say_number(number: object, request_id: str) -> str:

@@ -129,7 +129,7 @@ class DirectReplies(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Report the loss, also to redis-py's streams, which may be waiting for it."""
         self._streams.connection_lost(error)
-        self._lost(f"the connection was lost: {error}" if error else self._why)
+        self._lost(f"the connection to Redis was lost: {error}" if error else self._why)
 
 
 class PublicReplies:
@@ -269,7 +269,7 @@ class Multiplexer:
         if session is None or not session.alive:
             if session is not None and self._reports_loss:
                 await self._discard_session()
-                raise Disconnected("the connection was lost")
+                raise Disconnected("the connection to Redis was lost")
             session = await self._open()
         try:
             return await session.ask(packed, count, on_answer)
@@ -357,7 +357,7 @@ class _Session:
         if self._loop.time() < due:
             self._watch = self._loop.call_at(due, self._check_oldest)
             return
-        self._fail(Unanswered, "Redis does not answer")
+        self._fail(Unanswered, "Redis does not respond")
         self._replies.abort()
 
     def _handle_loss(self, why: str) -> None:
@@ -371,7 +371,7 @@ class _Session:
 
     def _hand_out(self, found: Any) -> None:
         if not self._answers:
-            raise Disconnected("received a reply without a command")
+            raise Disconnected("Redis sent a reply to no command")
         answer, on_answer, _ = self._answers.popleft()
         if answer.done():
             return
@@ -478,7 +478,7 @@ def sentinel_client(parts: SplitResult, **options: Any) -> Any:
     """Return a redis.asyncio client for the primary of a Sentinel service. Raises ValueError."""
     service, _, database = parts.path.strip("/").partition("/")
     if not service:
-        raise ValueError("a redis+sentinel URL must name the service")
+        raise ValueError("a redis+sentinel URL must end with the name of the service")
     sentinel = _Sentinel(  # type: ignore[no-untyped-call]
         hosts_of(parts, _SENTINEL_PORT),
         sentinel_kwargs={

@@ -107,7 +107,7 @@ DECLARED_ROLES = Says(
 def _quote(value: object) -> str:
     """Return a value in quotes if it is short. A cut secret could not be recognised and masked."""
     quoted = repr(value)
-    return quoted if len(quoted) <= _MOST_QUOTED else "something too long"
+    return quoted if len(quoted) <= _MOST_QUOTED else "a role that is too long"
 
 
 def _suggest(role: object) -> str:

@@ -52,7 +52,7 @@ class Verifier:
             from nacl import bindings  # noqa: PLC0415 (see above)
         except ImportError as error:
             raise Unverified(
-                "cannot verify the signature without PyNaCl, and the gateway's key is pinned: "
+                "the gateway's key is pinned, but PyNaCl, which verifies signatures, is missing: "
                 "install approval-gateway-agent[verify]"
             ) from error
         self._sodium = bindings
@@ -66,11 +66,11 @@ class Verifier:
         from nacl.exceptions import BadSignatureError  # noqa: PLC0415 (see above)
 
         if signature_base64 is None:
-            raise Unverified("the decision is not signed, but a key is pinned")
+            raise Unverified("the decision is not signed, although the gateway's key is pinned")
         try:
             signature = base64.b64decode(signature_base64, validate=True)
             if len(signature) != _SIGNATURE_BYTES:
-                raise ValueError("the length is wrong")
+                raise ValueError("the signature has the wrong length")
             self._sodium.crypto_sign_open(signature + message, self._key)
         except (BadSignatureError, TypeError, ValueError) as error:
             raise Unverified("the decision's signature does not match the pinned key") from error

@@ -222,7 +222,7 @@ async def test_a_large_integer_is_named(gate: Replica) -> None:
     answer = await create(gate, {**CALL, "arguments": {"id": 2**60}})
     assert refusal(answer) == (400, "invalid_request", "invalid_request")
     assert "the integer 1152921504606846976 is beyond 2^53 - 1" in answer.text
-    assert "send it as text" in answer.text
+    assert "send the number as a string" in answer.text
 
 
 async def test_others_know_nothing_of_a_request(gate: Replica) -> None:

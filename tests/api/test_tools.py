@@ -192,7 +192,7 @@ async def test_a_policy_that_keeps_changing_is_told(
     """Somebody else was faster each time: 409, no event."""
 
     async def lose(*_: object, **__: object) -> int:
-        raise Conflict("the policy was changed by someone else meanwhile")
+        raise Conflict("someone else changed the policy at the same time; try again")
 
     monkeypatch.setattr(admin.core.operator._store, "apply", lose)
     assert (await declare(admin)).status == 409

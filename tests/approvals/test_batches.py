@@ -115,7 +115,10 @@ async def _own(world: World, record: StoredRequest) -> StoredRequest:
     [
         (_edited, "changed since you saw it"),
         (_ended, "cancelled by the agent"),
-        (_unknown, "no such request"),
+        (
+            _unknown,
+            "there is no such request",
+        ),
         (_voted, "You approved; waits for 1 more"),
         (_late, "expired before your decision"),
         (_high, "high risk, which is decided alone"),

@@ -293,7 +293,7 @@ async def test_when_the_flood_ends_the_oldest_get_cards_first(office: Office) ->
     # Those of one millisecond stand in the order of their ids.
     assert shown == [one.id for one in sorted(made[2:], key=lambda one: (one.created, one.id))]
     (digest,) = [one.card for one in office.adapter.messages.values() if not one.card.asks]
-    assert digest.word == "Nothing waits here"
+    assert digest.word == "No requests are pending here"
     assert await office.outbox.copies(f"~{AGENT}") == {}
 
 

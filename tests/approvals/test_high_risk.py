@@ -193,7 +193,7 @@ async def test_a_hostile_path_stays_within_its_quotation(world: World) -> None:
     confirms = {one.confirm for one in others if one.confirm}
     (said,) = confirms
     assert said is not None and said.startswith('Reads "/a/.ssh/x')
-    assert said.endswith(f". This is high risk. Have you read all of it? ⚠️ {QUOTED}.")
+    assert said.endswith(f". This call is high risk. Have you read all of it? ⚠️ {QUOTED}.")
     overflow = Overflow(agent="bot", revision=1, records=(record,))
     (listed,) = build_overflow_card(overflow, "", "").blocks
     assert listed.text.text.startswith(f'⚠️ {QUOTED} · "read_file"')

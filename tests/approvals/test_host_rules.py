@@ -56,7 +56,7 @@ async def test_the_choice_is_in_the_signed_decision_and_no_grant_is_made(world: 
     assert "only it can revoke that" in first
     assert '"Bash(npm run:*)"' in second
     assert await world.core.requests.reach(record.id, "host:0") == (
-        "Only the coding agent knows what this rule permits."
+        "The gateway cannot check what this rule permits; only the coding agent can."
     )
     done = await world.core.requests.decide(click(record, remember=FIRST))
     assert done.decision is not None

@@ -99,7 +99,7 @@ def test_each_link_that_allows_leaves_it_to_people(link: str, more: dict[str, An
 def test_what_kept_an_approval_from_covering_it_is_told() -> None:
     """As `gateway explain` says it of each remembered approval."""
     said = what_differs(remembered(command("ls")), command("ls", human=True))
-    assert said == "the agent demands a person"
+    assert said == "the agent requires a person"
 
 
 async def test_auto_deny_denies_it_all_the_same(world: World) -> None:

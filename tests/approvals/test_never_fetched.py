@@ -55,7 +55,7 @@ async def test_what_nobody_took_is_told_once(world: World, process: str | None, 
     assert final.report == Report(execution=Execution.NEVER_FETCHED)
     card = card_of(final, lines=20, chars=2000)
     assert card.result is not None
-    assert card.result.text == "The agent never claimed the approval, and can no longer use it"
+    assert card.result.text == "The agent never claimed the approval and can no longer use it"
     assert not (await world.store.due(idle_ms=10**9, limit=9)).expired
 
 

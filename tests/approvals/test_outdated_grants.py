@@ -224,7 +224,7 @@ async def test_people_are_told_once_for_each_route(office: Office) -> None:
     assert [notice.target for notice, _ in office.adapter.announced] == ["rec:a", "rec:b"]
     (said,) = {card.notices for _, card in office.adapter.announced}
     assert said[0].startswith(
-        "3 grants are suspended: what is declared about their tools was changed."
+        "3 grants are suspended: the declarations of their tools were changed."
     )
     assert "1 stays active." in said[0]
     assert "gateway grant list --suspended" in said[0]

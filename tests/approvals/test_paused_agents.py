@@ -95,7 +95,7 @@ async def test_a_pause_with_a_crowd_shows_both_and_leaves_the_crowd(office: Offi
     assert "make 2" in digest(office).blocks[0].text.text
     await office.world.core.held.resume_agent(AGENT, by="ann")
     await settled(office)
-    assert (digest(office).word, digest(office).paused) == ("Too many at once", None)
+    assert (digest(office).word, digest(office).paused) == ("Too many requests at once", None)
 
 
 async def test_a_pause_that_ends_by_itself_leaves_the_crowd_its_card(office: Office) -> None:
@@ -108,7 +108,7 @@ async def test_a_pause_that_ends_by_itself_leaves_the_crowd_its_card(office: Off
     while (await office.api.operator.status()).paused:
         await office.settle()
     await settled(office)
-    assert (digest(office).word, digest(office).paused) == ("Too many at once", None)
+    assert (digest(office).word, digest(office).paused) == ("Too many requests at once", None)
 
 
 async def test_a_pause_is_told_only_where_the_agent_was_denied(office: Office) -> None:

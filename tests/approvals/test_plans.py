@@ -55,7 +55,7 @@ from tests.approvals.planning import (
 )
 from tests.world import World, assembled, click, identity, over_http, request
 
-NOBODY_SAID = "deviates from the plan: the plan has no such call, or none left"
+NOBODY_SAID = "deviates from the plan: the plan has no such call, or all of them were used"
 
 
 # ---------------------------------------------------------------- what a plan covers

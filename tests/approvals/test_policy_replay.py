@@ -150,10 +150,10 @@ async def test_what_cannot_be_replayed_is_counted_by_reason(world: World) -> Non
     made = await replayed(world)
     assert made.replayed == 0
     assert made.left_out == {
-        "cancelled before it arrived": 1,
-        "content no longer kept": 1,
+        "it was cancelled before it arrived": 1,
+        "its content is no longer stored": 1,
         "erased": 1,
-        "form, which no rule answers": 1,
+        "it is a form, which no rule can answer": 1,
     }
 
 

@@ -134,7 +134,7 @@ async def test_a_decider_lowers_no_risk(
     assert (record.status, record.raised) == (Status.PENDING, ())
     assert record.risk == Risk(level=RiskLevel.HIGH, reasons=("the agent says: moves money",))
     assert [one.getMessage() for one in caplog.records] == [
-        "a decider tried to lower the risk, which is not possible: it stays"
+        "a decider tried to lower the risk; the risk stays as it was"
     ]
 
 

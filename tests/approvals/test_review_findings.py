@@ -151,7 +151,7 @@ async def test_a_feed_that_cannot_read_says_so_and_goes_on_when_it_can(
         await raw.set(events, "no stream")
         while not (found := await troubles()):
             await moment()
-        assert found == ("events are not being read: nobody here learns of decisions",)
+        assert found == ("this replica cannot read events, so it does not learn of decisions",)
         await raw.rename(f"{events}:away", events)
         await world.core.requests.decide(click(record))
         while await troubles() or not await wait(1):

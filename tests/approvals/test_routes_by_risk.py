@@ -96,7 +96,7 @@ async def test_an_edit_beyond_its_editor_goes_to_those_who_may(world: World) -> 
     edit = click(voted, Action.EDIT, arguments=DANGEROUS)
     after = await world.core.requests.decide(edit)
     assert (after.status, after.votes, after.arguments) == (Status.PENDING, (), DANGEROUS)
-    said = "ann may not approve this version, which has high risk. It needs bob or eve."
+    said = "ann may not approve this version, which is of high risk. It needs bob or eve."
     assert said in notices(after)
     # The same click sent again is the same click, and what was seen before is too old to approve.
     with pytest.raises(Unauthorized):

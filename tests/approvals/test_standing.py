@@ -64,7 +64,7 @@ async def test_an_account_in_the_route_is_named_as_its_person(world: World) -> N
 @pytest.mark.parametrize(
     ("route", "why"),
     [
-        (Route(approvers=()), "its route names no approvers"),
+        (Route(approvers=()), "its route has no approvers"),
         (Route(approvers=("ann",), self_approval=False), "its route names nobody who may"),
     ],
 )

@@ -168,7 +168,7 @@ async def test_what_somebody_approves_again_and_again_is_suggested(world: World)
     seen = "; ".join(f'Runs "git log -n {number}"' for number in (11, 10, 9, 8, 7))
     assert found.text == (
         "You approved this 12 times in 14 days, and nobody denied it. "
-        f"Remembering “{offers(record)[1].words}” would have let through 12 requests, "
+        f"Remembering “{offers(record)[1].words}” would have approved 12 requests, "
         f"such as: {seen}."
     )
     assert await suggested(world, record) == found, "the same page is drawn again"

@@ -89,7 +89,7 @@ async def test_a_denial_says_all_that_was_typed(world: World, answering: Answeri
     said = read_denial(tapped=find_reason("1"), reason=" use staging ", note="mine", again=SESSION)
     done = await answering.decide(press(record), Action.DENY, **said)
     assert done.decision is not None
-    assert done.decision.message == "It is the wrong target. use staging"
+    assert done.decision.message == "This is the wrong target. use staging"
     assert done.note == "mine"
     assert (await world.submit()).status is Status.DENIED
 
@@ -176,7 +176,7 @@ async def test_a_number_is_asked_for_only_where_one_is_shown(
 @pytest.mark.parametrize(
     ("error", "sign", "said"),
     [
-        (NotFound("x"), "🗑️", "This is no longer available."),
+        (NotFound("x"), "🗑️", "This request is no longer available."),
         (Unauthorized("you may not"), "⛔", "You may not."),
         (Conflict("it is done."), "ℹ️", "It is done."),  # noqa: RUF001 (the sign is for people)
         (InvalidRequest("no number"), "✏️", "No number. Nothing was decided."),

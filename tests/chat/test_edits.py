@@ -37,7 +37,7 @@ async def test_what_was_shown_is_what_runs(world: World, edits: Edits) -> None:
 @pytest.mark.parametrize(
     ("typed", "why", "field"),
     [
-        ({"arg0": "many"}, '"amount": this is not a number', "arg0"),
+        ({"arg0": "many"}, '"amount": the answer is not a number', "arg0"),
         ({"arg0": "500"}, "do not fit", "arg0"),
         ({"arg0": "12"}, "Nothing is changed; approve the request as it is.", ""),
         ("{", "", ""),
@@ -103,6 +103,8 @@ async def test_what_a_form_has_no_room_for_is_named(world: World) -> None:
     record = await world.submit(arguments=dict.fromkeys("abcde", "1"))
     fields = edit_fields(record)
     assert name_left_out(fields, fields) == ""
-    assert name_left_out(fields, fields[:3]) == 'Not shown here, and unchanged: "d", "e"'
+    assert (
+        name_left_out(fields, fields[:3]) == 'These are not shown here and stay unchanged: "d", "e"'
+    )
     said = name_left_out(fields, fields[:1])
-    assert said == 'Not shown here, and unchanged: "b", "c", "d" and 1 more'
+    assert said == 'These are not shown here and stay unchanged: "b", "c", "d" and 1 more'

@@ -62,7 +62,7 @@ async def test_one_is_revoked_by_the_beginning_of_its_id(world: World, api: Adap
         await remembering.revoke(ANN, grant.id[:3])
     said = await remembering.revoke(identity("bob"), grant.id[:8])
     assert said.startswith("Revoked: exactly this")
-    assert said.endswith("Such requests require approval again.")
+    assert said.endswith("Matching requests require approval again.")
 
 
 async def test_a_sessions_and_all_are_revoked(world: World, api: AdapterApi) -> None:
@@ -72,7 +72,7 @@ async def test_a_sessions_and_all_are_revoked(world: World, api: AdapterApi) -> 
         await remembered(world, api)
         assert (
             await remembering.revoke(ANN, what)
-            == "Revoked: 1. Such requests require approval again."
+            == "Revoked: 1. Matching requests require approval again."
         )
         with pytest.raises(Conflict, match="nothing that you may revoke"):
             await remembering.revoke(ANN, what)
@@ -111,7 +111,7 @@ async def test_the_kill_switch_is_shown_to_all_and_used_by_admins(
 async def test_a_link_to_sign_in_says_for_whom_and_how_long(api: AdapterApi) -> None:
     """It is for the caller alone."""
     says, url = await make_login_link(api, ANN)
-    assert says == "This signs you in to the inbox as ann: once, within 5 minutes."
+    assert says == "This link signs you in to the inbox as ann. It works once, within 5 minutes."
     assert url.startswith("https://inbox.example/")
 
 

@@ -144,11 +144,11 @@ def test_a_beginning_is_looked_for_among_all_that_wait(
     up: Shell, agent: HttpPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many pages there are: what is older is found, and a doubt is a doubt."""
-    assert "begins with aa: none that waits" in up.run("show", "aa", code=8)
+    assert "no request id begins with aa among the pending requests" in up.run("show", "aa", code=8)
     monkeypatch.setattr(http_access, "_PAGE", 1)
     older, newer = (ask(agent, f"{first}{'0' * 30}", n=first) for first in ("aa", "ab"))
     assert older in up.run("show", "aa")
-    assert "2 requests begin with a" in up.run("deny", "a", code=2)
+    assert "2 request ids begin with a" in up.run("deny", "a", code=2)
     assert newer in up.run("deny", "ab")
 
 

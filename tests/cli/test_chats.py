@@ -184,7 +184,7 @@ def test_it_goes_on_where_it_was_broken_off(hut: Shell, tmp_path: Path) -> None:
             code = setup.until(r"/hut here (\S+)")[1]
             setup.until("Waiting")
             setup.process.send_signal(signal.SIGINT)
-            setup.until("Not finished: gateway hut setup goes on from here")
+            setup.until("The setup is not finished: run gateway hut setup to continue it")
             setup.until("gateway down ends it")
             assert setup.ended() == 130
             assert "wrong, used or expired" in type_in_chat(tmp_path, f"U1 here {code}")
@@ -208,7 +208,7 @@ def test_without_a_terminal_a_claim_waits_for_the_operator(hut: Shell, tmp_path:
     assert "set GATEWAY_HUT_TOKEN" in said
     said = hut.apart("hut", "setup", "--non-interactive", env={"GATEWAY_HUT_TOKEN": "right"})
     code = said.partition("/hut here ")[2].split()[0]
-    assert hut.run("claims", "list").strip() == "nobody claims anything"
+    assert hut.run("claims", "list").strip() == "no claims are pending"
     number = type_in_chat(tmp_path, f"U1 here {code}")
     listed = hut.run("claims", "list")
     assert number in listed and "U1" in listed and "#door of Hut" in listed

@@ -91,7 +91,7 @@ def test_several_are_approved_together_and_the_report_counts_them(up: Shell) -> 
     assert [line.split()[-1] for line in said if "@" in line] == [f"{i}@2" for i in ids]
     assert sum(line.startswith("owner approved the request of ") for line in said) == len(ids)
     refused = up.run("approve", *ids, code=2)
-    assert "2 requests: this was decided already" in refused
+    assert "2 requests: this request is already decided" in refused
     (owner,) = json.loads(up.run("report", "--json"))["approvers"]
     assert (owner["name"], owner["decisions"], owner["denials"]) == ("owner", 2, 0)
 
@@ -152,7 +152,7 @@ def test_agents_are_made_rotated_and_revoked(up: Shell) -> None:
     up.run("ask", "x", "--no-wait", "--", "true", env=env, code=6)
     assert made["token"] not in up.run("agent", "list")
     overlapping = up.run("agent", "rotate", "ci", "--overlap", "1h")
-    assert "the old one is valid until" in overlapping
+    assert "the old token is valid until" in overlapping
     up.run("ask", "x", "--no-wait", "--", "true", env=env, code=6)
     assert "the old token ends" in up.run("agent", "list")
     rotated = json.loads(up.run("agent", "rotate", "ci", "--now", "--json"))
@@ -269,7 +269,7 @@ def test_the_demo_reaches_nothing_that_is_in_use(shell: Shell, tmp_path: Path) -
         "GATEWAY_REDIS_URL": "redis://127.0.0.1:1",
         "GATEWAY_SIGNING_KEY": "no key",
     }
-    assert "Exactly what was approved ran." in shell.run("demo", env=inherited)
+    assert "The commands that you approved ran, and no others." in shell.run("demo", env=inherited)
     assert not (tmp_path / "state").exists()
 
 
@@ -277,7 +277,7 @@ def test_the_demo_answers_its_own_requests_without_a_terminal(shell: Shell) -> N
     """It says so, ends by itself, and exactly what was approved ran."""
     said = shell.run("demo")
     assert "as demo-approver" in said
-    assert "Exactly what was approved ran." in said
+    assert "The commands that you approved ran, and no others." in said
     assert "hello.txt" in said
     assert said.count(" approved   yes") == 3
 
@@ -350,7 +350,7 @@ def test_a_policy_file_is_checked_and_put_in_force(up: Shell, tmp_path: Path) ->
     listed = up.run("approver", "list").splitlines()
     assert [(line.split()[0], line.split(maxsplit=1)[1]) for line in listed] == [
         ("dana", "admin  no token"),
-        ("owner", "may do nothing: no person of the policy in force"),
+        ("owner", "may do nothing: not a person in the active policy"),
     ]
 
 
@@ -436,7 +436,7 @@ def test_a_decision_is_remembered_listed_and_taken_back(up: Shell) -> None:
     assert "shell" in listed
     grant = listed[:8]
     assert json.loads(up.run("grant", "show", grant, "--json"))["used"] == 1
-    assert up.run("grant", "list", "--agent", "nobody") == "nothing is remembered\n"
+    assert up.run("grant", "list", "--agent", "nobody") == "there are no grants\n"
     up.run("grant", "revoke", code=2)
     up.run("grant", "revoke", grant)
     assert "by its whole id" in up.run("grant", "show", grant, code=8)
@@ -454,7 +454,7 @@ def test_how_to_remember_without_remembering_is_refused(up: Shell) -> None:
             assert "add --remember" in up.run(*words, *how, code=2)
     wrong = up.run("approve", request_id, "--remember", "foo", code=2)
     assert f"gateway grant offers {request_id}" in wrong
-    assert "nothing is remembered" in up.run("grant", "list")
+    assert "there are no grants" in up.run("grant", "list")
     assert request_id in up.run("pending")
 
 

@@ -296,7 +296,7 @@ async def test_devices_that_fail_are_named(site: Site) -> None:
     device = push_device(server_key=key.public)
     await devices.add(device)
     assert (await site.checks())["push"].says.startswith("1 devices")
-    await devices.add(replace(device, failure="its push service answered 403"))
+    await devices.add(replace(device, failure="the push service returned status 403"))
     found = (await site.checks())["push"]
     assert (found.result, "Chrome on Android" in found.says, "403" in found.says) == (
         WARN,
@@ -372,9 +372,9 @@ async def test_files_that_others_can_reach(site: Site, mode: int) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "says"),
     [
-        (503, b'{"status":"not ready","problems":["Redis does not answer"]}', "Redis does not"),
-        (200, b"<html>", "not the gateway"),
-        (200, b"[]", "not the gateway"),
+        (503, b'{"status":"not ready","problems":["Redis does not respond"]}', "Redis does not"),
+        (200, b"<html>", "the response is not from a gateway"),
+        (200, b"[]", "the response is not from a gateway"),
     ],
 )
 async def test_what_answers_on_the_port(status: int, body: bytes, says: str) -> None:

@@ -43,12 +43,12 @@ def test_it_says_what_each_argument_is_and_what_was_found(up: Shell) -> None:
     words = ("--arguments", '{"sudo": true, "x": {"y": 1}}', "shell", "--", "rm", "-rf", "x")
     told = up.run("explain", "local", *words)
     assert "argument command: command (said by " in told
-    assert "may differ under a rule that reads it" in told
-    assert "argument sudo: rights (said by name), stays as it is" in told
-    assert "argument x.y: unknown (said by nobody), stays as it is" in told
+    assert "may differ as far as a grant's rule permits" in told
+    assert "argument sudo: rights (said by name), must stay the same" in told
+    assert "argument x.y: unknown (said by nobody), must stay the same" in told
     assert "finding at command: removes folders whole" in told
     assert "finding at sudo: asks for more rights" in told
-    assert "no opinion in shadow, would deny: removes folders whole" in told
+    assert "no opinion report-only: would deny: removes folders whole" in told
 
 
 def test_it_says_what_kept_a_remembered_answer_from_covering(up: Shell) -> None:
@@ -62,7 +62,7 @@ def test_it_says_what_kept_a_remembered_answer_from_covering(up: Shell) -> None:
     asking.communicate(timeout=30)
     assert "covers it" in up.run("explain", "local", "shell", "--", "git", "log", "-n", "9")
     other = up.run("explain", "local", "shell", "--", "git", "log", "--stat")
-    assert 'does not cover it: "command" runs something else' in other
+    assert 'does not cover this call: "command" runs something else' in other
 
 
 def test_it_asks_the_gateway_whose_hooks_decide(up: Shell) -> None:

@@ -21,10 +21,10 @@ def agent(up: Shell) -> str:
 def test_an_example_is_offered_and_then_remembered(up: Shell, agent: str) -> None:
     """Without an offer nothing is written, and the exit code says so."""
     said = up.run("grant", "add", agent, *GIT, code=2)
-    assert "nothing is remembered so far" in said
+    assert "nothing was saved yet" in said
     offers = [line.split("  ", 1) for line in said.splitlines() if len(line.split()[0]) == 16]
     assert offers[0][1] == 'exactly this: "git log -n 5"'
-    assert up.run("grant", "list") == "nothing is remembered\n"
+    assert up.run("grant", "list") == "there are no grants\n"
     offer, words = offers[-1]
     more = ("--for", "1d", "--uses", "3", "--session", "s9")
     assert words in up.run("grant", "add", agent, *GIT, "--offer", offer, *more)
@@ -62,4 +62,4 @@ def test_what_does_not_fit_is_a_usage_error(up: Shell, agent: str) -> None:
     assert "lasts one of" in up.run(
         "grant", "add", agent, *GIT, "--offer", offer, "--for", "9y", code=2
     )
-    assert up.run("grant", "list") == "nothing is remembered\n"
+    assert up.run("grant", "list") == "there are no grants\n"

@@ -106,7 +106,7 @@ def test_the_sample_of_the_page_locks_nobody_out(up: Shell, tmp_path: Path) -> N
         assert "nobody could approve" in up.run("apply", str(path), *words, code=2)
     path.write_text(sample, encoding="utf-8")
     told = up.run("apply", str(path))
-    assert "owner could no longer answer as terminal:" in told
+    assert "owner could no longer decide as terminal:" in told
     up.run("ask", "pay", "--no-wait", code=6)
     assert "approved" in up.run("approve", up.run("pending").split()[0], "--yes")
 

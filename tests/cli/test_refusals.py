@@ -140,7 +140,7 @@ def test_a_redis_that_is_away(
 ) -> None:
     """Exit code 5, and not a word about files."""
     monkeypatch.setenv("REDIS_URL", f"redis://:{_SECRET}@127.0.0.1:1")
-    assert "Redis does not answer" in said(capsys, "agent", "list", code=5)[0]
+    assert "Redis does not respond" in said(capsys, "agent", "list", code=5)[0]
 
 
 def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], folder: Path) -> None:

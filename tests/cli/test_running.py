@@ -61,7 +61,7 @@ def test_it_starts_in_the_background_and_is_ended(shell: Shell, state: Path) -> 
         assert f"process {process}) has ended" in ended
         assert find_process(state) is None
         assert not (state / "gateway.json").exists()
-    assert f"no gateway runs on {state}" in shell.run("down")
+    assert f"no gateway runs with the data folder {state}" in shell.run("down")
     assert json.loads(shell.run("down", "--json")) == {"ended": None}
 
 
@@ -197,7 +197,7 @@ def test_the_status_names_the_policy_file(shell: Shell, tmp_path: Path) -> None:
 def test_without_anything_the_first_commands_are_printed(shell: Shell) -> None:
     """And nothing is made."""
     said = shell.run()
-    assert "Begin with gateway demo, gateway up, or gateway slack setup. " in said
+    assert "To begin, run gateway demo, gateway up, or gateway slack setup. " in said
     assert not Path(shell.env["GATEWAY_DATA_DIR"]).exists()
     assert "running      no\n" in shell.run("status")
 

@@ -96,7 +96,7 @@ def test_a_start_that_takes_long_is_given_up_when_it_is_told_to(
     finally:
         process.kill()
     assert process.returncode == 0
-    assert "Stopped before it was ready" in said
+    assert "The gateway stopped before it was ready" in said
     assert "Traceback" not in said
 
 

@@ -86,7 +86,7 @@ def test_a_file_that_changed_meanwhile_exits_with_5_and_is_named(
         assert run(answer_, words=("ask", "shell", "--edit", *FILES[2:]))[0] == 5
         said = capsys.readouterr()
         assert said.out == ""
-        assert f"{named} was changed after the request" in said.err
+        assert f"{named} was changed after the request was submitted" in said.err
 
 
 def test_a_denial_is_a_denial_whatever_became_of_the_files(run: Any, script: Path) -> None:

@@ -79,7 +79,7 @@ def test_row_29_a_script_that_was_changed_while_it_waited_does_not_run(
             script.mkdir()
 
     stage.meanwhile = meanwhile
-    with pytest.raises(Unverified, match="was changed after the request"):
+    with pytest.raises(Unverified, match="was changed after the request was submitted"):
         stage.run(script)
     assert stage.ran == []
     assert [report.execution for _, report in stage.transport.reports] == [Execution.SKIPPED]

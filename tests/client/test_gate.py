@@ -272,7 +272,7 @@ def test_what_is_shown_must_be_json(approvals: ScriptedApprovals) -> None:
 def test_what_is_wrong_with_a_request_is_said_as_it_is(approvals: ScriptedApprovals) -> None:
     """Advice about the arguments would mislead where they are in order."""
     late = requires_approval(timeout=-1)(lambda: None)
-    with pytest.raises(InvalidRequest, match="timeout must be 0 to") as refused:
+    with pytest.raises(InvalidRequest, match="the timeout must be 0 to") as refused:
         late()
     assert "serialize" not in str(refused.value)
     assert approvals.requests == []

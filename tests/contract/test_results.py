@@ -22,7 +22,7 @@ from gateway.stores.scripts import NotRecorded
 from tests.contract.surfaces import COPY, printed, sent
 from tests.unit.test_cards import decided
 
-NEVER_FETCHED = "The agent never claimed the approval, and can no longer use it"
+NEVER_FETCHED = "The agent never claimed the approval and can no longer use it"
 
 SURFACES: dict[str, Callable[[StoredRequest, Card], str]] = {
     "Slack": lambda _, card: json.dumps(cards.build_message(card, COPY)),

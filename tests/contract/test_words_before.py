@@ -72,7 +72,7 @@ CALLS: dict[str, StoredRequest] = {
         waiting=False,
     ),
     "for nobody": replace(
-        PAYMENT, approvers=Approvers(nobody="its route names no approvers"), waiting=False
+        PAYMENT, approvers=Approvers(nobody="its route has no approvers"), waiting=False
     ),
     "surrounded": asked(
         arguments={"command": f"{MARK} --all"},

@@ -171,7 +171,8 @@ async def test_erasing_a_request_erases_what_was_remembered_of_it(office: Office
     await world.approvals.erase(record.id, by="root")
     await office.settle()
     assert SECRET not in str(office.adapter.plates["g1"].card)
-    assert office.adapter.plates["g1"].card.outcome == "its request was erased, by root"
+    outcome = office.adapter.plates["g1"].card.outcome
+    assert outcome == "the content of its request was erased, by root"
     assert SECRET not in str(await world.events())
     keys = [key async for key in world.store.redis.scan_iter(world.store.keys.of("grant*"))]
     for key in keys:

@@ -391,7 +391,7 @@ async def test_a_waiter_that_comes_back_corrects_the_cards(office: Office) -> No
     await office.world.store.redis.delete(office.world.store.keys.processes)
     await office.world.store.expire_process("bot", "p" * 16)
     await office.settle()
-    gone = "The agent stopped waiting. If the agent comes back, it gets your answer."
+    gone = "The agent stopped waiting. If the agent asks again, it gets your decision."
     assert gone in office.adapter.shown("rec:a").notices
     await office.world.send("sync", {"ids": [record.id]})
     await office.world.handled()

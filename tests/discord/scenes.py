@@ -82,14 +82,14 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
     git = records["pending-git"]
     diff = describe_changes(states.asked(), {"command": "make release"})
     changed = EditState(key="k", typed="", diff=diff)
-    refused = EditState(key="k", typed="", refusal='"amount": this is not a number')
+    refused = EditState(key="k", typed="", refusal='"amount": the answer is not a number')
     options = scopes_of(git, Action.APPROVE, passes=True)
     reach = {one.id: states.REACH for one in options}
     ways = list_ways(options, denies=True)
     errors = (
         Unauthorized("you are not an approver for this request"),
-        NotFound("no such request"),
-        Conflict("this was decided already: denied by bob"),
+        NotFound("there is no such request"),
+        Conflict("this request is already decided: denied by bob"),
         InvalidRequest("say what the agent should plan instead"),
         Unreachable("gone"),
         TimeoutError(),

@@ -170,7 +170,7 @@ async def test_what_nobody_may_approve_has_no_approve(stage: Stage) -> None:
     """The route names no approvers: the card says so, and what is left is to deny."""
     await stage.policy(stage.route(approvers=()))
     _, card = await stage.asked()
-    await stage.shows(card, "Nobody may approve this: its route names no approvers")
+    await stage.shows(card, "Nobody may approve this: its route has no approvers")
     assert "Deny" in labels(card)
     assert not {"Approve", "Edit"} & labels(card)
 
@@ -216,7 +216,7 @@ async def test_28_commands_check_what_buttons_check(stage: Stage) -> None:
     ended = await stage.ended(record)
     assert ended.decision is not None and ended.decision.message == "no"
     empty = await server.bob.command(server.app, server.channel, "pending")
-    assert "Nothing waits" in private_text(empty)
+    assert "You have no pending" in private_text(empty)
     gone = await server.bob.command(server.app, server.channel, "deny", request="0" * 32)
     assert "no longer available" in private_text(gone)
 

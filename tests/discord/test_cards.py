@@ -83,7 +83,7 @@ async def test_a_wrong_number_is_named_by_its_field(stage: Stage) -> None:
     _, card = await stage.asked(tool="pay", arguments={"amount": 12})
     opened = await stage.click(stage.server.ann, card, "Edit")
     done = await stage.server.ann.submit(opened, arg0="many")
-    assert '"amount"\\: this is not a number' in private_text(done)
+    assert '"amount"\\: the answer is not a number' in private_text(done)
 
 
 async def test_a_denial_answers_when_the_same_is_asked(stage: Stage) -> None:
@@ -100,19 +100,19 @@ async def test_a_denial_answers_when_the_same_is_asked(stage: Stage) -> None:
 async def test_a_reason_takes_one_tap(stage: Stage) -> None:
     """Behind More… it denies at once; in the modal it can be chosen beside one's own words."""
     record, card = await stage.asked(arguments={"command": "rm -rf build"})
-    await stage.click(stage.server.bob, card, "It is the wrong time")
+    await stage.click(stage.server.bob, card, "This is the wrong time")
     ended = await stage.ended(record)
     assert ended.decision is not None
     assert (ended.decision.reason, ended.decision.message) == (
         Reason.PERSON,
-        "It is the wrong time",
+        "This is the wrong time",
     )
     record, card = await stage.asked(arguments={"command": "rm -rf dist"})
     opened = await stage.click(stage.server.bob, card, "Deny")
     assert "rm -rf dist" in str(opened.answer_data["components"][0])
-    await stage.server.bob.submit(opened, because="It is too broad", reason="only build/")
+    await stage.server.bob.submit(opened, because="This is too broad", reason="only build/")
     ended = await stage.ended(record)
-    assert ended.decision is not None and ended.decision.message == "It is too broad. only build/"
+    assert ended.decision is not None and ended.decision.message == "This is too broad. only build/"
 
 
 async def test_a_long_request_is_approved_only_from_the_full_view(stage: Stage) -> None:

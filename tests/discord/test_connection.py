@@ -231,7 +231,7 @@ async def test_42_clicks_come_signed_over_http(pushed: Stage) -> None:
     await server.bob.submit(opened, reason="über HTTP 🙂")
     assert (await pushed.ended(record)).status is Status.DENIED
     listed = await server.ann.command(server.app, server.channel, "pending")
-    assert "Nothing waits" in private_text(listed)
+    assert "You have no pending" in private_text(listed)
     assert server.discord.gateway.connections == 0
     assert {one.status for one in server.discord.pushes} == {202}
     pong = await server.discord.push(server.app, b'{ "type":1 ,"id":"1" }')

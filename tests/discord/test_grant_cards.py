@@ -102,7 +102,7 @@ async def test_an_admin_stops_everything_behind_a_second_press_and_lifts_it(stag
     assert (await stage.ended(record)).status is Status.DENIED
     await stage.shows(card, "kill switch")
     shown = await server.ann.command(server.app, server.channel, "stop-all")
-    assert "Everything is denied\\: ann turned on the kill switch at" in private_text(shown)
+    assert "All requests are denied\\: ann turned on the kill switch at" in private_text(shown)
     assert "Denied requests stay denied" in private_text(shown)
     await store.apply(replace(await store.policy(), people=current.people), by="test")
     assert "⛔" in private_text(

@@ -75,9 +75,9 @@ async def test_all_is_well(server: Server, ann: Operator) -> None:
     echoed, acted = await tried(ann)
     assert (echoed.result, echoed.says) == (
         OK,
-        "6 messages, their edits, and a file: all came back as sent",
+        "6 messages, their edits, and a file: the platform returned everything as sent",
     )
-    assert (acted.result, acted.says) == (OK, "2 acts came and were answered")
+    assert (acted.result, acted.says) == (OK, "2 actions arrived and were answered")
     assert ann.ticked == 2
     assert left(server) == []
     assert sum(bool(call.uploads) for call in server.discord.rest.calls) == 1
@@ -138,7 +138,7 @@ async def test_an_act_that_never_comes(
     _, acted = await tried(ann)
     assert acted.result == FAIL
     assert acted.says.startswith("1 of 2 acts: Press Deny on the card in your direct messages")
-    assert "it did not come within 2 s" in acted.says
+    assert "no click arrived within 2 s" in acted.says
     assert left(server) == []
 
 

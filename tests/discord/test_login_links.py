@@ -27,7 +27,7 @@ async def test_the_command_signs_its_caller_in(ground: Ground) -> None:
     ) as stage:
         await server.discord.gateway.until(lambda: server.discord.gateway.connected > 0)
         done = await server.bob.command(server.app, server.channel, "inbox")
-        assert "as bob: once, within 5 minutes" in private_text(done).replace("\\", "")
+        assert "as bob. It works once, within 5 minutes" in private_text(done).replace("\\", "")
         link = r"https://approvals\.example/inbox/login#code=([\w-]+)"
         found = re.search(link, json.dumps(done.private))
         assert found

@@ -117,7 +117,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway grant add coder --like 3f9c2a71 --offer 5a82e156737e42ae --for 1d --uses 20": Line(
         "(?s)in 23 h.*exactly this.*used 0 of 20 times", then=FORGET
     ),
-    "gateway grant list --suspended": Line("nothing is suspended"),
+    "gateway grant list --suspended": Line("no grants are suspended"),
     "gateway grant revoke ID": Line(
         "is revoked",
         first=("gateway approve ID --remember",),
@@ -149,7 +149,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway login NAME": Line("/inbox/login#code=", first=("gateway approver add NAME",)),
     "gateway login ana": Line("/inbox/login#code=", first=ADMIN),
     "gateway login owner": Line("/inbox/login#code="),
-    "gateway devices NAME": Line("is signed in nowhere"),
+    "gateway devices NAME": Line("is not signed in on any device"),
     "gateway devices NAME --end-all": Line(r"was signed out on 0 device\(s\)"),
     # The policy.
     "gateway apply FILE": Line("in force on every replica", first=UNLIKE),
@@ -362,7 +362,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
             first=("gateway approve ID --remember",),
             typed="gateway grant list --agent local",
         ),
-        Line("nothing is suspended", typed="gateway grant list --suspended", then=FORGET),
+        Line("no grants are suspended", typed="gateway grant list --suspended", then=FORGET),
     ],
     "gateway grant show": Line(
         "all sessions|default",
@@ -395,11 +395,11 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway approver list": Line("owner +admin"),
     "gateway approver rotate": [
         Line(
-            "the old one is valid until",
+            "the old token is valid until",
             typed="gateway approver rotate NAME",
             first=("gateway approver add NAME",),
         ),
-        Line("the old one is valid until", typed="gateway approver rotate NAME --overlap 1h"),
+        Line("the old token is valid until", typed="gateway approver rotate NAME --overlap 1h"),
         Line("token +agw_", typed="gateway approver rotate NAME --now"),
     ],
     "gateway approver revoke": Line(

@@ -128,4 +128,4 @@ async def test_the_limits_of_the_policy_page_do_as_it_says(world: World) -> None
     ):
         assert (await refund(amount, to, **more)).status is Status.PENDING, (amount, to, more)
     foreign = await refund(5, "eve@example.org")
-    assert foreign.findings == ('reaches "eve@example.org", outside the own domains',)
+    assert foreign.findings == ('reaches "eve@example.org", outside your own domains',)

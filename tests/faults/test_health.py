@@ -72,7 +72,8 @@ async def test_a_full_redis_is_degraded_and_people_still_decide(
     status, said = await site.ready()
     assert (status, said["status"]) == (200, "degraded")
     assert said["problems"] == [
-        "Redis is full: new requests are rejected; people can still decide, revoke and stop"
+        "Redis is full, so new requests are rejected; people can still decide, revoke grants and "
+        "use the kill switch"
     ]
     assert 'gateway_troubles{severity="degraded"} 1.0' in await site.metrics()
     with pytest.raises(Unreachable, match="Redis is full"):
@@ -191,7 +192,7 @@ async def test_a_redis_that_is_gone_is_not_ready(site: Site, engine: Server) -> 
     while status == 200:
         await moment()
         status, said = await site.ready()
-    assert said["problems"][0].startswith("nothing can be recorded: Redis does not answer")
+    assert said["problems"][0].startswith("nothing can be recorded, because Redis does not respond")
     await engine.start()
     while (await site.ready())[0] != 200:
         await moment()

@@ -124,7 +124,9 @@ def check_commands(folder: Path, env: dict[str, str], commands: Path) -> None:
     """See that both names are the command, that the demo runs, and that it leaves nothing here."""
     for name in COMMANDS:
         assert run(folder, env, commands / name, "--version") == VERSION
-    assert "Exactly what was approved ran." in run(folder, env, commands / "gateway", "demo")
+    assert "The commands that you approved ran, and no others." in run(
+        folder, env, commands / "gateway", "demo"
+    )
     assert list(folder.iterdir()) == []
 
 
@@ -146,7 +148,7 @@ def test_uvx_runs_it(empty: Path, env: dict[str, str]) -> None:
     assert run(empty, env, "uvx", "--quiet", "--from", SDIST, "gateway", "--version") == VERSION
     named = f"approval-gateway@{gateway.__version__}"
     said = run(empty, env, "uvx", "--quiet", "--find-links", DIST, named, "demo")
-    assert "Exactly what was approved ran." in said
+    assert "The commands that you approved ran, and no others." in said
 
 
 def test_it_is_installed_from_a_repository(empty: Path, env: dict[str, str]) -> None:

@@ -283,7 +283,7 @@ def test_every_offer_of_a_denial_says_and_covers_the_call_it_was_made_from() -> 
         "ls, whatever follows, by any tool",
         "rm -f -r, whatever follows, by any tool",
         "rm, whatever follows, by any tool",
-        "shell, whatever it is given",
+        "shell with any arguments",
     ]
     assert all(covers(granted(one, Effect.DENY), record) is YES for one in found.values())
     written = dict(

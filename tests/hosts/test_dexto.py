@@ -213,7 +213,8 @@ async def test_a_late_yes_is_reported_as_not_run(both: Bridged) -> None:
     record = await both.of(one)
     both.dexto.waiting.clear()
     await both.answer(one, "approve")
-    assert await both.reported(record, Execution.REFUSED_LATE) == "Dexto does not wait any more"
+    late = "Dexto no longer waits for this decision"
+    assert await both.reported(record, Execution.REFUSED_LATE) == late
 
 
 async def test_an_answer_is_repeated_until_dexto_has_it(both: Bridged) -> None:

@@ -171,7 +171,7 @@ async def test_calls_of_one_id_are_refused_unasked(gate: Replica, asking: Framew
         assert (await gate.decided(record.id)).status == 200
     outcomes = await asked
     assert [one.runs for one in outcomes] == [False, False, True, True, True]
-    assert "another call of this turn has the same id" in tell("delete_file", outcomes[0])
+    assert "another call in this turn has the same id" in tell("delete_file", outcomes[0])
 
 
 async def test_a_silent_gateway_is_told_and_what_is_paused_stays(gate: Replica) -> None:

@@ -483,7 +483,7 @@ def test_suggestions_are_told_apart_by_their_words(hook: Hook) -> None:
     hook("claude-code", deciding(), given=given, words=NATIVE)
     assert hook.asked["host_rules"] == [
         {"rule": "mcp__a__x (every call of it)", "scope": "until its session ends"},
-        {"rule": "work also in /a, /b", "scope": "until its session ends"},
+        {"rule": "also work in /a, /b", "scope": "until its session ends"},
     ]
 
 

@@ -601,7 +601,7 @@ async def test_chosen_hosts_are_installed_and_each_gate_is_proved(
     assert code == 1
     gemini, codex = out.splitlines()[-2:]
     assert gemini.startswith("gemini: the gate works: BeforeTool: a harmless call was held, denied")
-    assert codex.startswith("codex: it does not gate yet: ") and "is not valid JSON" in codex
+    assert codex.startswith("codex: the gate does not work yet: ") and "is not valid JSON" in codex
     assert "hook gemini" in settings("gemini", three).read_text()
     assert settings("codex", three).read_text() == "{"
     settings("codex", three).unlink()
@@ -626,7 +626,7 @@ def test_a_gate_that_cannot_be_proved_is_not_said_to_work(
     monkeypatch.setattr("sys.stdin", _Terminal("2\n"))
     code, out, _ = run()
     assert code == 1
-    assert "gemini: it does not gate yet: BeforeTool: cannot reach the gateway" in out
+    assert "gemini: the gate does not work yet: BeforeTool: cannot reach the gateway" in out
     assert "hook gemini" in settings("gemini", three).read_text()
 
 
@@ -639,7 +639,7 @@ def test_what_has_no_hook_is_not_said_to_be_proved(
     monkeypatch.setattr("sys.stdin", _Terminal("1\n"))
     code, out, _ = run()
     assert code == 0
-    assert "opencode: its settings ask. Start `opencode serve`" in out.splitlines()[-1]
+    assert "opencode: its settings require approval. Start `opencode serve`" in out.splitlines()[-1]
 
 
 def test_doctor_looks_at_what_is_installed(run: Run, home: Path) -> None:

@@ -298,7 +298,7 @@ async def test_a_codex_question_that_cannot_be_shown_is_declined(
 KEEPS = {
     "acp": ("Always", {"outcome": {"outcome": "selected", "optionId": "always"}}),
     "codex-app-server": (
-        "calls like this one, as Codex compares them",
+        "calls that Codex considers the same as this one",
         {"decision": "acceptForSession"},
     ),
 }

@@ -161,7 +161,7 @@ async def test_explain_says_what_guardrails_found_in_shadow(world: World) -> Non
     """They decide nothing, and the operator sees what they would have done."""
     await in_force(world, guardrails=Guardrails.SHADOW)
     for text, said in (
-        ("rm -rf x", 'in shadow, would deny: removes folders whole (in "command")'),
+        ("rm -rf x", 'report-only: would deny: removes folders whole (in "command")'),
         ("ls", ""),
     ):
         opinions = await world.approvals.explain(command(text).request)

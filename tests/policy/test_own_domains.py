@@ -108,7 +108,7 @@ async def test_the_finding_is_on_the_card_and_no_grant_covers_it_unnamed(
     )
     assert outside.status is Status.PENDING
     found = [one.text for one in card_of(outside, lines=9, chars=900).findings]
-    said = 'Guardrail: reaches "eve@evil.org", outside the own domains (in "to")'
+    said = 'Guardrail: reaches "eve@evil.org", outside your own domains (in "to")'
     assert found == ([] if mode is Guardrails.OFF else [said])
     in_force = mode in (Guardrails.ASK, Guardrails.DENY)
     assert (outside.risk.level is RiskLevel.HIGH) is in_force

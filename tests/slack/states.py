@@ -264,7 +264,7 @@ RECORDS: dict[str, StoredRequest] = {
         votes=(Vote(person="ann", action=Action.APPROVE, at=MADE),),
         approvers=Approvers(names=("ann", "bob", "slack:T1/S9", "eve")),
     ),
-    "pending-nobody": replace(asked(), approvers=Approvers(nobody="its route names no approvers")),
+    "pending-nobody": replace(asked(), approvers=Approvers(nobody="its route has no approvers")),
     "pending-abandoned": replace(asked(), waiting=False, revision=2),
     "pending-escalated": replace(asked(), tier=1, revision=2, alike=2),
     "pending-two": replace(
@@ -456,7 +456,7 @@ def replies() -> dict[str, tuple[str, list[Json]]]:
     }
     made |= {name: ("", blocks.build_message(one, COPY)[1]) for name, one in crowds().items()}
     waiting = [asked(), known_as(PAYMENT, "3a"), known_as(LONG, "4b")]
-    login = "This signs you in to the inbox as ann: once, within 10 minutes."
+    login = "This link signs you in to the inbox as ann. It works once, within 10 minutes."
     entries = [build_request_entry(one) for one in waiting]
     made["reply-list"] = ("3 pending", build_list(entries, len(entries)))
     remembered = [build_grant_entry(one) for one in GRANTS[:-1]]
@@ -464,9 +464,9 @@ def replies() -> dict[str, tuple[str, list[Json]]]:
     made["reply-login"] = (login, build_login_reply(login, "https://x.example/in"))
     errors = (
         Unauthorized("you are not an approver for this request"),
-        NotFound("no such request"),
-        Conflict("this was decided already: denied by bob"),
-        InvalidRequest("this is high risk: open it with /approvals show 1f1f1f1f"),
+        NotFound("there is no such request"),
+        Conflict("this request is already decided: denied by bob"),
+        InvalidRequest("the request is high risk: open it with /approvals show 1f1f1f1f"),
         Unreachable("gone"),
         ValueError("what nobody knows"),
     )

@@ -125,13 +125,13 @@ async def test_36_its_health_follows_slack(slack: Slack, running: Container) -> 
     await running.becomes(healthy=True)
     slack.workspace().error = "token_revoked"
     await running.becomes(healthy=False)
-    assert await running.problems() == ["Slack: Slack refuses the bot token (token_revoked)"]
+    assert await running.problems() == ["Slack: Slack rejects the bot token (token_revoked)"]
     slack.workspace().error = None
     await running.becomes(healthy=True)
     slack.sockets.refuses = "invalid_auth"
     await slack.sockets.disconnect("link_disabled")
     await running.becomes(healthy=False)
-    assert await running.problems() == ["Slack: Slack refuses the app token (invalid_auth)"]
+    assert await running.problems() == ["Slack: Slack rejects the app token (invalid_auth)"]
     slack.sockets.refuses = ""
     await running.becomes(healthy=True)
 

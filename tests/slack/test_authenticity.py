@@ -72,7 +72,7 @@ async def test_people_decide_over_http_as_over_sockets(web: Office) -> None:
     await web.bob.submit()
     assert (await web.ended(record)).status is Status.DENIED
     assert (await web.ann.slash("/approvals", "list", "C1")).ok
-    await web.slack.until(lambda: "Nothing waits for you." in web.ann.private())
+    await web.slack.until(lambda: "You have no pending requests." in web.ann.private())
     assert (await web.ann.open_home()).ok
     assert await web.slack.until(lambda: web.slack.workspace().homes)
 

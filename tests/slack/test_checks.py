@@ -111,7 +111,7 @@ async def test_live_takes_away_what_it_posted(slack: Slack) -> None:
     assert (await results(slack, live=True))["slack live"][0] == OK
     slack.faults.plan("chat.update", Fault.ERROR, error="block_mismatch")
     result, words = (await results(slack, live=True))["slack live"]
-    assert (result, words) == (FAIL, "T1/C1: edit: Slack says block_mismatch")
+    assert (result, words) == (FAIL, "T1/C1: edit: Slack returned the error block_mismatch")
     assert slack.workspace().channels["C1"].messages == {}
 
 
@@ -126,7 +126,7 @@ async def test_live_tries_each_channel_once(slack: Slack, monkeypatch: pytest.Mo
     tried = await lived(slack, None, *targets)
     assert tried == [
         (OK, "T1/C1: a card was posted, edited, given a file and deleted"),
-        (FAIL, "T1/C2: post: Slack says is_archived"),
+        (FAIL, "T1/C2: post: Slack returned the error is_archived"),
         (WARN, "after 2 channels, not tried: T1/C3"),
     ]
     assert len(slack.state.called("blocks.validate")) > 0
@@ -148,7 +148,7 @@ async def test_live_tries_each_workspace(slack: Slack, world: World) -> None:
         )
     said = [f"{name}: {one.says}" for name, one in found if one.result == FAIL]
     assert said == [
-        "slack tokens: the bot token of T2: Slack says token_revoked",
+        "slack tokens: the bot token of T2: Slack returned the error token_revoked",
         "slack tokens: the app is not installed in the Slack workspace T3",
         "slack channels: slack:T2/C2 is in a workspace for which the gateway has no token; "
         "slack:T3/C3 is in a workspace for which the gateway has no token",
@@ -160,7 +160,10 @@ async def test_live_says_what_it_could_not_take_away(slack: Slack) -> None:
     slack.faults.plan("chat.delete", Fault.ERROR, error="cant_delete_message")
     (tried,) = await lived(slack, None, *CHANNEL)
     assert tried[0] == FAIL
-    assert "the sample card is still there: Slack says cant_delete_message" in tried[1]
+    assert (
+        "the sample card could not be deleted: Slack returned the error cant_delete_message"
+        in tried[1]
+    )
 
 
 async def test_oauth_needs_no_bot_token(slack: Slack) -> None:

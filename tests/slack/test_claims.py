@@ -135,8 +135,8 @@ async def test_only_full_members_claim(office: Office, trait: str, verb: str) ->
     ("change", "said"),
     [
         ({"archived": True}, "This channel is archived"),
-        ({"external": True}, "people of other organisations read this channel"),
-        ({"across": True}, "people outside this workspace read this channel"),
+        ({"external": True}, "people of other organisations can read this channel"),
+        ({"across": True}, "people outside this workspace can read this channel"),
         ({"inviting": True}, "people of other organisations are invited"),
         ({"group": True}, "not in a direct message"),
         ({"members": {"UANN", "UCHIEF"}}, "type /invite @approvals first"),
@@ -276,12 +276,12 @@ async def test_a_stranger_is_told_who_they_are(office: Office) -> None:
     new = office.slack.person("UNEW")
     record, _ = await office.asked()
     about = "You are slack:T1/UNEW: the policy does not name you. Admins: root and chief."
-    assert await says(new, "list") == f"Nothing waits for you. {about}"
+    assert await says(new, "list") == f"You have no pending requests. {about}"
     assert about in await says(new, "deny ffffffff")
     refused = await says(new, f"approve {record.id}")
     assert refused.count("slack:T1/UNEW") == 1 and "Admins: root and chief." in refused
     eve = office.slack.person("UEVE")
-    assert await says(eve, "list") == "Nothing waits for you."
+    assert await says(eve, "list") == "You have no pending requests."
     assert "Admins" not in await says(eve, f"approve {record.id}")
     await eve.slash("/approvals", "deny ffffffff", "C2")
     await told(eve, "no longer available")
@@ -293,7 +293,7 @@ async def test_without_its_store_nothing_is_claimed(
     """A claim that fails is told as failed, and never as a number."""
 
     async def fails(*_: Any) -> None:
-        raise Unreachable("Redis does not answer")
+        raise Unreachable("Redis does not respond")
 
     monkeypatch.setattr(claims(office), "claim", fails)
     assert "Not recorded" in await says(office.ann, "here AAAA-AAAA")

@@ -177,7 +177,7 @@ async def test_what_nobody_may_approve_has_no_approve(slack: Slack, world: World
     """The route names no approvers: the card says so, and Deny stands there alone."""
     async with at_work(slack, world, replace(ROUTE, approvers=())) as office:
         _, message = await office.asked()
-        await office.card_says(message, "Nobody may approve this: its route names no approvers.")
+        await office.card_says(message, "Nobody may approve this: its route has no approvers.")
         assert labels(office.ann, message)[:1] == ["Deny…"]
         assert "Approve" not in labels(office.ann, message)
 
@@ -226,7 +226,7 @@ async def test_29_without_its_store_nothing_is_recorded(
     record, message = await office.asked()
 
     async def unreachable(*_: object) -> None:
-        raise Unreachable("Redis does not answer")
+        raise Unreachable("Redis does not respond")
 
     for name in ("load", "change"):
         monkeypatch.setattr(office.world.store, name, unreachable)

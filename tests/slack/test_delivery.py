@@ -74,7 +74,7 @@ async def test_02_what_nobody_can_see_goes_to_the_next_target(
     async with at_work(slack, world, route, steps=True) as office:
         record, message = await office.asked()
         assert (await office.world.core.outbox.copies(record.id))[target].why.startswith(
-            "Slack says"
+            "Slack returned the error"
         )
         await office.ann.click(message, "Approve")
         assert (await office.ended(record)).status is Status.APPROVED

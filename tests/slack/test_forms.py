@@ -76,12 +76,12 @@ async def test_a_reason_takes_one_tap(office: Office) -> None:
     await form(bob, "deny")
     assert "rm -rf build" in office.modal_says(bob)
     bob.fill("Reason, for the agent", "use staging")
-    await bob.click_modal("It is the wrong target")
+    await bob.click_modal("This is the wrong target")
     done = await office.ended(record)
     assert done.decision is not None
     assert (done.status, done.decision.message) == (
         Status.DENIED,
-        "It is the wrong target. use staging",
+        "This is the wrong target. use staging",
     )
     assert done.decision.reason is Reason.PERSON
 
@@ -92,11 +92,11 @@ async def test_a_tapped_reason_keeps_what_was_chosen(office: Office) -> None:
     bob = office.bob
     await bob.click(message, "Deny…")
     await form(bob, "deny")
-    bob.fill("What happens next", "Deny, and ask for another plan")
-    await bob.click_modal("It is too broad")
+    bob.fill("What the agent does next", "Deny, and ask for another plan")
+    await bob.click_modal("This is too broad")
     done = await office.ended(record)
     assert done.decision is not None
-    assert (done.decision.reason, done.decision.message) == (Reason.FEEDBACK, "It is too broad")
+    assert (done.decision.reason, done.decision.message) == (Reason.FEEDBACK, "This is too broad")
 
 
 async def test_a_denial_takes_a_note_for_the_record(office: Office) -> None:
@@ -121,7 +121,7 @@ async def test_a_wrong_number_is_named_by_its_field(office: Office) -> None:
     await form(ann, "edit_fields")
     ann.fill('"amount"', "many")
     await ann.submit()
-    assert ann.modal.view["errors"] == {"arg0": '"amount": this is not a number.'}
+    assert ann.modal.view["errors"] == {"arg0": '"amount": the answer is not a number.'}
 
 
 async def test_an_edit_that_makes_it_high_risk_is_confirmed_as_such(office: Office) -> None:
@@ -152,7 +152,7 @@ async def test_responding_and_stopping(office: Office) -> None:
     record, message = await office.asked()
     await office.ann.more(message, "Respond instead…")
     await form(office.ann, "respond")
-    office.ann.fill("Result, given to the agent instead of running it", "42")
+    office.ann.fill("Result that the agent gets; the call is not run", "42")
     await office.ann.submit()
     done = await office.ended(record)
     assert done.decision is not None
@@ -173,7 +173,7 @@ async def test_feedback_needs_words(office: Office) -> None:
     bob = office.bob
     await bob.click(message, "Deny…")
     await form(bob, "deny")
-    bob.fill("What happens next", "Deny, and ask for another plan")
+    bob.fill("What the agent does next", "Deny, and ask for another plan")
     await bob.submit()
     assert "reason" in bob.modal.view["errors"]
     bob.fill("Reason, for the agent", "use the staging machine")
@@ -271,7 +271,8 @@ async def test_a_denial_can_be_remembered(office: Office) -> None:
     await office.bob.click(message, "Deny…")
     await form(office.bob, "deny")
     office.bob.fill(
-        "If the agent asks for the same again", "Deny exactly this for a day, in this session"
+        "If the agent submits the same request again",
+        "Deny exactly this for a day, in this session",
     )
     await office.bob.submit()
     assert (await office.ended(record)).status is Status.DENIED
@@ -305,7 +306,7 @@ async def test_a_pass_is_given_in_the_form(office: Office) -> None:
         scopes = next(one for one in ann.modal.view["blocks"] if one.get("block_id") == "scope")
         options = scopes["element"]["options"]
         assert scopes["element"]["initial_option"] == options[0] != options[-1]
-        ann.fill("Approve this, and from now on", options[-1]["text"]["text"])
+        ann.fill("Approve this and later requests like it", options[-1]["text"]["text"])
         ann.fill("How long", life)
         await ann.submit()
         if life == "Until revoked":

@@ -125,18 +125,20 @@ async def boss(office: Office) -> Office:
 
 async def test_an_admin_stops_everything_on_home_and_lifts_it(boss: Office) -> None:
     """Behind Slack's own confirmation; everybody's Home says so, and others have no switch."""
-    assert "Stop everything" not in await home(boss, "bob", "Nothing waits")
+    assert "Stop everything" not in await home(boss, "bob", "You have no pending")
     await home(boss, "ann", "Stop everything")
     record, message = await boss.asked()
     await home(boss, "ann", "This will deny the pending request")
     await boss.ann.click_home("Stop everything")
     said = str(boss.ann.confirmed[-1])
     assert "This will deny the pending request and every new one" in said
-    await boss.slack.until(lambda: "Everything is denied: ann stopped it, " in str(boss.ann.home))
+    await boss.slack.until(
+        lambda: "All requests are denied: ann turned the kill switch on, " in str(boss.ann.home)
+    )
     await boss.world.sweeper.sweep()
     assert (await boss.ended(record)).status is Status.DENIED
     assert (await boss.ask()).status is Status.DENIED
-    assert "Let agents ask again" not in await home(boss, "bob", "Everything is denied")
+    assert "Let agents ask again" not in await home(boss, "bob", "All requests are denied")
     await boss.ann.click_home("Let agents ask again")
     await boss.slack.until(lambda: "Stop everything" in str(boss.ann.home))
     assert (await boss.ask()).status is Status.PENDING
@@ -147,7 +149,7 @@ async def test_an_admin_stops_everything_on_home_and_lifts_it(boss: Office) -> N
 
 async def test_a_forged_press_of_somebody_else_stops_nothing(office: Office) -> None:
     """The button is not shown to them; sent all the same, the core refuses it."""
-    await home(office, "ann", "Nothing waits")
+    await home(office, "ann", "You have no pending")
     button = {"type": "button", "action_id": "stop_all", "value": "-", "text": {"text": "x"}}
     view = office.slack.workspace().homes["UANN"].view
     view["blocks"].append({"type": "actions", "block_id": "b", "elements": [button]})

@@ -22,12 +22,12 @@ def offered(office: Office) -> set[str]:
 async def test_what_comes_and_goes_is_drawn(office: Office) -> None:
     """A request comes while the tab is open, and goes when somebody else decides it."""
     await office.ann.open_home()
-    await office.slack.until(lambda: says(office, "Nothing waits"))
+    await office.slack.until(lambda: says(office, "You have no pending"))
     record = await office.ask()
     await office.slack.until(lambda: says(office, "1 pending"))
     assert "Approve" in offered(office)
     await office.api.requests.decide(click(record, identity=identity("bob")))
-    await office.slack.until(lambda: says(office, "Nothing waits"))
+    await office.slack.until(lambda: says(office, "You have no pending"))
 
 
 async def test_a_stop_takes_every_approve_away(office: Office) -> None:
@@ -56,7 +56,7 @@ async def test_a_tab_stays_true_over_a_restart(slack: Slack, world: World) -> No
     """Whoever had it open before is drawn by the process that came after."""
     async with at_work(slack, world) as office:
         await office.ann.open_home()
-        await slack.until(lambda: says(office, "Nothing waits"))
+        await slack.until(lambda: says(office, "You have no pending"))
         while await office.api.notes.get("homes") is None:
             await moment()
     async with at_work(slack, world) as office:

@@ -75,9 +75,9 @@ async def test_all_is_well(slack: Slack, ann: Operator) -> None:
     echoed, acted = await tried(slack, ann)
     assert (echoed.result, echoed.says) == (
         OK,
-        "4 cards, their edits, and 13 modals: all came back as sent",
+        "4 cards, their edits, and 13 modals: the platform returned everything as sent",
     )
-    assert (acted.result, acted.says) == (OK, "5 acts came and were answered")
+    assert (acted.result, acted.says) == (OK, "5 actions arrived and were answered")
     assert ann.ticked == 5
     assert left(slack) == []
     posted = slack.state.called("chat.postMessage")
@@ -134,7 +134,10 @@ async def test_a_card_that_slack_refuses_is_told(slack: Slack, ann: Operator) ->
     """The card that it refuses to edit is deleted, and the acts are asked for all the same."""
     slack.faults.plan("chat.update", Fault.ERROR, error="block_mismatch")
     echoed, acted = await tried(slack, ann)
-    assert (echoed.result, echoed.says) == (FAIL, "with you: Slack says block_mismatch")
+    assert (echoed.result, echoed.says) == (
+        FAIL,
+        "with you: Slack returned the error block_mismatch",
+    )
     assert acted.result == OK
     assert left(slack) == []
 
@@ -156,7 +159,7 @@ async def test_an_act_that_never_comes(
     _, acted = await tried(slack, ann)
     assert acted.result == FAIL
     assert acted.says.startswith("1 of 5 acts: Choose “Answer this request” in the card's menu")
-    assert "it did not come within 3 s" in acted.says
+    assert "no click arrived within 3 s" in acted.says
     assert ann.ticked == 4
     assert left(slack) == []
 
@@ -178,7 +181,7 @@ async def test_slack_takes_no_form(slack: Slack, ann: Operator) -> None:
     slack.faults.plan("views.open", Fault.ERROR, error="expired_trigger_id")
     _, acted = await tried(slack, ann)
     assert acted.says.startswith("1 of 5 acts: Press More… on the card")
-    assert "(Slack says expired_trigger_id)" in acted.says
+    assert "(Slack returned the error expired_trigger_id)" in acted.says
 
 
 async def test_what_the_wrong_person_does_counts_for_nothing(

@@ -87,7 +87,7 @@ async def test_a_deleted_card_is_found_without_an_edit(slack: Slack, world: Worl
         await slack.until(lambda: slack.messages("C1"))
         (again,) = slack.messages("C1")
         (gone,) = await office.events("copy_gone")
-        assert gone.data["why"] == "Slack says message_not_found"
+        assert gone.data["why"] == "Slack returned the error message_not_found"
         await office.until_kept(record, "slack:T1/C1")
         assert slack.state.called("chat.update") == []
         await office.ann.click(again, "Approve")

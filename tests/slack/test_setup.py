@@ -113,11 +113,11 @@ def test_what_people_type_then_is_our_command() -> None:
 @pytest.mark.parametrize(
     ("pasted", "said"),
     [
-        ("", "You pasted no app token. The right one begins with xoxb-"),
+        ("", "You pasted no app token. The right token begins with xoxb-"),
         ("Approvals", "no app token"),
         (
             APP_TOKEN,
-            "an app-level token. The right one begins with xoxb-; find it on the page OAuth",
+            "an app-level token. The right token begins with xoxb-; find it on the page OAuth",
         ),
         ("xoxp-1-2-3", "a user token"),
         ("xoxe.xoxp-1-2", "an app configuration token"),
@@ -137,7 +137,7 @@ async def test_a_wrong_bot_token_is_asked_for_again(pasted: str, said: str) -> N
     [
         ("token_revoked", "This token was revoked: copy it again, or reinstall the app"),
         ("account_inactive", "The app was removed from the workspace"),
-        ("org_login_required", "Slack refuses this token (org_login_required)"),
+        ("org_login_required", "Slack rejects this token (org_login_required)"),
     ],
 )
 async def test_a_bot_token_that_slack_refuses(slack: Slack, error: str, said: str) -> None:
@@ -173,7 +173,7 @@ async def test_an_app_that_lacks_scopes(slack: Slack) -> None:
     [
         (
             BOT_TOKEN,
-            "a bot token. The right one begins with xapp-; find it on the page Basic Information",
+            "a bot token. The right token begins with xapp-; find it on the page Basic Information",
         ),
         ("xoxp-1", "a user token"),
         ("xapp-1-A0OTHER-1-abc", "to another app, A0OTHER, perhaps in another workspace"),

@@ -43,7 +43,10 @@ async def test_where_slack_does_not_say_nothing_is_posted(slack: Slack, world: W
     slack.channel("C2", "UANN")
     slack.faults.plan("conversations.info", Fault.ERROR, error="missing_scope")
     async with at_work(slack, world, ROUTE, steps=True) as office:
-        assert "is shared with others: Slack says missing_scope" in await why_elsewhere(office)
+        assert (
+            "is shared with other organisations: Slack returned the error missing_scope"
+            in await why_elsewhere(office)
+        )
 
 
 async def test_a_person_of_elsewhere_is_no_target(slack: Slack, world: World) -> None:
@@ -112,7 +115,7 @@ async def test_doctor_looks_at_it(slack: Slack, world: World) -> None:
     allowed = await results(slack, "slack:shared/T1/C1")
     assert allowed["slack channels"] == (
         OK,
-        "1 reachable; other organisations read slack:shared/T1/C1",
+        "1 reachable; people of other organisations can read slack:shared/T1/C1",
     )
 
 

@@ -106,7 +106,7 @@ async def test_another_answer_that_takes_it_leads_to_the_inbox(office: Office) -
     await office.modal_offers(office.ann, "Approve…")
     await office.ann.more(message, "Respond instead…")
     await form(office.ann, "respond")
-    office.ann.fill("Result, given to the agent instead of running it", "done")
+    office.ann.fill("Result that the agent gets; the call is not run", "done")
     await office.ann.submit()
     assert "Extra verification needed" in office.modal_says(office.ann)
     assert (await office.api.requests.get(record.id)).status is Status.PENDING
@@ -123,7 +123,7 @@ async def test_what_takes_a_step_up_leads_there_by_a_link_that_works_once(
         record, message, _ = await asked(office)
         await office.ann.more(message, "Respond instead…")
         await form(office.ann, "respond")
-        office.ann.fill("Result, given to the agent instead of running it", "done")
+        office.ann.fill("Result that the agent gets; the call is not run", "done")
         ann = Identity(platform="slack", id="T1/UANN")
         with suppress(Busy):
             while often:

@@ -59,7 +59,7 @@ async def test_42_the_command_lists_and_shows_what_one_may_see(office: Office) -
         await office.slack.until(partial(ann.told_more_than, before))
     assert ann.private().count("1 pending") == 2
     await eve.slash("/approvals", "", "C1")
-    await told(eve, "Nothing waits for you.")
+    await told(eve, "You have no pending requests.")
     await eve.slash("/approvals", f"show {record.id[:8]}", "C1")
     await office.slack.until(lambda: "no longer available" in office.modal_says(eve))
     await ann.slash("/approvals", f"show {record.id[:8]}", "C1")
@@ -74,7 +74,7 @@ async def test_the_command_signs_its_caller_in(slack: Slack, world: World) -> No
     async with at_work(slack, world, inbox="https://a.example/inbox") as office:
         eve, ann = office.slack.person("UEVE"), office.ann
         await ann.slash("/approvals", "login", "C1")
-        await told(ann, "as ann: once, within 5 minutes")
+        await told(ann, "as ann. It works once, within 5 minutes")
         body = next(one for _, user, one in ann.workspace.ephemerals if user == ann.user.id)
         found = re.search(r"https://a\.example/inbox/login#code=([\w-]+)", str(body["blocks"]))
         assert found
@@ -165,11 +165,11 @@ async def test_43_home_shows_what_waits_and_decides(office: Office) -> None:
     await office.ann.click_home("Approve")
     assert (await office.ended(record)).status is Status.APPROVED
     await office.card_says(message, "Approved by ann")
-    await office.slack.until(lambda: "Nothing waits for you." in str(office.ann.home))
+    await office.slack.until(lambda: "You have no pending requests." in str(office.ann.home))
     eve = office.slack.person("UEVE")
     await eve.open_home()
     await office.slack.until(lambda: "UEVE" in office.slack.workspace().homes)
-    assert "Nothing waits for you." in str(eve.home)
+    assert "You have no pending requests." in str(eve.home)
 
 
 async def test_43_home_approves_only_what_it_shows_whole(office: Office) -> None:
@@ -211,7 +211,7 @@ async def test_a_deny_from_home_and_an_error_from_home(office: Office) -> None:
     await form(bob, "deny")
     await bob.submit()
     assert (await office.ended(record)).status is Status.DENIED
-    await office.slack.until(lambda: "Nothing waits for you." in str(bob.home))
+    await office.slack.until(lambda: "You have no pending requests." in str(bob.home))
     office.slack.workspace().homes["UBOB"].view = old
     await bob.click_home("Approve")
     await office.slack.until(lambda: "decided already" in office.modal_says(bob))

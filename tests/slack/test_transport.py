@@ -63,7 +63,9 @@ async def test_36_a_revoked_token_fails_requests_closed(slack: Slack, world: Wor
         slack.workspace().error = "token_revoked"
         done = await office.ended(await office.ask())
         assert done.status is Status.DENIED
-        assert (await office.until_event("undelivered")).data["why"] == "Slack says token_revoked"
+        assert (await office.until_event("undelivered")).data[
+            "why"
+        ] == "Slack returned the error token_revoked"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,7 @@ async def test_44_unknown_and_older_buttons_get_a_polite_answer(office: Office) 
     payload = payload_of(office, message)
     payload["actions"][0]["action_id"] = "an_old_action"
     assert (await office.slack.deliveries.interaction(payload)).ok
-    await told(office.ann, "This is no longer available.")
+    await told(office.ann, "This request is no longer available.")
 
 
 async def test_39_leaving_waits_for_clicks_in_flight(slack: Slack, world: World) -> None:
@@ -235,7 +237,7 @@ async def test_40_a_token_refused_in_the_quiet_is_seen(slack: Slack, world: Worl
         for _ in range(2):
             slack.sockets.refuses = "invalid_auth"
             await until(adapter, red=True)
-            assert adapter.problems == ["Slack: Slack refuses the app token (invalid_auth)"]
+            assert adapter.problems == ["Slack: Slack rejects the app token (invalid_auth)"]
             assert mask(adapter.problems) == adapter.problems, "the log shows the code"
             slack.sockets.refuses = ""
             await until(adapter, red=False)
@@ -255,7 +257,7 @@ async def test_36_a_revoked_bot_token_turns_readiness_red(
         assert not adapter.problems
         slack.workspace().error = "token_revoked"
         await until(adapter, red=True)
-        assert adapter.problems == ["Slack: Slack refuses the bot token (token_revoked)"]
+        assert adapter.problems == ["Slack: Slack rejects the bot token (token_revoked)"]
         assert mask(adapter.problems) == adapter.problems, "the log shows the code"
         slack.workspace().error = None
         await until(adapter, red=False)
@@ -364,7 +366,7 @@ async def test_36_the_gateway_is_degraded_while_slack_is_refused(
                 while "problems" not in (said := await (await readiness()).json()):
                     await moment()
             assert said["status"] == "degraded"
-            assert said["problems"] == ["Slack: Slack refuses the app token (invalid_auth)"]
+            assert said["problems"] == ["Slack: Slack rejects the app token (invalid_auth)"]
             assert (await readiness()).status == 200
             assert 'gateway_adapter_up{adapter="slack"} 0.0' in await metrics()
 
@@ -403,7 +405,7 @@ async def test_answers_go_to_slack_alone(office: Office) -> None:
     payload["actions"][0]["action_id"] = "an_old_action"
     payload["response_url"] = "http://localhost:1/response/r1"
     await office.slack.deliveries.interaction(payload)
-    await told(office.ann, "This is no longer available.")
+    await told(office.ann, "This request is no longer available.")
     assert len(office.slack.state.called("chat.postEphemeral")) == 1
 
 

@@ -138,7 +138,7 @@ def test_everywhere_is_all_sessions_of_one_agent() -> None:
     assert not [text for text in shown if "everywhere" in text.lower()]
     assert "In all sessions of this agent" in shown[0]
     for text in shown[1:]:
-        assert "Allow for deployer, in all its sessions: " in text
+        assert "Allow for deployer, in all sessions of the agent: " in text
         assert "remembered by ann" in text
 
 
@@ -166,7 +166,7 @@ def test_home_counts_what_it_has_no_room_for() -> None:
 def test_a_stopped_home_says_when_in_the_readers_time() -> None:
     """Slack writes the time; the button says what it lets happen again."""
     view = states.views()["home-stopped"]
-    (block,) = (one for one in view["blocks"] if "Everything is denied" in says(one))
+    (block,) = (one for one in view["blocks"] if "All requests are denied" in says(one))
     (written,) = (e for part in block["elements"] for e in part["elements"] if e["type"] == "date")
     assert written["timestamp"] == states.MADE // 1000
     assert "UTC" not in says(block)
@@ -365,7 +365,7 @@ def test_an_answer_that_nobody_waits_for_says_what_it_does(name: str) -> None:
         whole(name), full_view(record, fits=modals.page_fits), FORM, refusal=""
     )
     for made in (states.messages()[name][1], build_request_entry(record), details["blocks"]):
-        assert "If the agent comes back, it gets your answer." in says(made)
+        assert "If the agent asks again, it gets your decision." in says(made)
 
 
 def test_private_replies_are_sentences() -> None:

@@ -188,7 +188,7 @@ def test_the_sentence_of_a_confirmation_holds_no_findings() -> None:
     """They stand above it, in short; so does the head."""
     now = card(different())
     control = next(one for one in now.controls if one.confirm)
-    assert control.question == "This is high risk. Have you read all of it?"
+    assert control.question == "This call is high risk. Have you read all of it?"
     about = rows(render_about(now), 80)
     assert "… 5 more in the full text" in "\n".join(about)
     assert len(about) < 30
@@ -288,7 +288,7 @@ def test_only_what_may_have_run_well_is_framed_in_green(name: str, edge: str) ->
 def test_what_was_answered_instead_is_shown() -> None:
     """With the words that the agent got, and that nothing ran."""
     text = "\n".join(inside(states.RECORDS["responded"]))
-    assert 'Not run: answered instead by bob: "use staging"' in text
+    assert 'Not run: somebody replied instead by bob: "use staging"' in text
 
 
 @pytest.mark.parametrize("name", ["pending-abandoned", "question-abandoned", "pending-nobody"])
@@ -341,7 +341,7 @@ def test_no_title_is_cut(width: int) -> None:
     """One that has no room in its line goes on below it, and behind the margin."""
     for name in ("pending-edited", "approved-hook"):
         said = " ".join(" ".join(inside(states.RECORDS[name], width)).replace("─", " ").split())
-        assert "the agent's own words, unverified, about the call as it was asked" in said
+        assert "the agent's own words, unverified, about the call as the agent submitted it" in said
         drawn = inside(states.RECORDS[name], width)
         assert [row for row in drawn if row.startswith(("about", "call", "as it"))] == []
 

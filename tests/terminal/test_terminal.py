@@ -218,7 +218,10 @@ async def test_what_fails_is_told_and_ends_nothing(
         await seat.sees("it failed", "/nowhere/editor")
         await world.store.redis.delete(world.store.keys.record(record.id))
         await world.submit(arguments={"command": "pwd"})
-        await seat.sees("not up to date: no such request", "pwd")
+        await seat.sees(
+            "this view is not up to date: there is no such request",
+            "pwd",
+        )
 
 
 async def test_a_form_is_answered(world: World) -> None:
@@ -347,7 +350,7 @@ async def test_the_terminal_offers_no_approval_that_nobody_may_give(world: World
     await staffed(world, approvers=())
     record = await world.submit()
     async with seated(world) as seat:
-        await seat.sees("Nobody may approve this: its route names no approvers.")
+        await seat.sees("Nobody may approve this: its route has no approvers.")
         await seat.press("y")
         await seat.press("e")
     assert (await world.core.requests.get(record.id)).status is Status.PENDING
@@ -488,7 +491,7 @@ async def test_a_gateway_that_is_gone_is_told_until_it_is_back(
         await world.store.redis.client_pause(3000, all=True)
         await seat.sees("The gateway does not answer")
         await seat.press("y")
-        await seat.sees("no answer: nothing was done")
+        await seat.sees("you typed nothing, so nothing was done")
         await seat.sees("1 of 1 pending")
         assert (await world.core.requests.get(record.id)).status is Status.PENDING
         await seat.press("y")

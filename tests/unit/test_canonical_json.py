@@ -82,9 +82,13 @@ def test_integers_that_other_languages_would_round_are_refused() -> None:
     """A 64-bit id must travel as a string, or two parties would hash different numbers."""
     for refused, shown in ((2**53, "9007199254740992"), (-(10**30), f"-1{'0' * 30}")):
         for held in ({"id": refused}, {"a": [{"b": refused}], "c": 1.5}):
-            with pytest.raises(InvalidRequest, match=f"the integer {shown} .* send it as text"):
+            with pytest.raises(
+                InvalidRequest, match=f"the integer {shown} .* send the number as a string"
+            ):
                 canonical(held)
-        with pytest.raises(InvalidRequest, match=f"the integer {shown} .* send it as text"):
+        with pytest.raises(
+            InvalidRequest, match=f"the integer {shown} .* send the number as a string"
+        ):
             parse(f'{{"id": {refused}}}'.encode())
     with pytest.raises(InvalidRequest, match=r"the integer of \d+ bits"):
         canonical({"id": 10**9999})

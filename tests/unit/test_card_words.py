@@ -196,9 +196,9 @@ def test_what_was_answered_instead_is_no_run() -> None:
     """Who answered, and what, whatever stands below of what would have run."""
     made = card("responded")
     assert made.ending is not None and made.outcome is not None
-    assert made.ending.text == 'Not run: answered instead by bob: "use staging"'
-    assert made.outcome.text == 'not run: answered instead by bob: "use staging"'
-    assert made.word == "Not run: answered instead"
+    assert made.ending.text == 'Not run: somebody replied instead by bob: "use staging"'
+    assert made.outcome.text == 'not run: somebody replied instead by bob: "use staging"'
+    assert made.word == "Not run: somebody replied instead"
 
 
 def test_the_ways_of_a_step_up_are_told_apart_and_the_third_guess_is_told() -> None:
@@ -255,7 +255,7 @@ def test_a_remembered_decision_says_which_it_is_in_every_state() -> None:
     hour = first.made_at + 3_600_000
     given = replace(first, match=every, session="s", expires_at=hour)
     assert grant_card_of(given).word == "Session let through"
-    assert grant_card_of(replace(given, end=over)).word == "Session pass over"
+    assert grant_card_of(replace(given, end=over)).word == "Session pass ended"
 
 
 def test_rules_are_quoted_and_nothing_is_called_unasked() -> None:

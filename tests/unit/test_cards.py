@@ -284,7 +284,7 @@ def test_an_edit_is_shown_as_a_diff() -> None:
     [
         (decided(Status.APPROVED, action=Action.APPROVE), "Approved"),
         (decided(Status.APPROVED, action=Action.EDIT), "Approved with changes"),
-        (decided(Status.APPROVED, action=Action.RESPOND), "Not run: answered instead"),
+        (decided(Status.APPROVED, action=Action.RESPOND), "Not run: somebody replied instead"),
         (decided(Status.DENIED, action=Action.DENY), "Denied"),
         (decided(Status.DENIED, action=Action.ABORT), "Denied, and the turn stopped"),
         (decided(Status.EXPIRED, reason=Reason.TIMEOUT), "Expired"),
@@ -354,7 +354,7 @@ def test_what_was_answered_stands_on_the_card() -> None:
         ("How many?", "3"),
         ("More?", None),
     ]
-    words = ["", "A secret was given; only the agent has it", "", "Not answered"]
+    words = ["", "A secret was entered; only the agent gets it", "", "Not answered"]
     assert [one.words for one in made.answers] == words
     assert made.ending is not None
     assert made.short_ending is not None

@@ -128,7 +128,7 @@ def test_who_approved_what_was_used_is_said() -> None:
 def test_what_still_waits_says_so() -> None:
     """`Pending` is no ending: it names the request, and says that there is no answer."""
     asked = request()
-    assert str(Pending(asked)) == f"request {asked.id} still waits for an answer"
+    assert str(Pending(asked)) == f"request {asked.id} is still pending"
 
 
 def test_a_reason_that_many_share_is_said_once() -> None:

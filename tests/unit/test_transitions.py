@@ -127,7 +127,7 @@ def test_a_click_that_is_sent_again_says_the_same(other: dict[str, Any]) -> None
 def test_an_action_that_the_agent_cannot_follow_is_refused() -> None:
     """Allowed actions are enforced, whatever a card offered; denying is always possible."""
     before = record(request=request(allowed=(Action.APPROVE,)))
-    with pytest.raises(InvalidRequest, match="does not allow edit; it takes approve or deny"):
+    with pytest.raises(InvalidRequest, match="does not allow edit; it allows approve or deny"):
         decide(before, Action.EDIT, arguments={})
     assert decide(before, Action.DENY).after.status is Status.DENIED
 

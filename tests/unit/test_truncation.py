@@ -91,7 +91,7 @@ async def test_what_a_rule_failed_at_is_not_cut_within_a_secret(
     (one,) = await Chain([Broken()]).shadows(record())
     assert "xx" in one.why
     assert "ghp_" not in render_safe(one.why).text
-    assert "a decider in shadow failed" in caplog.text
+    assert "a report-only decider failed" in caplog.text
 
 
 def test_a_name_that_does_not_fit_is_not_said_in_part() -> None:

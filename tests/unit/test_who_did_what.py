@@ -33,7 +33,7 @@ ANN = DecidedBy(kind=DeciderKind.PERSON, name="ann")
 WHY = f"no force here, {TOKEN}"
 BARE = {"x": 9}
 PEOPLE = Approvers(names=("ann", "bob", "eve"))
-NOBODY = Approvers(nobody="its route names no approvers")
+NOBODY = Approvers(nobody="its route has no approvers")
 STALE = "Someone edited", "by an approver", "What the editor"
 PRESSED = Action.APPROVE, Action.EDIT
 
@@ -184,7 +184,7 @@ def test_after_my_vote_i_am_told_and_offered_no_approve() -> None:
 @pytest.mark.parametrize(
     ("quorum", "names", "words"),
     [
-        (2, ("ann",), "nobody else may approve it"),
+        (2, ("ann",), "nobody else may approve this request"),
         (3, ("ann", "bob", "eve"), "waits for bob and eve"),
         (2, ("ann", "slack:T1/S9"), "waits for somebody in Slack (S9)"),
         (2, tuple("abcdefg"), "waits for a, b, c, d or 3 others"),

@@ -96,7 +96,7 @@ async def test_everybody_can_use_the_page_of_notifications(
 ) -> None:
     """Axe finds nothing serious, with a device that fails and quiet hours, in light and dark."""
     devices = RedisDevices(box.gateway.backend.store)
-    await devices.add(push_device(failure="its push service answered 403", failed_at=1))
+    await devices.add(push_device(failure="the push service returned status 403", failed_at=1))
     await devices.set_quiet("ann", QuietHours(begin="22:00", end="07:00", zone="UTC"))
     await tab.size(PHONE, dark=dark)
     await tab.goto(f"{box.gateway.url}/inbox/notifications")

@@ -67,7 +67,7 @@ async def test_ticked_ones_are_approved_together_and_the_others_wait(
     assert await page.evaluate("document.querySelectorAll('input:checked').length") == 0
     assert await page.evaluate("document.querySelector('[data-key=approve]').disabled")
     apart = await page.evaluate("document.getElementById('apart').textContent")
-    assert "high risk is decided alone" in apart
+    assert "it is high risk; decide high-risk requests one at a time" in apart
     assert "it needs an answer, not an approval" in apart
     assert await unseen(page, records) == "not_seen"
     for record in (records[0], records[2]):
@@ -91,7 +91,7 @@ async def test_one_that_changes_stops_all_and_says_so(box: Inbox, page: Page) ->
     await box.decide(records[1], Action.DENY)
     await page.press("Approve 3")
     await page.until(f"{TOLD}.startsWith('Nothing was decided')")
-    why = "Not decided: this was decided already: denied by bob."
+    why = "Not decided: this request is already decided: denied by bob."
     await page.until(f"{card(records[1])}.textContent.includes('{why}')")
     assert await page.evaluate(ENDED.format(card=card(records[1]))) == ["❌ Denied by bob", 0]
     await page.send("Network.setBlockedURLs", urls=[])

@@ -144,7 +144,7 @@ async def _switched(box: Inbox, page: Page, other: Page) -> None:
     await page.press_twice("Let agents ask again")
     for tab in (page, other):
         await tab.until("document.getElementById('stop').hidden")
-        await tab.until(f"{EMPTY} === 'When an agent asks, its request appears here.'")
+        await tab.until(f"{EMPTY} === 'When an agent asks for approval, its request appears here.'")
     assert (await box.ask(**COMMAND)).status is Status.PENDING
     events = await box.gateway.backend.store.history(None, 1000)
     switched = [(one.type, one.data["by"]) for one in events if one.type in ("stopped", "resumed")]

@@ -165,7 +165,7 @@ async def test_a_form_is_answered(
         ["When?", "Tonight"],
         ["How many servers?", "3"],
         ["Tell the customers", "no" if mail else "Not answered"],
-        ["Deploy key", "A secret was given; only the agent has it"],
+        ["Deploy key", "A secret was entered; only the agent gets it"],
     ]
     state = await page.evaluate(f"{card(record)}.querySelector('.state').textContent")
     assert state == "✅ Answered by ann"

@@ -82,4 +82,6 @@ async def test_it_is_apart_where_several_are_reviewed(box: Inbox, page: Page) ->
     await page.press(f"Review 3 of {AGENT} together")
     await page.until(f"location.pathname === '/inbox/batch' && {TICKS} === 2")
     apart = await page.evaluate("document.getElementById('apart').textContent")
-    assert "a masked value could change what runs: reveal it, and approve it alone" in apart
+    assert (
+        "a masked value could change what runs: reveal it, and approve the request alone" in apart
+    )

@@ -100,7 +100,7 @@ async def test_what_a_tap_denies_says_so(box: Inbox, page: Page) -> None:
     await page.until(f"{card(record)}.classList.contains('denied')")
     decision = (await box.get(record)).decision
     assert decision is not None
-    assert decision.message == "It is the wrong time. Ask on Monday."
+    assert decision.message == "This is the wrong time. Ask on Monday."
 
 
 async def test_what_was_just_decided_can_be_looked_at(box: Inbox, page: Page) -> None:
@@ -131,7 +131,7 @@ async def test_what_nobody_waits_for_does_not_ask(box: Inbox, page: Page) -> Non
     assert await page.evaluate(f"{card(record)}.querySelectorAll('button.approve').length") == 0
     text = await page.evaluate(f"{card(record)}.textContent")
     assert "Approval needed" not in text
-    assert "If the agent comes back, it gets your answer." in text
+    assert "If the agent asks again, it gets your decision." in text
     await page.goto(f"{box.gateway.url}/inbox")
     await page.until(f"{line(record)}?.textContent.includes('Agent gone')")
     await see(page, record)
@@ -215,21 +215,21 @@ _EDITED_ON = replace(EDITED, approvers=Approvers(names=("eve",)))
 @pytest.mark.parametrize(
     ("record", "says"),
     [
-        (RECORDS["pending-abandoned"], ["If the agent comes back, it gets your answer."]),
+        (RECORDS["pending-abandoned"], ["If the agent asks again, it gets your decision."]),
         (RECORDS["pending-nobody"], ["Its route names no approvers."]),
         (
             replace(RECORDS["pending-nobody"], waiting=False),
             [
                 "Its route names no approvers.",
-                "The agent stopped waiting. If the agent comes back, it gets your answer.",
+                "The agent stopped waiting. If the agent asks again, it gets your decision.",
             ],
         ),
         (EDITED, ["Approvals from before the change no longer count."]),
         (
             _EDITED_ON,
             [
-                "Approvals from before the change no longer count. bob may not approve this "
-                "version, which has medium risk. It needs eve."
+                "Approvals from before the change no longer count. bob"
+                " may not approve this version, which is of medium risk. It needs eve."
             ],
         ),
     ],

@@ -136,7 +136,7 @@ async def test_who_has_voted_is_not_asked_again(site: Site) -> None:
         await other.pushed()
         assert (await site.ann.decide(record))[0] == 200
         _, over = await phone.pushed(2)
-        assert (over["ended"], over["body"][:19]) == (True, "Not yours to answer")
+        assert (over["ended"], over["body"][:19]) == (True, "You cannot decide this")
         await site.settled(record)
         assert [one.told["ended"] for one in other.got] == [False]
 
@@ -247,7 +247,7 @@ async def test_signing_out_ends_it(site: Site) -> None:
         await site.settled(record)
         assert (gone.got, over.got) == ([], [])
         removed = await site.box.events("push_removed")
-        assert [one.data["why"] for one in removed] == ["its session ended", "its session ended"]
+        assert [one.data["why"] for one in removed] == ["the session ended", "the session ended"]
 
 
 async def test_quiet_hours_put_off(site: Site) -> None:
@@ -406,7 +406,9 @@ async def test_a_refusal_does_not_tell_which_names_there_are(tmp_path: Path) -> 
             status, problem = await subscribe(ann, phone, endpoint=f"https://{name}/one")
             assert status == 422
             said.add(problem["detail"])
-        assert said == {"this endpoint is not allowed: its name leads to no public address"}
+        assert said == {
+            "this endpoint is not allowed: the name of its push service has no public address"
+        }
 
 
 async def test_wrong_keys_are_refused(site: Site) -> None:

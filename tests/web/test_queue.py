@@ -91,7 +91,7 @@ async def test_sides_tell_mine_from_others(box: Inbox, page: Page) -> None:
     await page.until(f"{line(voted)} && {line(fresh)}")
     await box.route(approvers=("bob",))
     await page.goto(f"{box.gateway.url}/inbox")
-    await page.until("document.body.textContent.includes('Nothing waits for you')")
+    await page.until("document.body.textContent.includes('You have no pending requests')")
     await page.until("document.title === 'Approvals'")
 
 

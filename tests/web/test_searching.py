@@ -84,9 +84,9 @@ async def test_a_search_says_how_far_it_looked(
     for number in range(2):
         await box.decide(await box.ask(tool=f"t{number}", arguments={}))
     await page.goto(f"{box.gateway.url}/inbox?view=final&text=tax.py")
-    said = "Nothing found among the newest 2. Older ones were not looked at."
+    said = "Nothing found among the newest 2. Older requests were not searched."
     assert await page.until(LOOKED) == said
-    await page.press("Look further back")
+    await page.press("Search older requests")
     await page.until(card(old))
 
 

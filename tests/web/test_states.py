@@ -219,7 +219,7 @@ async def test_nobody_waits_any_more(box: Inbox, page: Page) -> None:
     await see(page, record)
     await box.leave()
     await page.until(f"{card(record)}.textContent.includes('Agent gone')")
-    said = "If the agent comes back, it gets your answer."
+    said = "If the agent asks again, it gets your decision."
     assert said in await page.evaluate(f"{card(record)}.textContent")
     await page.press("Approve")
     await page.until(f"{card(record)}.classList.contains('approved')")
@@ -234,7 +234,7 @@ async def test_what_became_of_it_is_told_in_the_words_of_the_card(box: Inbox, pa
     await box.gateway.core.approvals.report(record.id, report, agent)
     await page.press("History")
     said = f"{card(record)}.querySelector('.result')?.textContent"
-    await page.until(f"{said} === 'The agent says that it ran, and succeeded'")
+    await page.until(f"{said} === 'The agent reports that the call ran and succeeded'")
 
 
 @pytest.mark.parametrize("how", [Execution.FAILED, Execution.NEVER_FETCHED])

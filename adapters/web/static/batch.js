@@ -156,12 +156,12 @@ async function load() {
     items.set(item.id, item);
     if (ticks.has(item.id) && ticks.get(item.id) !== item.digest) {
       ticks.delete(item.id);
-      problems.set(item.id, "it was changed after you ticked it");
+      problems.set(item.id, "the request was changed after you ticked it");
     }
   }
   for (const id of ticks.keys()) if (!now.has(id)) ticks.delete(id);
   apart.hidden = !answer.value.apart.length && !answer.value.more;
-  apart.replaceChildren(...answer.value.apart.map(({ tool, why }) => make("li", {}, make("strong", {}, ...line(tool)), ` is not listed: ${why}.`)),
+  apart.replaceChildren(...answer.value.apart.map(({ tool, why }) => make("li", {}, make("strong", {}, ...line(tool)), ` cannot be decided in a batch: ${why}.`)),
     ...(answer.value.more ? [make("li", {}, "There are more requests. They appear once these are decided.")] : []));
   if (JSON.stringify([...known]) !== JSON.stringify([...items]) || !list.querySelector(".card")) draw();
 }

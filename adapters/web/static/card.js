@@ -113,7 +113,7 @@ function content(item, view) {
   const made = item.blocks.map((piece, at) => block(item, piece, `block-${at}`, view));
   if (item.status === "pending" && !item.complete) {
     made.push(make("div", { class: "cut" },
-      make("p", {}, `Cut here: ${item.size}. You can approve once you have opened everything.`),
+      make("p", {}, `Cut here: ${item.size}. Open everything before you approve.`),
       item.refusal ? whole(item, view) : null));
   }
   if (item.changed_by) made.push(make("h3", {}, ...line(item.changed_by)), diff(item.changed, "Changes"));

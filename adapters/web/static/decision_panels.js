@@ -236,7 +236,7 @@ function argument(item, view, one) {
 function respond(item, view) {
   const words = area(item, view, "respond");
   const send = () => view.acts.decide(item, { action: "respond", result: words.read() });
-  return make("div", { class: "stack" }, labelled("The agent gets this instead of running it", words.element),
+  return make("div", { class: "stack" }, labelled("The agent gets this; the call is not run", words.element),
     sends(item, view, button(view, "Send", { key: "send-respond", class: "approve", run: send })));
 }
 
@@ -381,7 +381,7 @@ function declare(item, view) {
     make("p", {}, "These arguments are undeclared, so a grant covers only these exact values:"),
     make("ul", { class: "undeclared" }, ...rows));
   if (!view.admin) {
-    made.append(make("p", { class: "quiet" }, "An admin can declare them here."), sends(item, view));
+    made.append(make("p", { class: "quiet" }, "An admin can declare these arguments here."), sends(item, view));
     return made;
   }
   if (danger) return free(item, view, danger);

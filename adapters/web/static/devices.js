@@ -23,7 +23,7 @@ function row(one) {
   return make("li", {},
     make("strong", {}, words),
     make("p", {}, text),
-    make("p", { class: "quiet" }, `Signed in ${clock(one.made)} with ${WAYS[one.way] ?? one.way}. Unused, it ends ${day(one.ends)}.`),
+    make("p", { class: "quiet" }, `Signed in ${clock(one.made)} with ${WAYS[one.way] ?? one.way}. If you do not use it, it is signed out ${day(one.ends)}.`),
     one.current ? null : make("button", {
       type: "button", class: "strong", "aria-label": `Sign out ${words}, signed in ${clock(one.made)}`,
       onclick: () => end({ device: one.id }),
@@ -51,7 +51,7 @@ async function read() {
   setClock(answer.value.now);
   rows.replaceChildren(...answer.value.items.map(row));
   others.hidden = answer.value.items.length < 2;
-  say("In use, a device stays signed in for 30 days; unused, for 7.");
+  say("A device stays signed in for 30 days, or for 7 days if you do not use it.");
 }
 
 const keys = document.getElementById("passkeys"), keysSay = document.getElementById("passkeys-says"), add = document.getElementById("add");
@@ -63,7 +63,7 @@ function key(one) {
     make("p", { class: "quiet" }, `${clock(one.made)}. ${used}.`),
     make("button", {
       type: "button", class: "strong", "aria-label": `Remove the passkey made in ${one.words}, ${clock(one.made)}`,
-      onclick: () => change(() => api("passkeys/remove", { id: one.id }), "The passkey was removed. Its devices stay signed in."),
+      onclick: () => change(() => api("passkeys/remove", { id: one.id }), "The passkey was removed. Devices stay signed in."),
     }, "Remove"));
 }
 

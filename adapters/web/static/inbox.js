@@ -142,7 +142,7 @@ const SHOWS = {
 function emptyHistory() {
   return Object.keys(parts.views.asked()).length
     ? ["Nothing found", "Search with fewer fields."]
-    : ["Nothing was decided yet", "What was approved, denied, expired or cancelled is listed here."];
+    : ["Nothing was decided yet", "Decided requests are listed here."];
 }
 
 const again = () => refresh().catch(() => connection(false));

@@ -57,7 +57,7 @@ export function connect(up, why) {
   const offline = document.getElementById("offline");
   offline.hidden = up;
   const because = why ? `: ${why}` : "";
-  if (!up) offline.textContent = `Not connected${because}. This page may be out of date. You can decide again once it is connected.`;
+  if (!up) offline.textContent = `Not connected${because}. This page may be out of date. You can decide again once the page is connected.`;
 }
 
 async function* messages(body) {

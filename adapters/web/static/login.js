@@ -31,15 +31,15 @@ function complain(text) {
 
 let whose = null;
 
-// Says whom the link signs in. If the gateway does not answer, the button asks again.
+// Says whom the link signs in. If the gateway does not respond, the button asks again.
 async function ask() {
   whose = await send("login/whose");
   if (whose) {
     document.getElementById("how").hidden = true;
     says.classList.remove("problem");
     says.textContent = whose.now && whose.now !== whose.name
-      ? `This link signs in ${whose.name}. In this browser you are now ${whose.now}. Press only if you asked for it.`
-      : `This link signs in ${whose.name}, once, on this device. Press only if you asked for it.`;
+      ? `This link signs in ${whose.name}. In this browser you are now ${whose.now}. Press only if you asked for this link.`
+      : `This link signs in ${whose.name}, once, on this device. Press only if you asked for this link.`;
   }
   button.textContent = whose ? `Sign in as ${whose.name}` : "Try again";
   button.disabled = false; // an earlier press would have lost the code

@@ -23,7 +23,7 @@ function drawHere({ missing, key, devices: known }, subscribed, problem) {
   const press = (kind, label, act) => make("button", { type: "button", class: kind, onclick: act }, label);
   const on = press("approve", "Notify me here", async (event) => {
     event.target.disabled = true;
-    await show(await turnOn(key, csrf).catch((error) => `It did not work: ${error.message}`));
+    await show(await turnOn(key, csrf).catch((error) => `Notifications stay off: ${error.message}`));
   });
   const off = press("plain", "Stop on this device", async () => { await turnOff(mine.id); await show(); });
   turn.replaceChildren(...(lacks ? [] : [mine ? off : on]), ...(problem ? [make("p", { class: "problem", role: "alert" }, problem)] : []));
@@ -34,14 +34,14 @@ function row(one) {
   const test = make("button", { type: "button", class: "plain", onclick: async () => {
     told.textContent = "Sending…";
     const answer = await api(`push/devices/${one.id}/test`, {}).catch(() => null);
-    told.textContent = answer?.ok ? "Sent. It should appear in a moment." : answer?.value.detail ?? "The gateway did not answer.";
+    told.textContent = answer?.ok ? "Sent. The test should appear in a moment." : answer?.value.detail ?? "The gateway did not answer.";
   } }, "Send a test notification", make("span", { class: "unseen" }, ` to ${one.label}`));
   const discreet = make("input", { type: "checkbox", id: `discreet-${one.id}`, checked: one.discreet, onchange: (event) =>
     api(`push/devices/${one.id}/discreet`, { on: event.target.checked }).catch(() => { event.target.checked = one.discreet; }) });
   return make("div", { class: "device" },
     make("p", { class: "name" }, one.label, one.here ? " (this one)" : ""),
     make("p", { class: "quiet" }, `Since ${clock(one.added)}`),
-    one.failure ? make("p", { class: "notice" }, `Last try, ${clock(one.failed_at)}: ${one.failure}.`) : null,
+    one.failure ? make("p", { class: "notice" }, `Last try failed, ${clock(one.failed_at)}: ${one.failure}.`) : null,
     make("p", { class: "field tick" }, make("label", { for: discreet.id }, "Hide what would run"), discreet),
     make("div", { class: "acts" }, test, sure(`remove ${one.id}`, "Remove", ` ${one.label}`, () => api(`push/devices/${one.id}/remove`, {}), () => removed(one))),
     told);

@@ -15,9 +15,9 @@ let further = () => null;
 const ends = new IntersectionObserver(([seen]) => seen.isIntersecting && further(), { rootMargin: "200px" });
 
 const NOTHING = {
-  mine: ["Nothing waits for you", "When an agent asks, its request appears here."],
-  others: ["Nothing waits for others", "Requests that you approved, or may not decide, appear here."],
-  all: ["Nothing waits", "When an agent asks, its request appears here."],
+  mine: ["You have no pending requests", "When an agent asks for approval, its request appears here."],
+  others: ["Others have no pending requests", "Requests that you approved, or may not decide, appear here."],
+  all: ["No requests are pending", "When an agent asks for approval, its request appears here."],
 };
 
 const STOPPED = "The kill switch is on: every request is denied at once.";
@@ -181,5 +181,5 @@ function together(items) {
   const counts = new Map();
   for (const { agent, mine, alone } of items) if (mine && !alone) counts.set(agent, (counts.get(agent) ?? 0) + 1);
   return [...counts].filter(([, count]) => count > 1).map(([agent, count]) =>
-    make("a", { class: "together", href: `/inbox/batch?agent=${encodeURIComponent(agent)}` }, `Review ${count} of ${agent} together`));
+    make("a", { class: "together", href: `/inbox/batch?agent=${encodeURIComponent(agent)}` }, `Review ${count} requests from ${agent} together`));
 }

@@ -17,11 +17,11 @@ function card(name, facts, notices) {
 
 function person(one) {
   const notices = [];
-  if (one.never_denies) notices.push(`None of ${one.decisions} decisions was a denial.`);
+  if (one.never_denies) notices.push(`None of the ${one.decisions} decisions was a denial.`);
   if (one.hasty >= 0.5) notices.push(`${percent(one.hasty)} of the decisions took less than two seconds, too short to read a request.`);
   return card(one.name, [
     ["Decisions", one.decisions], ["Denials", one.denials],
-    ["Half within", seconds(one.median_ms)], ["A tenth within", seconds(one.p10_ms)], ["Under 2 s", percent(one.hasty)],
+    ["Half decided within", seconds(one.median_ms)], ["A tenth decided within", seconds(one.p10_ms)], ["Under 2 s", percent(one.hasty)],
     ["Grants made", one.grants_made],
   ], notices);
 }
@@ -38,7 +38,7 @@ if (!answer?.ok) {
   period.textContent = answer ? `You cannot see this report: ${answer.value.detail}.` : "The gateway did not answer. Load the page again.";
 } else {
   const { approvers, agents, hooks = [] } = answer.value;
-  period.textContent = "The last 30 days. Times count from when a request was shown.";
+  period.textContent = "The last 30 days. Times start when a request is shown.";
   list.replaceChildren(
     make("h2", {}, "People"), ...(approvers.length ? approvers.map(person) : [make("p", { class: "quiet" }, "No decisions yet.")]),
     make("h2", {}, "Agents"), ...(agents.length ? agents.map(agent) : [make("p", { class: "quiet" }, "No requests yet.")]),

@@ -69,7 +69,7 @@ export function findForm(view, go) {
 export function tellFound(count, { looked, next, more }) {
   if (!Object.keys(asked()).length) return "";
   const found = count ? `${count} found` : "Nothing found";
-  return next || more ? `${found} among the newest ${looked}. Older ones were not looked at.` : `${found} among all ${looked}.`;
+  return next || more ? `${found} among the newest ${looked}. Older requests were not searched.` : `${found} among all ${looked}.`;
 }
 
 // ------------------------------------------------------------------ sessions and the audit
@@ -93,7 +93,7 @@ function closing(row) {
     name: ` the session ${row.name} of ${row.agent}`,
     path: "sessions/end",
     body: { agent: row.agent, session: row.name },
-    said: (value) => `Session ended. Cancelled with it: ${value.cancelled}.`,
+    said: (value) => `Session ended. Requests cancelled: ${value.cancelled}.`,
   };
 }
 
@@ -120,7 +120,7 @@ export function auditTable(rows) {
     make("td", {}, make("details", {}, make("summary", {}, ...line(row.sentence)), make("div", { class: "event-fact" }, `event: ${row.type}`),
       ...row.facts.map((fact) => make("div", { class: "event-fact" }, ...line(fact)))),
       row.request && make("a", { href: `/inbox/r/${row.request}` }, `request ${row.request.slice(0, 8)}`))));
-  return make("table", { class: "audit" }, make("caption", {}, "The newest first. gateway audit has all of it."),
+  return make("table", { class: "audit" }, make("caption", {}, "Newest first. gateway audit prints the whole log."),
     make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...made));
 }
 
@@ -131,7 +131,7 @@ export function grantCards(rows, say, again) {
   const live = rows.filter((row) => !row.ended), ended = rows.filter((row) => row.ended);
   const made = [];
   const suspended = live.filter((row) => row.outdated).length, going = live.filter((row) => row.allows).length - suspended;
-  if (suspended) made.push(make("p", { class: "notice", role: "status" }, `${suspended} ${suspended === 1 ? "grant is" : "grants are"} suspended, because the declarations of a tool have changed. ${going} ${going === 1 ? "stays" : "stay"} active. To renew a grant, let the agent ask again and remember your decision.`));
+  if (suspended) made.push(make("p", { class: "notice", role: "status" }, `${suspended} ${suspended === 1 ? "grant is" : "grants are"} suspended, because the declarations of a tool have changed. ${going} ${going === 1 ? "stays" : "stay"} active. To replace a grant, let the agent ask again and remember your decision.`));
   if (live.length) made.push(many(live, say, again), ...live.map((row) => grantCard(row, say, again)));
   else made.push(make("div", { class: "empty" }, make("p", {}, "There are no grants.")));
   if (ended.length) made.push(make("h2", { class: "part" }, "Recently ended"), ...ended.map((row) => grantCard(row, say, again)));
@@ -206,12 +206,12 @@ export function handForm({ lifetimes, usual }, say) {
   const send = make("button", { type: "submit", class: "strong" }, "Show what can be remembered");
 
   const form = make("form", { class: "stack", onsubmit: (event) => { event.preventDefault(); offers(); } },
-    make("p", { class: "quiet" }, "Describe a call as the agent would send it. You then choose how much of it is remembered."),
-    field("Agent", agent, "Its name, as on its requests."),
-    field("What it calls", kind), field("Tool", tool, "Its name, as the agent calls it."), call, shell,
+    make("p", { class: "quiet" }, "Describe a call as the agent would send it. You then choose what the grant covers."),
+    field("Agent", agent, "The agent's name, as its requests show it."),
+    field("What it calls", kind), field("Tool", tool, "The tool's name, as the agent sends it."), call, shell,
     make("div", { class: "two" }, field("Folder (optional)", cwd), field("Host (optional)", host)),
     make("div", { class: "two" }, field("Answer", effect), field("For how long", lifetime)),
-    field("Session (optional)", session, "Its name. If empty, the grant applies to all sessions of the agent."),
+    field("Session (optional)", session, "The session's name. If empty, the grant applies to all sessions of the agent."),
     make("div", { class: "acts" }, send), found);
   return make("details", { class: "hand" }, make("summary", {}, "Remember something by hand"), form);
 

@@ -8,7 +8,7 @@ export function lacking() {
   if (!("serviceWorker" in navigator)) return "This browser has no service workers, or this window is private.";
   if ("PushManager" in window && "Notification" in window) return "";
   return /iPhone|iPad/.test(navigator.userAgent)
-    ? "First add this page to the home screen (Share, then Add to Home Screen), and open it from there."
+    ? "First add this page to the home screen (Share, then Add to Home Screen), and open the inbox from there."
     : "This browser does not support push notifications.";
 }
 
@@ -18,7 +18,7 @@ export async function current() {
 
 // Ask for permission and subscribe. Return "", or the problem in a sentence.
 export async function turnOn(key, csrf) {
-  if ((await Notification.requestPermission()) !== "granted") return "This browser does not allow notifications here: change that in its settings for this page.";
+  if ((await Notification.requestPermission()) !== "granted") return "This browser does not allow notifications here: allow them in the browser's settings for this page.";
   const registration = await worker();
   if (!registration) return "The inbox's service worker could not be started.";
   const old = await registration.pushManager.getSubscription();

@@ -36,7 +36,7 @@ async function answer(told, action) {
 
 async function decide({ id, revision, digest }, action) {
   const me = await fetch(`${API}me`);
-  if (me.status === 401) return "You are signed out here.";
+  if (me.status === 401) return "You are signed out on this device.";
   const { csrf } = await me.json();
   const nonce = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
   const done = await send("push/decide", csrf, { id, revision, digest, action, nonce });

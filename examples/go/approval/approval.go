@@ -27,7 +27,7 @@ type Client struct {
 	URL, Token, Session string
 	Timeout, Patience   time.Duration
 	process             string
-	guarded, approved   sync.Map // names of tools; calls that may run, with the request's id
+	guarded, approved   sync.Map // names of tools; calls that may run, with id of the request
 }
 
 // New returns a client with a session of its own, and 15 minutes for people.
@@ -122,7 +122,7 @@ func (c *Client) prepare(ctx context.Context, req tool.ConfirmationRequest) (ask
 	return asked, answer.Request, err
 }
 
-// call calls the API, and again while the gateway does not answer.
+// call calls the API, and again while the gateway does not respond.
 func (c *Client) call(ctx context.Context, method, path string, body, into any) error {
 	text, err := json.Marshal(body)
 	for began := time.Now(); err == nil; time.Sleep(c.Patience / 60) {

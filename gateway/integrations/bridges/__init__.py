@@ -18,7 +18,7 @@ def main(argv: Sequence[str]) -> int:
         prog="gateway bridge",
         description="Answer a coding agent's permission questions through the gateway.",
     )
-    parser.add_argument("host", choices=_BRIDGES, help="coding agent or protocol")
+    parser.add_argument("host", choices=_BRIDGES, help="name of the coding agent or protocol")
     host: str = parser.parse_args(argv[:1]).host
     module = import_module(f"gateway.integrations.bridges.{host.replace('-', '_')}")
     run: Callable[[Sequence[str]], int] = module.main

@@ -20,7 +20,7 @@ from gateway.wire.codec import JsonObject
 _KINDS = {"edit": "file_change", "delete": "file_change", "move": "file_change"}
 _SHOWN = ("title", "rawInput", "content", "locations")
 _TITLE = "command (from the title)"
-_UNKNOWN = "only the title, a text by the agent, says what would run"
+_UNKNOWN = "only the title, which the agent wrote, says what would run"
 _KEPT = "for as long as the agent keeps it; the agent decides what it covers"
 _OPENS = ("session/new", "session/load", "session/resume")
 
@@ -91,7 +91,7 @@ class Acp(RpcDialect):
         known = self._merge(session, call)
         shown = {name: known[name] for name in _SHOWN if name in known}
         if not shown:
-            raise InvalidRequest("the question does not describe the call")
+            raise InvalidRequest("the agent's question does not describe the call")
         kind = str(known.get("kind") or "other")
         if kind == "execute" and not shown.get("rawInput") and "title" in shown:
             shown[_TITLE] = shown.pop("title")

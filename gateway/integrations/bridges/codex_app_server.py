@@ -102,13 +102,13 @@ class CodexAppServer(RpcDialect):
             return "question", "question"
         if method == _PERMISSIONS:
             if not arguments(params, "permissions"):
-                raise InvalidRequest("the question of Codex does not name the permissions")
+                raise InvalidRequest("Codex's question does not name the permissions")
             return "permissions", "tool"
         if method == _CHANGE:
             shown["changes"] = self._changes.get(key)
         if method in (_CHANGE, _OLD_CHANGE):
             if not shown.get("changes" if method == _CHANGE else "fileChanges"):
-                raise InvalidRequest("the question of Codex does not name the files to change")
+                raise InvalidRequest("Codex's question does not name the files to change")
             return "apply_patch", "file_change"
         if method == _OLD_COMMAND:
             shown["command"] = _join_words(params.get("command"))
@@ -126,7 +126,7 @@ class CodexAppServer(RpcDialect):
         if method in (_OLD_COMMAND, _OLD_CHANGE):
             if ending.approved:
                 return {"decision": "approved"}
-            denied = {"denied": {"rejection": ending.sentence or "it was not approved"}}
+            denied = {"denied": {"rejection": ending.sentence or "the call was not approved"}}
             return {"decision": "abort" if ending.stops else denied}
         if ending.approved:
             return {"decision": ending.own or "accept"}
@@ -137,7 +137,7 @@ def _read_command(params: JsonObject, shown: JsonObject) -> tuple[str, str]:
     """Return tool and kind: a command, input for a running command, or use of the network."""
     known = isinstance(shown.get("command"), str)
     if not known and "networkApprovalContext" not in shown:
-        raise InvalidRequest("the question of Codex does not contain the command")
+        raise InvalidRequest("Codex's question does not contain the command")
     if params.get("kind", "command") not in ("command", _HUMAN):
         return "write_stdin", "tool"
     return ("Bash", "command") if known else ("network", "tool")
@@ -152,14 +152,14 @@ def _decisions(params: JsonObject) -> list[Any]:
 def _offer_decision(found: HookCall, decision: Any) -> None:
     """Offer an answer that makes Codex save a rule, if the question contains the whole rule."""
     if decision == _SESSION:
-        words = "calls like this one, as Codex compares them"
+        words = "calls that Codex considers the same as this one"
         found.offer_rule(words, "until its session ends", decision)
     amendment = decision.get(_AMEND) if isinstance(decision, dict) else None
     if isinstance(amendment, dict) and set(decision) == {_AMEND}:
         prefix = amendment.get("execpolicy_amendment")
         if set(amendment) == {"execpolicy_amendment"} and _are_words(prefix):
             rule = f"commands that begin with: {shlex.join(prefix)}"
-            found.offer_rule(rule, "for good, in Codex's own rules", decision)
+            found.offer_rule(rule, "permanently, in Codex's own rules", decision)
 
 
 def _are_words(words: Any) -> TypeGuard[list[str]]:
@@ -168,7 +168,7 @@ def _are_words(words: Any) -> TypeGuard[list[str]]:
 
 def _join_words(words: Any) -> str:
     if not _are_words(words):
-        raise InvalidRequest("the question of Codex does not contain the command")
+        raise InvalidRequest("Codex's question does not contain the command")
     return shlex.join(words)
 
 
@@ -180,7 +180,7 @@ def _read_questions(params: JsonObject) -> list[JsonObject]:
     """Return the form fields for the model's questions. Raises InvalidRequest."""
     asked = params.get("questions")
     if not isinstance(asked, list) or not all(isinstance(one, dict) for one in asked):
-        raise InvalidRequest("cannot parse the question of Codex: no list of questions")
+        raise InvalidRequest("cannot parse Codex's question: it has no list of questions")
     return [_read_question(one) for one in asked]
 
 
@@ -193,7 +193,7 @@ def _read_question(one: JsonObject) -> JsonObject:
     }
     listed = one.get("options") or []
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
-        raise InvalidRequest("cannot parse the question of Codex: the options are not a list")
+        raise InvalidRequest("cannot parse Codex's question: the options are not a list")
     options = []
     for each in listed:
         label, more = text(each, "label", needed=True), text(each, "description")

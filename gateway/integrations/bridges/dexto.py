@@ -106,7 +106,7 @@ def read_request(data: Any, *, attempt: int = 1) -> Asked:
         raise BadMessage("approvalId is not a UUID")
     session = data.get("sessionId")
     if session is not None and not isinstance(session, str):
-        raise BadMessage("sessionId is not a text")
+        raise BadMessage("sessionId is not a string")
     read = _READERS.get(members["type"])
     if read is None:
         raise BadMessage(f"unknown type of approval {members['type'][:40]!r}")
@@ -149,7 +149,7 @@ def write_answer(asked: Asked, outcome: Outcome) -> JsonObject | None:
     if outcome.kind in (OutcomeKind.EDITED, OutcomeKind.RESPONDED):
         instead = outcome.arguments if outcome.kind is OutcomeKind.EDITED else outcome.result
         what = "call it with" if outcome.kind is OutcomeKind.EDITED else "use this result"
-        said = f"{outcome.message}; it did not run: {what} {json.dumps(instead)}"
+        said = f"{outcome.message}; the call did not run: {what} {json.dumps(instead)}"
         return refuse("denied", "system_denied", said)
     if outcome.kind in (OutcomeKind.DENIED, OutcomeKind.ABORTED):
         people = decision is not None and decision.reason in (Reason.PERSON, Reason.FEEDBACK)
@@ -165,10 +165,10 @@ def refuse(status: str, reason: str, message: str) -> JsonObject:
 
 def _take(data: Any, members: Mapping[str, type]) -> JsonObject:
     if not isinstance(data, dict):
-        raise BadMessage("it is not a JSON object")
+        raise BadMessage("the approval is not a JSON object")
     for name, kind in members.items():
         if not isinstance(data.get(name), kind):
-            raise BadMessage(f"{name} is missing, or has another type")
+            raise BadMessage(f"{name} is missing, or has the wrong type")
     return data
 
 
@@ -181,7 +181,7 @@ def _time_left(timeout: Any, attempt: int) -> float | None:
         raise BadMessage("timeout is not a number of milliseconds")
     left = timeout / 1000 - _ATTEMPT_SECONDS * (attempt - 1)
     if left <= 0:
-        raise BadMessage("it arrived after its own timeout")
+        raise BadMessage("the approval arrived after its own timeout")
     return max(left / 2, left - max(2.0, min(_LONGEST_MARGIN, left / 10)))
 
 
@@ -277,7 +277,7 @@ def _read_kind(name: str, one: JsonObject) -> tuple[FieldKind, tuple[Option, ...
     values = listed.get("enum") if isinstance(listed, dict) else None
     if values is not None and kind in ("string", "array"):
         if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-            raise BadMessage(f"the choices of {name[:40]!r} are not texts")
+            raise BadMessage(f"the choices of {name[:40]!r} are not strings")
         names = one.get("enumNames")
         labels = names if isinstance(names, list) and len(names) == len(values) else values
         options = tuple(Option(value=v, label=str(s)) for v, s in zip(values, labels, strict=True))
@@ -292,7 +292,7 @@ def _write_form(asked: Asked, answers: Any) -> JsonObject:
     form = {name: value for name, value in (answers or {}).items() if value is not None}
     for name in asked.integers & form.keys():
         if not float(form[name]).is_integer():
-            raise BadMessage(f"{name[:40]!r} takes a whole number, but the answer is {form[name]}")
+            raise BadMessage(f"{name[:40]!r} needs a whole number, but the answer is {form[name]}")
         form[name] = int(form[name])
     return form
 
@@ -429,7 +429,7 @@ class DextoBridge(HostBridge):
     def take(self, event: Any, *, attempt: int = 1) -> None:
         """Handle an event of the webhook. Raises BadMessage if it is invalid."""
         if not isinstance(event, dict) or not isinstance(event.get("type"), str):
-            raise BadMessage("it is not an event")
+            raise BadMessage("the body is not an event")
         data = event.get("data")
         if event["type"] == "approval:request":
             self._take_request(data, attempt)
@@ -450,7 +450,7 @@ class DextoBridge(HostBridge):
                 asked.tool, asked.arguments, **{**asked.details, "session": asked.session}
             )
         except (BadMessage, GatewayError) as error:
-            log.warning("cannot ask about an approval of Dexto: %s", error)
+            log.warning("cannot submit an approval of Dexto as a request: %s", error)
             body = refuse("cancelled", "validation_failed", f"nobody was asked: {error}")
             self._tasks.start(self._tell(approval, body))
             return
@@ -480,7 +480,7 @@ class DextoBridge(HostBridge):
             try:
                 status, _ = await self._server.call("POST", f"/approvals/{approval}", body)
             except OSError as error:
-                log.warning("Dexto does not answer: %s", error)
+                log.warning("Dexto does not respond: %s", error)
                 status = 0
             if status == _BAD and "reason" in body:
                 body = {"status": "denied"}  # this version of Dexto accepts no reasons
@@ -506,7 +506,7 @@ class DextoBridge(HostBridge):
             return
         self._running.pop(call, None)
         if status == _NOT_FOUND:
-            ran, why = Execution.REFUSED_LATE, "Dexto does not wait any more"
+            ran, why = Execution.REFUSED_LATE, "Dexto no longer waits for this decision"
         else:
             ran, why = Execution.SKIPPED, f"Dexto did not accept the decision: status {status}"
         await self._client.report(request, ran, detail=why)
@@ -565,7 +565,7 @@ class Registration:
             try:
                 await self.check()
             except (OSError, GatewayError) as error:
-                log.warning("Dexto does not answer: %s", error)
+                log.warning("Dexto does not respond: %s", error)
 
     async def remove(self) -> None:
         """Remove the webhook. A failure is logged."""
@@ -578,10 +578,12 @@ class Registration:
 def main(argv: Sequence[str]) -> int:
     """Run `gateway bridge dexto`; return the exit code."""
     parser = argparse.ArgumentParser(prog="gateway bridge dexto", description=__doc__)
-    parser.add_argument("--url", default="http://127.0.0.1:3000", help="URL of Dexto's server")
+    parser.add_argument(
+        "--url", default="http://127.0.0.1:3000", help="URL at which Dexto's server listens"
+    )
     parser.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT",
-                        help="address for Dexto's webhook; port 0 takes a free port")  # fmt: skip
-    parser.add_argument("--webhook-url", help="URL of that address as Dexto reaches it")
+                        help="address for Dexto's webhook; port 0 uses a free port")  # fmt: skip
+    parser.add_argument("--webhook-url", help="URL at which Dexto reaches that address")
     options = parser.parse_args(argv)
     return run_until_told(partial(_run, options))
 
@@ -589,7 +591,7 @@ def main(argv: Sequence[str]) -> int:
 async def _run(options: argparse.Namespace, stop: asyncio.Event) -> None:
     host, _, port = options.listen.rpartition(":")
     if not host or not port.isdigit():
-        raise Misconfigured("--listen takes HOST:PORT")
+        raise Misconfigured("--listen must be HOST:PORT")
     dexto = DextoApi(options.url, os.environ.get("DEXTO_SERVER_API_KEY"))
     secret = secrets.token_hex(32)
     async with AsyncClient.from_env() as client:

@@ -128,7 +128,7 @@ class GptmeBridge(FollowingBridge):
             try:
                 await self.look()
             except OSError as error:
-                log.warning("gptme's server does not answer: %s", error)
+                log.warning("gptme's server does not respond: %s", error)
             await self._pause(LOOK_SECONDS)
 
     async def look(self) -> None:
@@ -160,7 +160,7 @@ class GptmeBridge(FollowingBridge):
 
     def _take(self, conversation: str, session: str, event: Any) -> None:
         if not isinstance(event, dict) or not isinstance(event.get("type"), str):
-            raise BadEvent("it has no type")
+            raise BadEvent("the event has no type")
         kind, tool = event["type"], event.get("tool_id")
         if kind == "connected":
             for one in _pending_in(event):
@@ -201,7 +201,7 @@ class GptmeBridge(FollowingBridge):
             call = _read(conversation, session, tool_id, event.get("tooluse"))
             request = await self._make_request(call)
         except (BadEvent, OSError, GatewayError) as error:
-            log.warning("skipped a tool, since nobody could be asked: %s", error)
+            log.warning("skipped a tool, because nobody could be asked: %s", error)
             await self._post(f"{where}/tool/confirm", skip)
             return
         self._waiting[tool_id], self._places[tool_id] = request, conversation
@@ -252,7 +252,7 @@ class GptmeBridge(FollowingBridge):
             return
         self._running.pop(call.id, None)
         if status == _NOT_FOUND:
-            ran, why = Execution.REFUSED_LATE, "gptme does not wait any more"
+            ran, why = Execution.REFUSED_LATE, "gptme no longer waits for this decision"
         else:
             ran, why = Execution.SKIPPED, f"gptme did not accept the decision: status {status}"
         await self._client.report(request, ran, detail=why)
@@ -288,7 +288,7 @@ class GptmeBridge(FollowingBridge):
 
     async def _withdraw(self, tool_id: str) -> None:
         if request := self._waiting.get(tool_id):
-            words = "gptme's server does not wait for it any more"
+            words = "gptme's server no longer waits for this decision"
             await self._client.cancel(request, reason=Reason.RESOLVED_ELSEWHERE, message=words)
 
 
@@ -315,9 +315,9 @@ def _read(conversation: str, session: str, tool_id: str, told: Any) -> PendingTo
         raise BadEvent("the tool has no name")
     args, content = told.get("args") or [], told.get("content")
     if not isinstance(args, list) or not all(isinstance(one, str) for one in args):
-        raise BadEvent("`args` is not a list of texts")
+        raise BadEvent("`args` is not a list of strings")
     if content is not None and not isinstance(content, str):
-        raise BadEvent("`content` is not a text")
+        raise BadEvent("`content` is not a string")
     return PendingTool(
         conversation=conversation, session=session, id=tool_id, tool=tool, args=args,
         content=content,
@@ -327,7 +327,9 @@ def _read(conversation: str, session: str, tool_id: str, told: Any) -> PendingTo
 def main(argv: Sequence[str]) -> int:
     """Run `gateway bridge gptme-server`; return the exit code."""
     parser = argparse.ArgumentParser(prog="gateway bridge gptme-server", description=__doc__)
-    parser.add_argument("--url", default="http://127.0.0.1:5700", help="URL of gptme's server")
+    parser.add_argument(
+        "--url", default="http://127.0.0.1:5700", help="URL at which gptme's server listens"
+    )
     options = parser.parse_args(argv)
     key = os.environ.get("GPTME_SERVER_TOKEN")
     return run_follower(lambda client: GptmeBridge(client, GptmeApi(options.url, key)), options.url)

@@ -129,7 +129,7 @@ class HostBridge:
             try:
                 status, _ = await self._server.call("POST", path, body)
             except OSError as error:
-                log.warning("%s does not answer: %s", self._host, error)
+                log.warning("%s does not respond: %s", self._host, error)
                 status = 0
             if status in (_OK, _NOT_FOUND):
                 return status
@@ -255,7 +255,9 @@ class HostApi:
             raw = answer.read(_MOST_BODY)
         except (http.client.HTTPException, OSError) as error:
             where = f"{self._parts.scheme}://{self._parts.netloc}"
-            raise ConnectionError(f"{where} does not answer, or not with HTTP: {error}") from error
+            raise ConnectionError(
+                f"{where} does not respond, or does not speak HTTP: {error}"
+            ) from error
         finally:
             connection.close()
         try:
@@ -291,7 +293,9 @@ class _Reader:
             self._connection.request("GET", self._path, headers=self._headers)
             with self._connection.getresponse() as answer:
                 if answer.status != _OK:
-                    raise ConnectionError(f"the stream was refused with status {answer.status}")
+                    raise ConnectionError(
+                        f"the server refused the event stream with status {answer.status}"
+                    )
                 while not self._closed and (line := answer.readline(_MOST_BODY)):
                     if len(line) >= _MOST_BODY:
                         raise ValueError("an event has more than 4 MiB")

@@ -136,7 +136,7 @@ class OpenCodeBridge(FollowingBridge):
     async def _make_request(self, name: str, asked: JsonObject) -> ApprovalRequest:
         tool, session = asked.get("permission"), asked.get("sessionID")
         if not isinstance(tool, str) or not isinstance(session, str):
-            raise ValueError("the question of OpenCode has no permission or session")
+            raise ValueError("OpenCode's question has no permission or no session")
         called = asked.get("tool")
         call = called.get("callID") if isinstance(called, dict) else None
         known = asked.get("metadata")
@@ -159,7 +159,7 @@ class OpenCodeBridge(FollowingBridge):
         """Cancel the request of a question that was answered in OpenCode."""
         request = self._waiting.pop(name, None)
         if request is not None:
-            words = "it was answered in OpenCode"
+            words = "the question was answered in OpenCode"
             await self._client.cancel(request, reason=Reason.RESOLVED_ELSEWHERE, message=words)
 
     async def _reply(self, name: str, body: JsonObject) -> None:
@@ -169,7 +169,9 @@ class OpenCodeBridge(FollowingBridge):
 def main(argv: Sequence[str]) -> int:
     """Run `gateway bridge opencode`; return the exit code."""
     parser = argparse.ArgumentParser(prog="gateway bridge opencode", description=__doc__)
-    parser.add_argument("--url", default="http://127.0.0.1:4096", help="URL of OpenCode's server")
+    parser.add_argument(
+        "--url", default="http://127.0.0.1:4096", help="URL at which OpenCode's server listens"
+    )
     options = parser.parse_args(argv)
     key = os.environ.get("OPENCODE_SERVER_PASSWORD")
     return run_follower(

@@ -175,7 +175,7 @@ class RpcBridge:
             params = {}
         key = key_of(number)
         if key in self._waiting:
-            log.warning("dropped a question, since an open one has the same id")
+            log.warning("dropped a question, because an open question has the same id")
             return
         try:
             call = self._dialect.read(method, params)
@@ -301,8 +301,12 @@ def _encode(message: JsonObject) -> bytes:
 def run_bridge(words: Sequence[str], dialect: RpcDialect) -> int:
     """Run the command of a bridge: start the agent, and relay its lines; return the exit code."""
     parser = argparse.ArgumentParser(prog=f"gateway bridge {dialect.name}")
-    parser.add_argument("command", nargs="+", metavar="COMMAND", help="agent to start, after --")
-    native = "offer people to let the agent save a permission; nobody can revoke that here"
+    parser.add_argument(
+        "command", nargs="+", metavar="COMMAND", help="command that starts the agent, after --"
+    )
+    native = (
+        "offer people to save a permission in the agent itself; nobody can revoke it in the gateway"
+    )
     parser.add_argument("--native-always", action="store_true", help=native)
     if dialect.closes_dialogs:
         beside = "let the program ask too; the first answer counts"

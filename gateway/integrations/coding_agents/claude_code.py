@@ -157,7 +157,7 @@ def _read_folders(one: dict[str, Any]) -> str:
         return ""
     if not isinstance(folders, list) or not all(isinstance(each, str) for each in folders):
         return ""
-    return f"work also in {', '.join(folders)}" if folders else ""
+    return f"also work in {', '.join(folders)}" if folders else ""
 
 
 def changed_input(call: HookCall, verdict: HookVerdict) -> dict[str, Any] | None:

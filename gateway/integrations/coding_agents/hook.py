@@ -77,7 +77,7 @@ class HookCall:
         call_id: str | None = None,
     ) -> None:
         if not TOOL_NAME.fullmatch(tool):
-            raise InvalidRequest(f"{tool[:40]!r} is not a valid name of a tool")
+            raise InvalidRequest(f"{tool[:40]!r} is not a valid tool name")
         self.event = event
         self.tool = tool
         self.arguments = arguments
@@ -220,14 +220,14 @@ def text(values: dict[str, Any], name: str, *, needed: bool = False) -> str | No
         return found
     if found in (None, "") and not needed:
         return None
-    raise InvalidRequest(f"the input of the hook has no valid {name!r}")
+    raise InvalidRequest(f"the hook's input has no valid {name!r}")
 
 
 def arguments(values: dict[str, Any], name: str) -> dict[str, Any]:
     """Return a member that is an object. Raises InvalidRequest if it is not."""
     found = values.get(name)
     if not isinstance(found, dict):
-        raise InvalidRequest(f"the input of the hook has no valid {name!r}")
+        raise InvalidRequest(f"the hook's input has no valid {name!r}")
     return found
 
 
@@ -300,7 +300,9 @@ class Options:
         except ValueError:
             self.timeout = -1.0
         if not 0 < self.timeout <= _MOST_SECONDS:
-            raise InvalidRequest(f"--timeout takes seconds, at most a day, not {value!r}")
+            raise InvalidRequest(
+                f"--timeout must be a number of seconds, at most a day, not {value!r}"
+            )
 
     def name_agent(self) -> str | None:
         """Return the agent name: --agent, else for a local gateway the name of the coding agent."""
@@ -377,7 +379,7 @@ def read_input(raw: bytes) -> dict[str, Any]:
     """Return the JSON object in the input of a hook. Raises InvalidRequest."""
     call = parse(raw.removeprefix(BOM_UTF8))  # shells of Windows write it at the start
     if not isinstance(call, dict):
-        raise InvalidRequest("the input of the hook is not a JSON object")
+        raise InvalidRequest("the hook's input is not a JSON object")
     return call
 
 
@@ -391,7 +393,7 @@ def decide(options: Options, call: HookCall, timeout: float, began: float) -> Ho
     except Conflict as error:
         return HookVerdict("failed", f"the approval cannot be used: {error}")
     except Unreachable as error:
-        asked = "the answer did not arrive" if asking.was_asked else "nobody was asked"
+        asked = "the decision did not arrive" if asking.was_asked else "nobody was asked"
         return HookVerdict("failed", f"{asked}: gateway unreachable: {error}")
     except GatewayError as error:
         return HookVerdict("failed", f"nobody was asked: {error}")
@@ -527,7 +529,7 @@ def _close(options: Options, call: HookCall) -> None:
                 path = f"/v1/requests/{one}/cancel"
                 gateway.call("POST", path, body, timeout=_CLOSE_SECONDS)
     except GatewayError as error:
-        _say(f"approval gateway: a card stays open: {error}")
+        _say(f"approval gateway: a card could not be closed: {error}")
 
 
 def _tell(said: HookOutput) -> int:

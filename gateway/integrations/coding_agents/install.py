@@ -87,7 +87,7 @@ def find_problems(plan: Plan, values: Values) -> Iterator[str]:
         yield from _find_problems_of(plan, one)
     for event in {one.event for one in gates}:
         if sum(one.event == event for one in gates) > 1:
-            yield f"{event}: the hook is there twice, so people are asked twice about each call"
+            yield f"{event}: the hook is installed twice, so people are asked twice about each call"
     yield from plan.doubts(values)
 
 
@@ -102,8 +102,9 @@ def _find_problems_of(plan: Plan, entry: Entry) -> Iterator[str]:
         )
     if entry.event != "PermissionRequest" and not entry.blocks:
         yield (
-            f"{entry.event}: a failure of the hook would not block, or a denial would look like "
-            f"one: run `gateway install {plan.host}` again"
+            f"{entry.event}: "
+            f"a failure of the hook would not block the call, or would look like a denial: run "
+            f"`gateway install {plan.host}` again"
         )
     if _is_address(entry):
         return
@@ -132,7 +133,7 @@ def _check_version(plan: Plan) -> list[str]:
             [program, "--version"], capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return [f"{program} does not say its version: {error}"]
+        return [f"cannot read the version of {program}: {error}"]
     found = _VERSION.search(ran.stdout)
     if found is None or _numbers(found[0]) < _numbers(plan.tested):
         says = found[0] if found else "no version"
@@ -145,7 +146,7 @@ def _check_trust(gates: list[Entry]) -> list[str]:
     program = shutil.which(_PROGRAMS["codex"])
     if program is None:
         _check_installed_say(
-            "note codex is not in PATH, so it is unknown whether it trusts the hook"
+            "note codex is not in PATH, so it is unknown whether Codex trusts the hook"
         )
         return []
     try:
@@ -202,7 +203,7 @@ def prove(plan: Plan, entry: Entry, agent: str | None) -> tuple[bool, str]:
         )
     if _is_refusal(plan, entry, process.returncode, out):
         return True, f"a harmless call was held, {held[0]}, and blocked"
-    return False, f"the call was denied, and the hook did not block: {process.returncode} {out}"
+    return False, f"the call was denied, but the hook did not block it: {process.returncode} {out}"
 
 
 def _prove_address(plan: Plan, entry: Entry) -> tuple[bool, str]:
@@ -323,37 +324,57 @@ def main(words: Sequence[str]) -> int:
 def _options(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="gateway install",
-        description="Let a coding agent ask for approval before its tools run. Shows the change of "
-        "its settings, and writes it after you agree.",
+        description="Make a coding agent ask for approval before its tools run. Shows the change "
+        "to the agent's settings, and writes it after you agree.",
     )
     add = parser.add_argument
-    add("host", nargs="?", choices=sorted(PLANS), help="coding agent (default: list those here)")
+    add(
+        "host",
+        nargs="?",
+        choices=sorted(PLANS),
+        help="name of the coding agent (default: list those on this machine)",
+    )
     profiles = "enforce (default): gate. relay: ask in addition to the coding agent's own terminal"
     add("--profile", choices=[ENFORCE, RELAY], default=ENFORCE, help=profiles)
-    add("--scope", choices=["user", "project"], help="settings to change (default: user)")
+    add("--scope", choices=["user", "project"], help="which settings to change (default: user)")
     add("--matcher", metavar="REGEX", help="names of the tools that require approval")
-    add("--wait", type=_seconds, default=840, metavar="SECONDS", help="time for a decision")
-    add("--agent", metavar="NAME", help="ask as this agent (default: name of the coding agent)")
-    add("--defer", action="store_true", help="Claude Code: end the run with the call (for CI)")
-    http = "Claude Code: call the gateway over HTTP, without a process. Its token is that of the "
+    add(
+        "--wait",
+        type=_seconds,
+        default=840,
+        metavar="SECONDS",
+        help="how long to wait for a decision",
+    )
+    add(
+        "--agent",
+        metavar="NAME",
+        help="name of the agent that asks (default: name of the coding agent)",
+    )
+    add("--defer", action="store_true", help="for Claude Code: end the run with the call (for CI)")
+    http = (
+        "for Claude Code: call the gateway over HTTP instead of starting a process. The token is "
+        "in the "
+    )
     add("--http", action="store_true", help=f"{http}variable GATEWAY_TOKEN where it runs")
     native = (
-        "Claude Code, relay: offer people to save a permission in its own settings. Nobody can "
-        "revoke that here"
+        "for Claude Code with relay: offer people to save a permission in Claude Code's own "
+        "settings. Nobody can revoke it in the gateway"
     )
     add("--native-always", action="store_true", help=native)
     add("--yes", action="store_true", help="write without asking")
     add("--undo", action="store_true", help="remove the hook")
-    add("--check", action="store_true", help="check that the hook blocks, or say why it does not")
+    add("--check", action="store_true", help="check that the hook blocks, or print why it does not")
     options = parser.parse_args(words)
     if options.host is None and words:
-        parser.error("name the coding agent before the options")
+        parser.error("write the name of the coding agent before the options")
     return options
 
 
 def _seconds(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= _LONGEST_WAIT:
-        raise argparse.ArgumentTypeError(f"takes whole seconds, less than a day, not {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"must be a whole number of seconds, less than a day, not {text!r}"
+        )
     return int(text)
 
 
@@ -436,8 +457,14 @@ def _install_found(options: argparse.Namespace) -> int:
         state = "asks already" if asks else "does not ask"
         _check_installed_say(f"{number}  {plan.host:12} {state}  {path}")
     if not found:
-        _say(f"No agent that can ask was found on this machine: {', '.join(PLANS)}.")
-        _say("If you have one of them: gateway install NAME. From a shell: gateway run -- COMMAND")
+        _say(
+            f"No coding agent that the gateway supports was found on this machine: "
+            f"{', '.join(PLANS)}."
+        )
+        _say(
+            "If you have one of them, run: gateway install NAME. In a shell, run: gateway run "
+            "-- COMMAND"
+        )
         return 0
     if not sys.stdin.isatty():
         _say("To install into one of them: gateway install NAME --yes")
@@ -447,7 +474,7 @@ def _install_found(options: argparse.Namespace) -> int:
     words = sys.stdin.readline().replace(",", " ").split()
     chosen = list(found) if words == ["all"] else list(dict.fromkeys(words))
     if not chosen or not found.keys() >= set(chosen):
-        raise InvalidRequest("choose numbers of the list, or all: nothing was written")
+        raise InvalidRequest("nothing was written: choose numbers from the list, or all")
     options.yes = True  # the list above shows the file
     lines = [_install_and_prove(found[one][0], options) for one in chosen]
     for _, line in lines:
@@ -464,8 +491,8 @@ def _install_and_prove(plan: Plan, options: argparse.Namespace) -> tuple[bool, s
         proofs, wrong = try_gates(plan, values, options.agent)
     except (GatewayError, OSError) as error:
         proofs, wrong = [], [str(error)]
-    works = f"the gate works: {'; '.join(proofs)}" if proofs else "its settings ask"
-    says = f"it does not gate yet: {'; '.join(wrong)}" if wrong else works
+    works = f"the gate works: {'; '.join(proofs)}" if proofs else "its settings require approval"
+    says = f"the gate does not work yet: {'; '.join(wrong)}" if wrong else works
     return not wrong, f"{plan.host}: {says}. {plan.after}".strip()
 
 
@@ -476,7 +503,7 @@ def _refuse_misuse(options: argparse.Namespace, plan: Plan) -> None:
         raise InvalidRequest(f"{plan.host} has no profile {options.profile}")
     claude = plan.host == "claude-code"
     if options.defer and not claude:
-        raise InvalidRequest("--defer works only with claude-code")
+        raise InvalidRequest("--defer works only for claude-code")
     if options.http and (not claude or options.defer):
         raise InvalidRequest("--http works only with claude-code, and not with --defer")
     if options.native_always and (not claude or options.profile != RELAY):
@@ -494,7 +521,7 @@ def _find_gateway(agent: str) -> str:
 def _undo(plan: Plan, file: SettingsFile, *, yes: bool) -> int:
     after = file.undo(plan.remove)
     if after == file.before:
-        _say(f"{file.path}: nothing to undo")
+        _say(f"{file.path}: the hook is not installed, so nothing was removed")
         return 0
     if not _ask_leave(file, after, yes=yes):
         return 1
@@ -536,11 +563,12 @@ def _say_credential(plan: Plan, agent: str | None) -> None:
     try:
         found = config.load(name)
     except GatewayError as error:
-        _say(f"The hook cannot ask yet, and blocks every call until then: {error}")
+        _say(f"The hook cannot reach the gateway yet, and blocks every call until it can: {error}")
         return
     if not (found.url and found.token):
         _say(
-            "The hook cannot ask yet, and blocks every call until then: set GATEWAY_URL, "
+            "The hook cannot reach the gateway yet, and blocks every call until it can: set "
+            "GATEWAY_URL, "
             f"GATEWAY_TOKEN and GATEWAY_AGENT where {plan.host} runs; "
             f"`gateway agent add {plan.host}` prints the token"
         )

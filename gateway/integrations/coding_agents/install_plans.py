@@ -66,8 +66,9 @@ class SettingsFile:
             return self.before
         if self.comment is not None:
             raise InvalidRequest(
-                f"{self.path} has a comment in line {self.comment} that would be lost: "
-                "nothing was written; edit the file yourself, or remove its comments"
+                f"{self.path} "
+                f"has a comment in line {self.comment} that would be lost, so nothing was "
+                f"written: edit the file yourself, or remove its comments"
             )
         found = _INDENT.search(self.before or "")
         text = json.dumps(after, indent=found[1] if found else 2, ensure_ascii=False)
@@ -104,7 +105,10 @@ class SettingsFile:
         had no hook (`untouched`). Keeps the saved text if the gateway wrote the file last. Raises
         InvalidRequest if the file was changed meanwhile."""
         if self._read() != (None if self.before is None else self.before.encode()):
-            raise InvalidRequest(f"{self.path} was changed meanwhile: nothing was written")
+            raise InvalidRequest(
+                f"{self.path} was changed at the same time, so nothing was "
+                f"written: run the command again"
+            )
         note = Path(_note(self.path))
         kept = read_private(note) or {}
         was_ours = kept.get("written") == sha256_hex((self.before or "").encode())
@@ -147,7 +151,7 @@ def _parse(path: Path, raw: bytes, *, comments: bool) -> tuple[str, Values, int 
     def unique(pairs: list[tuple[str, Any]]) -> Values:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise ValueError("an object has the same name twice")
+            raise ValueError("an object has the same member twice")
         return found
 
     if len(raw) > _MOST_BYTES:
@@ -246,7 +250,7 @@ class Plan:
             return Path(known[self.moved_by], parts[-1])
         if parts is None:
             scopes = ", ".join(self.folders)
-            raise InvalidRequest(f"{self.host} has no settings of scope {scope}: use {scopes}")
+            raise InvalidRequest(f"{self.host} has no settings with scope {scope}: use {scopes}")
         return (home if scope == "user" else project).joinpath(*parts)
 
     def add(self, values: Values, wish: InstallWish) -> Values:
@@ -317,7 +321,7 @@ class Grouped(Plan):
         for event, matcher, hook in self.make_hooks(wish):
             groups = hooks.setdefault(event, [])
             if not isinstance(groups, list):
-                raise InvalidRequest(f"hooks.{event} is not a list: nothing was written")
+                raise InvalidRequest(f"hooks.{event} is not a list, so nothing was written")
             groups.append({**({"matcher": matcher} if matcher else {}), "hooks": [hook]})
         return values
 
@@ -394,12 +398,15 @@ class ClaudeCodePlan(Grouped):
     def doubts(self, values: Values) -> Iterator[str]:
         """Yield problems in these settings that keep a hook from being called."""
         if values.get("disableAllHooks") is True:
-            yield "`disableAllHooks` is on: Claude Code calls no hook"
+            yield "`disableAllHooks` is on, so Claude Code calls no hook"
         permissions = values.get("permissions")
         mode = permissions.get("defaultMode") if isinstance(permissions, dict) else None
         relayed = any(one.event == REQUEST for one in self.entries(values))
         if relayed and mode in ("bypassPermissions", "dontAsk"):
-            yield f"permissions.defaultMode is {mode}: Claude Code never asks, so relay never does"
+            yield (
+                f"permissions.defaultMode is {mode}, so Claude Code never asks, and relay never "
+                f"asks either"
+            )
 
     def blocks(self, hook: Values) -> bool:
         """Return whether a failure of the hook itself blocks the tool."""
@@ -491,7 +498,7 @@ class CursorPlan(Plan):
         values.setdefault("version", 1)
         listed = _object(values, "hooks").setdefault(self.event, [])
         if not isinstance(listed, list):
-            raise InvalidRequest(f"hooks.{self.event} is not a list: nothing was written")
+            raise InvalidRequest(f"hooks.{self.event} is not a list, so nothing was written")
         listed.append(self.hook(wish))
         return values
 
@@ -574,19 +581,22 @@ class OpenCodePlan(Plan):
         "project": ("opencode.json",),
     }
     comments = True
-    after = "Start `opencode serve`, and beside it `gateway bridge opencode --url URL`."
+    after = "Start `opencode serve`, then start `gateway bridge opencode --url URL` too."
 
     def add(self, values: Values, wish: InstallWish) -> Values:
         """Return settings that make OpenCode ask before it acts."""
         held = values.get("permission", {})
         if not isinstance(held, dict):
-            raise InvalidRequest(f"permission is {held!r} for all tools: nothing was written")
+            raise InvalidRequest(
+                f"the setting `permission` is {held!r} for all tools, so nothing was written"
+            )
         return {**values, "permission": {**held, **dict.fromkeys(_OPENCODE_ASKS, "ask")}}
 
     def remove(self, values: Values) -> Values:
         """Raise InvalidRequest, because the former permissions are unknown."""
         raise InvalidRequest(
-            "the file was changed since: remove unwanted entries from `permission` yourself"
+            "the file was changed after the installation: remove unwanted entries from "
+            "`permission` yourself"
         )
 
     def entries(self, values: Values) -> Iterator[Entry]:
@@ -613,7 +623,7 @@ PLANS: Mapping[str, Plan] = {
 def _object(values: Values, name: str) -> Values:
     found = values.setdefault(name, {})
     if not isinstance(found, dict):
-        raise InvalidRequest(f"{name} is not an object: nothing was written")
+        raise InvalidRequest(f"{name} is not an object, so nothing was written")
     return found
 
 
@@ -687,4 +697,4 @@ def _call(
         if said.get("id") == number and isinstance(said.get("result"), dict):
             result: dict[str, Any] = said["result"]
             return result
-    raise OSError("Codex does not say which hooks it trusts")
+    raise OSError("Codex does not report which hooks it trusts")

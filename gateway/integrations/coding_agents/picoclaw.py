@@ -71,7 +71,7 @@ class PicoClawCall:
         inbound = {**params, **_object(_object(params, "context"), "inbound")}
         tool = read_text(params, "tool")
         if not tool:
-            raise BadParams("tool is missing")
+            raise BadParams("the member tool is missing")
         agent = read_text(meta, "AgentID")
         return cls(
             tool=tool,
@@ -235,7 +235,7 @@ def read_text(values: JsonObject, name: str) -> str:
     if found is None:
         return ""
     if not isinstance(found, str):
-        raise BadParams(f"{name} must be a text")
+        raise BadParams(f"{name} must be a string")
     return found
 
 
@@ -326,7 +326,7 @@ class PicoClawHook:
             if number in self._calls:
                 raise RpcError(_NO_REQUEST, f"the id {number} is in use: neither call is answered")
             if len(self._calls) >= _MOST_CALLS:
-                raise RpcError(_FAILED, "too many calls at once")
+                raise RpcError(_FAILED, "too many calls are open at once")
             task = asyncio.create_task(self._answer(number, method, params))
             self._calls[number] = task
         except RpcError as error:
@@ -514,7 +514,7 @@ def _read_id(message: Any) -> Id | None:
         raise RpcError(_NO_REQUEST, "the message is not a JSON-RPC 2.0 request")
     number = message.get("id", 0)
     if type(number) not in (int, str):
-        raise RpcError(_NO_REQUEST, "the id must be a number or a text")
+        raise RpcError(_NO_REQUEST, "the id must be a number or a string")
     return number or None
 
 
@@ -522,7 +522,7 @@ def _read_call(message: JsonObject) -> tuple[str, JsonObject]:
     """Return the method and parameters of a message. Raises RpcError."""
     method, params = message.get("method"), message.get("params", {})
     if not isinstance(method, str) or not isinstance(params, dict):
-        raise RpcError(_NO_REQUEST, "the request needs a method, and an object as its params")
+        raise RpcError(_NO_REQUEST, "the request needs a method, and its params must be an object")
     return method, params
 
 
@@ -571,18 +571,21 @@ def options(words: Sequence[str]) -> argparse.Namespace:
     """Parse the command line of `gateway hook picoclaw`. Exits with a usage error."""
     parser = argparse.ArgumentParser(
         prog="gateway hook",
-        description="Gate PicoClaw's tools. PicoClaw starts this as a process hook, see "
-        "docs/integrations/picoclaw.md.",
+        description="Gate PicoClaw's tools. "
+        "PicoClaw starts this command as a process hook, see docs/integrations/picoclaw.md.",
     )
     add = parser.add_argument
-    add("host", choices=["picoclaw"], help="coding agent that starts the hook")
-    add("--agent", help="ask as this agent (default: GATEWAY_AGENT, else local)")
-    said = "seconds for a decision, less than PicoClaw's approval_timeout_ms (default: 50)"
+    add("host", choices=["picoclaw"], help="name of the coding agent that starts the hook")
+    add("--agent", help="name of the agent that asks (default: GATEWAY_AGENT, else local)")
+    said = (
+        "how many seconds to wait for a decision, less than PicoClaw's approval_timeout_ms "
+        "(default: 50)"
+    )
     add("--timeout", type=float, default=TIMEOUT, help=said)
     add("--workspace", metavar="DIR", help="folder in which PicoClaw's tools run")
     found = parser.parse_args(words[1:])
     if not found.timeout > 0:
-        parser.error("--timeout takes seconds, more than 0")
+        parser.error("--timeout must be a number of seconds above 0")
     return found
 
 

@@ -35,8 +35,9 @@ _LONGEST_PAUSE = 1.0
 _NAME_CHARS = 12
 _SAID = ("call_id", "kind", "allowed", "schema")
 _WORDS = {
-    OutcomeKind.EXPIRED: "nobody answered in time, so it is neither approved nor denied",
-    OutcomeKind.UNREACHABLE: "the approval gateway does not answer, so nobody could approve it",
+    OutcomeKind.EXPIRED: "nobody answered in time, so the call is neither approved nor denied",
+    OutcomeKind.UNREACHABLE: "the approval gateway does not respond, so nobody could approve the "
+    "call",
 }
 
 
@@ -158,7 +159,7 @@ class FrameworkGate:
             details["group"] = session_name(group)
         named = Counter(call.call_id for call in calls if call.call_id)
         return [
-            _refuse("another call of this turn has the same id")  # frameworks would mix them up
+            _refuse("another call in this turn has the same id")  # frameworks would mix them up
             if named[said.call_id or ""] > 1
             else _request(client, call, details)
             for said, call in zip(calls, known, strict=True)
@@ -203,7 +204,7 @@ def _request(
         hint = {"hint": call.hint} if call.hint else {}
         return client.request(call.tool, call.arguments, **{**said, **hint, **details})
     except (InvalidRequest, TypeError, ValueError) as error:
-        return _refuse(f"it cannot be shown to anybody ({error})")
+        return _refuse(f"the call cannot be shown to anybody ({error})")
 
 
 def _refuse(words: str) -> Outcome:

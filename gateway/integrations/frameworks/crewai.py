@@ -58,7 +58,7 @@ class _Hooks:
 
     def before_tool(self, context: Any) -> bool | None:
         """Return False for a call that must not run, None for one that may. Never raises."""
-        words: str | None = "the call was not run: its gate failed"
+        words: str | None = "the call was not run, because its gate failed"
         try:
             words = self._ask(context)
         except Exception as error:  # CrewAI would run the tool

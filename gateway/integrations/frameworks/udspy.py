@@ -162,7 +162,9 @@ async def _advance(
         return await agent.aexecute(**inputs, _trajectory=trajectory)
     except ConfirmationRequired as required:
         if _comes_from_within(agent, required):
-            raise GatewayError("a tool asks while it runs: use `forward` for this agent") from None
+            raise GatewayError(
+                "a tool of this agent asks while it runs, so `begin` cannot be used: use `forward`"
+            ) from None
         request = _make_request(required, client, session)
         await client.run_on_loop(client.inner.submit(request))
         client.inner.say_where(request)

@@ -123,41 +123,55 @@ def _token(variable: str | None) -> str | None:
 def options(words: Sequence[str]) -> argparse.Namespace:
     """Parse the command line. Exits with a usage error."""
     parser = argparse.ArgumentParser(
-        prog="gateway mcp", description="Approvals for MCP clients, see docs/integrations/mcp.md."
+        prog="gateway mcp",
+        description="Gate the tool calls of MCP clients, see docs/integrations/mcp.md.",
     )
     parts = parser.add_subparsers(dest="part", required=True)
     proxy = parts.add_parser(
         "proxy",
         help="gate the tools of an MCP server",
         description="Relay an MCP server, and gate its tools: a call runs only after approval. "
-        "An MCP client starts this instead of the server.",
+        "Let the MCP client start this command instead of the server.",
     )
     add = proxy.add_argument
-    add("command", nargs="*", metavar="COMMAND", help="command of the server, after --")
-    add("--url", help="URL of the server instead of a command (streamable HTTP)")
-    add("--token-env", metavar="VAR", help="environment variable with the token for the URL")
+    add("command", nargs="*", metavar="COMMAND", help="command that starts the server, after --")
+    add("--url", help="URL of the server (streamable HTTP), if no command starts it")
+    add(
+        "--token-env",
+        metavar="VAR",
+        help="name of the environment variable that contains the token for the URL",
+    )
     add("--name", help="name of the server in rules and on cards: mcp__NAME__TOOL")
-    add("--listen", metavar="HOST:PORT", help="serve over HTTP instead of pipes, at /mcp")
+    add(
+        "--listen",
+        metavar="HOST:PORT",
+        help="serve over HTTP at /mcp of this address, instead of over pipes",
+    )
     asking = parts.add_parser(
         "server",
         help="run an MCP server with tools to ask people",
         description="Run an MCP server with the tools request_approval, check_approval and "
-        "ask_human, which a model may call or not, and with Claude Code's permission prompt.",
+        "ask_human, which the model calls if it chooses, and with a tool for Claude Code's "
+        "permission prompt.",
     )
     for part in (proxy, asking):
-        part.add_argument("--agent", help="ask as this agent (default: GATEWAY_AGENT, else local)")
-        said = "seconds for a decision (default: the route's)"
+        part.add_argument(
+            "--agent", help="name of the agent that asks (default: GATEWAY_AGENT, else local)"
+        )
+        said = "how many seconds to wait for a decision (default: the timeout of the route)"
         part.add_argument("--timeout", type=float, help=said)
     given = parser.parse_args(words)
     if given.timeout is not None and not given.timeout > 0:
-        parser.error("--timeout takes seconds, more than 0")
+        parser.error("--timeout must be a number of seconds above 0")
     if given.part == "server":
         return given
     if bool(given.command) == (given.url is not None):
         proxy.error("name the server: `-- COMMAND ARGUMENTS…` or --url, not both")
     given.name = given.name or _name_of(given.command, given.url)
     if not _NAME.fullmatch(given.name) or "__" in given.name or given.name.endswith("_"):
-        proxy.error("--name takes letters, digits, `.`, `-` and single `_`, none at its end")
+        proxy.error(
+            "--name may contain letters, digits, `.`, `-` and single `_`, and must not end in `_`"
+        )
     return given
 
 

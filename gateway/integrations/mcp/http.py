@@ -74,7 +74,9 @@ class Subscribers:
         self, method: str, params: Params, opts: CallOptions | None = None
     ) -> JsonObject:
         """Raise MCPError, since servers of this version send no requests to clients."""
-        raise MCPError(mcp_types.METHOD_NOT_FOUND, f"clients take no request {method} here")
+        raise MCPError(
+            mcp_types.METHOD_NOT_FOUND, f"an MCP client here does not accept the request {method}"
+        )
 
     async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
         """Pass a notification to the stream that it names."""
@@ -203,7 +205,7 @@ class ProxyServer:
                 with transport.idle_scope or anyio.CancelScope():
                     await serve(streams, self._open, self._make_gate())
         except Exception:  # the other sessions go on
-            log.exception("a session has failed")
+            log.exception("an MCP session has failed")
         finally:
             del self._sessions[name]
             with anyio.CancelScope(shield=True):
@@ -240,7 +242,7 @@ class ProxyServer:
         except Exception:  # the next message starts another server
             if not began:
                 raise
-            log.exception("the shared server has failed")
+            log.exception("the shared MCP server has failed")
 
 
 def is_loopback(host: str) -> bool:
@@ -273,7 +275,7 @@ async def listen(front: Callable[[bool], ProxyServer], place: str, token: str | 
     host, _, port = place.rpartition(":")
     host = host.strip("[]")
     if not host or not port.isdigit():
-        raise Misconfigured("--listen takes HOST:PORT")
+        raise Misconfigured("--listen must be HOST:PORT")
     loopback = is_loopback(host)
     if not loopback and token is None:
         raise Misconfigured(

@@ -231,7 +231,9 @@ class Relay:
     ) -> JsonObject:
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or not isinstance(arguments, dict | None):
-            raise MCPError(INVALID_PARAMS, "tools/call needs a name, and an object as arguments")
+            raise MCPError(
+                INVALID_PARAMS, "tools/call needs a name, and its arguments must be an object"
+            )
 
         async def wait(told: int, number: str) -> None:  # below the first progress of the server
             words = f"waiting for approval; {number}" if number else "waiting for approval"

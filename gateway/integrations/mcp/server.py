@@ -50,7 +50,9 @@ _DETAILS = {
 _PROMPT = ClaudeCode()
 
 T = TypeVar("T")
-Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS, description="how long to wait for people")]
+Seconds = Annotated[
+    float, Field(ge=0, le=MOST_SECONDS, description="how many seconds to wait for people")
+]
 
 
 class AskTools:
@@ -93,8 +95,8 @@ class AskTools:
     async def request_approval(
         self,
         context: Context,
-        action: Annotated[str, Field(description="what you want to do, exactly, as it would run")],
-        details: Annotated[dict[str, Any], Field(description="its arguments")] = {},  # noqa: B006 (a schema)
+        action: Annotated[str, Field(description="exactly what you want to do, as it would run")],
+        details: Annotated[dict[str, Any], Field(description="the arguments of the call")] = {},  # noqa: B006 (a schema)
         reason: Annotated[str, Field(description="why")] = "",
         wait_seconds: Seconds = _WAIT,
     ) -> dict[str, Any]:
@@ -142,7 +144,7 @@ class AskTools:
             record = (await client.fetch(id)).record
             if record is None or record.request.origin.framework != FRAMEWORK:
                 # Another part of this agent waits for it, and this would claim its approval.
-                raise NotFound(f"no request {id!r} of these tools")
+                raise NotFound(f"these tools have not submitted a request {id!r}")
             waiting = outcome_of(client.wait_id(id, timeout=wait_seconds))
             return _tell(id, await self._wait(context, waiting))
         except GatewayError as error:

@@ -107,7 +107,7 @@ def differences(match: Match, record: StoredRequest) -> Iterator[Difference]:
     if record.risk.level is RiskLevel.HIGH:
         yield Difference("", "its risk is high")
     if record.demands_person:
-        yield Difference("", "the agent demands a person")
+        yield Difference("", "the agent requires a person")
     if request.kind is not match.kind:
         yield Difference("", _DIFFERS, request.kind.value, match.kind.value, "its kind")
     if match.answer is None:
@@ -153,7 +153,9 @@ def _by_leaf(
     if (why := why_fixed(answer, record, effects)) is not None:
         yield Difference("", why)
     if match.whole and not _reaches_the_same(answer, record, effects):
-        yield Difference("", "it leads to another file, or to one that always requires approval")
+        yield Difference(
+            "", "it leads to a different file, or to a file that always requires approval"
+        )
 
 
 def _reaches_the_same(answer: Answer, record: StoredRequest, effects: CallEffects) -> bool:
@@ -304,7 +306,7 @@ def why_asked(grants: Iterable[Grant], record: StoredRequest) -> str:
 
 def why_unplanned(lines: Iterable[Grant], record: StoredRequest) -> str:
     """Return how a call deviates from its session's plan, of which these lines are unused."""
-    why = why_asked(lines, record) or "the plan has no such call, or none left"
+    why = why_asked(lines, record) or "the plan has no such call, or all of them were used"
     return f"deviates from the plan: {why}"
 
 

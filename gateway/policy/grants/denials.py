@@ -132,7 +132,7 @@ def denial_matches(record: StoredRequest) -> Iterator[tuple[str, Match]]:
         match = Match(shape=Shape.PATTERN, tool=ANY_TOOL, kind=request.kind, rules=(rule,))
         if denies(match, record) is MatchResult.YES:
             yield words, match
-    words = f"{request.tool}, whatever it is given"
+    words = f"{request.tool} with any arguments"
     yield words, Match(shape=Shape.TOOL, tool=request.tool, kind=request.kind)
 
 

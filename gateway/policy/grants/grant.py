@@ -122,9 +122,11 @@ class CommandPattern(Wire):
         if not set(self.needs) <= set(self.flags):
             raise InvalidRequest('the "needs" of a command pattern must be among its "flags"')
         if not self.program or len(parts) > MAX_PARTS:
-            raise InvalidRequest(f"a command pattern has a program and at most {MAX_PARTS} parts")
+            raise InvalidRequest(
+                f"a command pattern must have a program, and at most {MAX_PARTS} parts"
+            )
         if any(len(part) > MAX_TEXT for part in (self.program, *parts)):
-            raise InvalidRequest(f"a part of a command pattern has over {MAX_TEXT} characters")
+            raise InvalidRequest(f"a part of a command pattern has more than {MAX_TEXT} characters")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +152,7 @@ class Rule(Wire):
             )
         texts = (RuleKind.FOLDER, RuleKind.HOST)
         if self.kind in texts and (not isinstance(self.value, str) or not self.value):
-            raise InvalidRequest(f"a rule of kind {self.kind} needs a text")
+            raise InvalidRequest(f"a rule of kind {self.kind} needs a string as its value")
 
     @property
     def address(self) -> str:
@@ -192,16 +194,18 @@ class Match(Wire):
         if (self.shape is Shape.EXACT) != (self.digest is not None):
             raise InvalidRequest("an exact match needs a digest, and no other match may have one")
         if self.digest is not None and not DIGEST.fullmatch(self.digest):
-            raise InvalidRequest("a digest is 64 hex digits")
+            raise InvalidRequest("a digest must be 64 hex digits")
         if (self.shape is Shape.PATTERN) != bool(self.rules):
             raise InvalidRequest("a pattern needs rules, and no other match may have any")
         names = {rule.name for rule in self.rules}
         if len(names) != len(self.rules) or len(self.rules) > MAX_RULES:
-            raise InvalidRequest(f"a pattern has one rule for an argument, at most {MAX_RULES}")
+            raise InvalidRequest(
+                f"a pattern can have one rule for each argument, and at most {MAX_RULES} rules"
+            )
         if self.shape in OF_ALL_TOOLS and self.tool != ANY_TOOL:
             raise InvalidRequest(f'the tool of a pass must be "{ANY_TOOL}"')
         if self.shape is Shape.LOOKS and self.cwd is None:
-            raise InvalidRequest("a grant for looking needs a folder")
+            raise InvalidRequest("a grant for looking below a folder must name the folder")
         if self.tool == ANY_TOOL and self.shape not in OF_ALL_TOOLS and not self._denies_any_tool():
             raise InvalidRequest(
                 f'only a pass or a denial of a command, folder or host can have "{ANY_TOOL}"'
@@ -294,17 +298,21 @@ class Grant(Wire):
 
     def __post_init__(self) -> None:
         if not REQUEST_ID.fullmatch(self.id) or not AGENT_NAME.fullmatch(self.agent):
-            raise InvalidRequest("a grant needs an id of 32 hex digits and an agent's name")
+            raise InvalidRequest("a grant needs an id of 32 hex digits and the name of an agent")
         if self.session is not None and not SESSION_NAME.fullmatch(self.session):
             raise InvalidRequest("invalid session name")
         if self.max_uses is not None and self.max_uses < 1:
             raise InvalidRequest('"max_uses" must be at least 1')
         if self.match.shape in PASSES and not self._passes():
-            raise InvalidRequest("a pass must allow, for one session and at most 8 hours")
+            raise InvalidRequest(
+                "a pass can only allow, and only for one session and at most 8 hours"
+            )
         if self.match.shape is Shape.LOOKS and self.effect is not Effect.ALLOW:
             raise InvalidRequest("looking below a folder can be allowed, but not denied")
         if self.line is not None and not (self._passes() and self.max_uses):
-            raise InvalidRequest('a plan\'s line needs "max_uses", one session and at most 8 hours')
+            raise InvalidRequest(
+                'a grant from a plan needs "max_uses", one session and at most 8 hours'
+            )
         every = self.match.tool == ANY_TOOL and self.match.shape not in OF_ALL_TOOLS
         if every and self.effect is not Effect.DENY:
             raise InvalidRequest(

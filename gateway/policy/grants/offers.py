@@ -360,7 +360,7 @@ def _whole_tool(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_
     if why_fixed(Answer.TOOL, record, effects) is None:
         varying = {one.address for one in effects.leaves if is_open(Answer.TOOL, one)}
         names = ", ".join(sorted(varying))
-        given = f" with {names} and what is declared" if names else " with what is declared"
+        given = f" with {names} and what is declared" if names else " with any declared arguments"
         text = f"everything that {record.request.tool} can do{given}"
         none = Rule(name="$", kind=RuleKind.ANY, optional=True)
         yield _pattern(record, effects, Answer.TOOL, text, none, behind=_behind(record, effects))
@@ -489,7 +489,9 @@ def plan_line(record: StoredRequest, any_text: tuple[str, ...]) -> tuple[str, Ma
     named arguments. Raises InvalidRequest if such an argument is not data."""
     request, effects = record.request, effects_of(record)[0]
     if not legible([request.tool, *record.parts]):
-        raise InvalidRequest("its text hides something: remove invisible and look-alike characters")
+        raise InvalidRequest(
+            "the text of the call hides something: remove invisible and look-alike characters"
+        )
     if not any_text:
         return _exact_words(record, effects), _exact(record)
     answer = Answer.COMMAND if command_leaf(effects) else Answer.TEXT
@@ -550,7 +552,7 @@ def _draft_grant(match: Match, record: StoredRequest, effect: Effect) -> Grant:
 # revoke it. So it is offered only if the call may be remembered at all, by one person, unedited.
 
 _PREFIX = "host:"
-NO_REACH = "Only the coding agent knows what this rule permits."
+NO_REACH = "The gateway cannot check what this rule permits; only the coding agent can."
 """Shown in place of the matches in history that other offers have."""
 
 

@@ -107,7 +107,7 @@ export class Client {
     }
   }
 
-  /** Withdraw a request; one that has ended stays as it is. */
+  /** Withdraw a request; one that has ended must stay the same. */
   async cancel(id: string): Promise<State> {
     const body = { reason: "abandoned", message: "the agent waits no longer" };
     return (await this.#http.call<State>("POST", `/v1/requests/${id}/cancel`, body)).body;

@@ -48,7 +48,7 @@ export class Http {
       text = await response.text();
     } catch (error) {
       signal?.throwIfAborted();
-      throw new Unreachable(`the gateway does not answer: ${String(error)}`);
+      throw new Unreachable(`the gateway does not respond: ${String(error)}`);
     }
     const told = parse(text);
     if (response.ok) return { body: told as T, now: Date.parse(response.headers.get("date") ?? "") || Date.now() };

@@ -115,7 +115,7 @@ ROWS: dict[str, Row] = {
     "fetcher": (_EXACT, {"url": "https://a"}, {"url": "https://a"}, {"url": "https://evil"}),
     "doer": (_EXACT, {"amount": 5}, {"amount": 5}, {"amount": 500}),
     "keeper": (
-        "everything that TodoWrite can do with what is declared",
+        "everything that TodoWrite can do with any declared arguments",
         {"todos": []}, {"todos": [{"content": "a"}]},
         {"todos": [], "command": "evil"},
     ),
