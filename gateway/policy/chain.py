@@ -292,8 +292,8 @@ async def judge(
     """Return the record, as changed by hooks, and its outcome. The outcome is None if people
     decide.
 
-    If the request is not `stored` yet, slow deciders are left out: `approvals.agent_service` asks
-    them later.
+    If the request is not `stored` yet, the chain stops at a slow decider, and
+    `approvals.agent_service` asks it later.
     """
     record, verdict = await _judge_weighed(chain, record, ruling, stored=stored)
     if verdict is not None and verdict.effect == LATER:

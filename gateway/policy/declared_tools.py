@@ -76,10 +76,11 @@ class OpenValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolWord:
-    """An admin's declaration of a tool: roles by address, and whether it is harmless, if said.
+    """An admin's declaration of a tool: roles by address and, if stated, whether the tool is
+    harmless.
 
-    `agents` are those whose calls it applies to, and `*` in a name matches anything. Empty means
-    all agents; None keeps the agents of the existing row.
+    `agents` names the agents whose calls it applies to; `*` in a name matches anything. If `agents`
+    is empty, it applies to all agents; None keeps the agents of the existing row.
     """
 
     tool: str

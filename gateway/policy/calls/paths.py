@@ -467,9 +467,10 @@ _PRIVATE = re.compile(r"localhost|[^.]+|.*\.(?:local|internal|lan|localhost|home
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UrlUse:
-    """One URL. `uncertainty` is the reason why programs may disagree on where it leads, if any.
+    """One URL. `uncertainty` is the reason why programs may disagree on where it leads, or None.
 
-    It only `looks` like one if it is part of a text, or if its argument's name means no URL.
+    `looks` is true if it may not be a URL, because it is part of a text or its argument's name does
+    not mean a URL.
     """
 
     text: str
