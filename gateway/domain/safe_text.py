@@ -99,7 +99,8 @@ _NEWER = (range(0x1F000, 0x1FB00), range(0x20000, 0x323B0))  # assigned after th
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """Text that people may see. Each segment is a pair: a text, and whether it is highlighted.
+    """Text that people may see, as `segments` in order. Each segment is a pair: a text, and whether
+    it is highlighted.
 
     Escapes, masks and revealed secrets are highlighted. `hidden` says that an invisible character,
     or one that moves or covers others, was replaced. `mixed_script` says that look-alike letters

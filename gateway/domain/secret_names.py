@@ -210,8 +210,8 @@ def _is_first(member: str) -> bool:
 
 
 def value_behind(name: str, text: str) -> list[Span]:
-    """Return the position of the secret in the value of a member with this name, or None if the
-    value is not a secret."""
+    """Return the position of the secret in the value of a member with this name, in a list; empty
+    if the value is not a secret."""
     if tells := judge(name):
         return _within(_Name(name, 0, 0, tells), text, 0, len(text), quoted=True)
     return []
@@ -318,7 +318,7 @@ def _close(text: str, begin: int, depth: str, quote: str) -> int:
 
 
 def _within(name: _Name, text: str, begin: int, end: int, *, quoted: bool) -> list[Span]:
-    """Return the position of the secret in a value, or None if the value has no secret."""
+    """Return the position of the secret in a value, in a list; empty if the value has no secret."""
     value = text[begin:end]
     if quoted and (scheme := _SCHEME.match(value)):
         begin += scheme.end()
