@@ -47,8 +47,8 @@ class BatchCard:
 
 
 def is_simple(card: Card) -> bool:
-    """Whether a card shows the whole call and one tap approves it: without high risk, a step-up, a
-    form, or a mask that hides how the call acts."""
+    """Whether a card shows the whole call and one tap approves it. It may not have a high risk, a
+    step-up, a form, or a mask that hides how the call acts."""
     approve = next((one for one in card.controls if one.action is Action.APPROVE), None)
     if approve is None or approve.confirm is not None or approve.number or approve.passkey:
         return False

@@ -171,7 +171,7 @@ class Change:
 
 def blocks_of(record: StoredRequest, *, reveal: bool = False) -> list[Block]:
     """Return the whole call in reading order: arguments, payload, changed environment variables,
-    files whose content is fixed, and long names of the tool, host and folder."""
+    and files whose content is fixed. Long names of the tool, host and folder follow."""
     texts = [*_list_names(record), *texts_of(record)]
     texts.sort(key=lambda one: weigh(one[2]))
     return [_block(record, label, kind, text, reveal) for label, kind, text in texts]

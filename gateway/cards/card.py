@@ -256,7 +256,7 @@ class Field:
 class FieldAnswer:
     """One question of a form with its answer, both as people read them.
 
-    If the answer may not or cannot be shown, `given` is None and `words` says why.
+    If the answer may not or cannot be shown, `given` has no value (None) and `words` says why.
     """
 
     question: Visible
@@ -272,10 +272,10 @@ class Card:
     `title` has both, and the tool. `notification` is one line with the agent and the summary.
     `blocks` show the call, as far as it fits; `complete` says that nothing was cut. If something
     was cut, the card has no control to approve: the full view has it. `masked` counts masks. If a
-    mask `hides` a value that could act, the card has no control to approve either: the inbox has
-    it, after the mask is revealed. `notices` are warnings in the gateway's words; in the inbox
-    (`here`) they leave out facts that the state and the controls show. `findings` come from the
-    guardrails, with the agent's paths quoted; `shorts` are their short forms, which are shown
+    mask `hides` a value that could act, the card has no control to approve either. The inbox has
+    this control, after the mask is revealed. `notices` are warnings in the gateway's words; in the
+    inbox (`here`) they leave out facts that the state and the controls show. `findings` come from
+    the guardrails, with the agent's paths quoted; `shorts` are their short forms, which are shown
     before the call. With `alarms` the findings raised the risk and are red, else amber.
     `asks_because` says why no grant or rule covered the request. `changed` compares the call with
     the submitted one, `changed_by` says who changed it. `progress` counts the approvals of a quorum
@@ -979,8 +979,8 @@ def say_no_link(card: Card) -> str:
 
 
 def list_warnings(card: Card) -> list[str]:
-    """Return a chat's warnings: the notices, that a secret can be answered only in the inbox, and
-    how people get to the inbox if there is no link."""
+    """Return a chat's warnings. These are the notices, that a secret can be answered only in the
+    inbox, and how people get to the inbox without a link."""
     secret = not card.final and any(field.secret for field in card.fields)
     told = (*card.notices, SECRET_ASKED if secret else "", say_no_link(card))
     return [one for one in told if one]

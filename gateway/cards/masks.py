@@ -4,11 +4,11 @@ whose effect a mask hides.
 A mask hides a part of the call. If it covers only a secret's value, the rest of the call shows what
 happens. If it covers a program, a path or a host, the effect is hidden. So a masked value counts as
 shown only if its place proves that it is data. Such a place is a whole member named as a password,
-a header, a variable, or one word with a flag, an assignment, a header or an address and a value.
-The value may have only characters that tokens have. A name such as `token` is not enough, because
-the call may be about a token: the value must also look like an issued secret. A plain word is never
-proven to be data. In a call that revokes a token, no name proves it, because the value selects the
-token. All other values must be revealed before approval.
+a header, or a variable. It may also be one word that has a value and a flag, an assignment, a
+header or an address. The value may have only characters that tokens have. A name such as `token` is
+not enough, because the call may be about a token: the value must also look like an issued secret. A
+plain word is never proven to be data. In a call that revokes a token, no name proves it, because
+the value selects the token. All other values must be revealed before approval.
 """
 
 from __future__ import annotations

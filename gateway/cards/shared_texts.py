@@ -121,7 +121,7 @@ class ApprovalProgress:
     """The progress of a request towards approval.
 
     `more` is how many people must approve in addition to those who `approved`. `left` lists the
-    people who still may approve, or is None if they were not looked up. `nobody` says why nobody
+    people who still may approve; None means that they were not looked up. `nobody` says why nobody
     may approve. `mine` says that the reader approved, and `settled` that approving again would
     change nothing. A form is `answered` by one person, so its approvals are not counted.
     """

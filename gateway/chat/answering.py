@@ -95,7 +95,7 @@ class Answering:
 
     async def _find_refusal(self, press: Press, record: StoredRequest) -> tuple[Press, str | None]:
         """Return the press, with the person's groups if they were needed, and why this person may
-        not decide the request. The reason is None if they may."""
+        not decide the request. Without an obstacle, the reason is empty (None)."""
         refusal = await self._api.requests.may_decide(press.identity, record)
         if refusal is not None and press.groups is not None:
             identity = replace(press.identity, groups=await press.groups())
@@ -201,7 +201,7 @@ def describe_state(record: StoredRequest) -> str:
 
 
 def as_sentence(text: str) -> str:
-    """Return a text of the gateway with an initial capital and a full stop."""
+    """Return the gateway's words as a sentence, with an initial capital and a full stop."""
     stop = "" if text.endswith((".", "!", "?", "…")) else "."
     return f"{text[:1].upper()}{text[1:]}{stop}"
 

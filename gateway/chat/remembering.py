@@ -80,7 +80,7 @@ class Remembering:
 
     async def find_usual(self, record: StoredRequest, reach: dict[str, str]) -> str:
         """Return the id of the option to preselect, and mark it in `reach`. Return "" to preselect
-        the narrowest, or if the search takes long."""
+        the narrowest, or if the search takes too long."""
         usual = await _look(self._api.suggestions.find_usual(record))
         if not usual or usual not in reach:
             return ""
@@ -88,8 +88,8 @@ class Remembering:
         return usual
 
     async def suggest(self, identity: Identity, record: StoredRequest) -> Suggestion | None:
-        """Return a grant to suggest to this person, or None if there is none or the search takes
-        long."""
+        """Return a grant to suggest to this person. Return None without one, or if the search takes
+        too long."""
         return await _look(self._api.suggestions.suggest(identity, record))
 
     async def decline(self, identity: Identity, request_id: str, offer: str) -> str:
@@ -128,7 +128,7 @@ class Remembering:
 
 
 async def _look(asked: Awaitable[_T]) -> _T | None:
-    """Return the result of an optional search, or None if the search fails or takes long."""
+    """Return the result of an optional search, or None if the search fails or takes too long."""
     try:
         async with asyncio.timeout(_LOOK_SECONDS):
             return await asked

@@ -121,9 +121,9 @@ class StoreFigures:
     """Measurements of the store.
 
     `memory` and `room` are the bytes used and available on the fullest server; `room` is 0 without
-    a limit. `unsealed`, `unarchived`, `intake` and `lease` are ages in seconds: of the oldest event
-    without a seal, of the oldest event that is not in the archive, of the oldest unhandled message,
-    and of the leader's lease.
+    a limit. All other times are ages in seconds. `unsealed` is the age of the oldest event without
+    a seal, `unarchived` of the oldest event that is not in the archive. `intake` is the age of the
+    oldest unhandled message, and `lease` of the leader's lease.
     """
 
     stopped: bool

@@ -52,8 +52,8 @@ def parse_message(cls: type[T], raw: bytes) -> T:
     """Parse the JSON in `raw` as a `cls`, which is a wire dataclass.
 
     Raises InvalidRequest with a sentence that names the faulty member, never its value. The JSON
-    may be broken or ambiguous, a member may be missing, unknown or of a wrong type, or the values
-    may break a rule of `cls`.
+    may be broken or ambiguous. A member may be missing, unknown or of a wrong type. The values may
+    break a rule of `cls`.
     """
     parse(raw)
     kind: Any = cls  # to the type checker a class is not hashable

@@ -1,4 +1,5 @@
-"""The operator's policy: routes, rules, budgets and tools; start at `PolicyDocument`."""
+"""Define the operator's policy: routes, rules, budgets and tools. Start reading at
+`PolicyDocument`."""
 
 from __future__ import annotations
 
@@ -63,14 +64,14 @@ class PolicyRule(Wire):
     `agents` and `tools` are names in which `*` matches anything. `commands` are the beginnings of
     plain commands, such as `git log`; `folders` must contain the paths that a tool names.
     `contains` lists strings to find in arguments and payload, ignoring case. An allow rule may not
-    have `contains`, because the text around a string could say anything. A rule in `shadow` decides
-    nothing; the audit log records the effect that it would have had. `message` is for the agent.
-    `arguments` maps a name, or an address such as `edits[].path`, to the required value, in which
-    `*` matches anything. If the required value is a list, the argument must match one of its
-    entries; if the argument is also a list, each of its entries must. `numbers` compare arguments,
-    as in `> 0, <= 100`. `read_only` and `limits` are for allow rules only. With `read_only`, the
-    tool's author must declare that the tool changes nothing. Calls that exceed `limits` require
-    approval.
+    have `contains`, because the text around a string could say anything. A rule with `shadow`
+    decides nothing; the audit log records the effect that it would have had. `message` is for the
+    agent. `arguments` maps a name, or an address such as `edits[].path`, to the required value, in
+    which `*` matches anything. If the required value is a list, the argument must match one of its
+    entries. If the argument is also a list, each entry of the argument must. `numbers` compare
+    arguments, as in `> 0, <= 100`. `read_only` and `limits` are for allow rules only. With
+    `read_only`, the tool's author must declare that the tool changes nothing. Calls that exceed
+    `limits` require approval.
     """
 
     name: str
@@ -116,12 +117,12 @@ class Route(Wire):
     `timeout` applies if the agent gives none; 0 means that only the 30-day limit applies.
     `max_timeout`, if given, limits the agent's own timeout. `remind_after` lists times of
     reminders, counted from the submission. `agents` and `tools` are names in which `*` matches
-    anything; empty means all. A target has the form `adapter:channel`, where a card is posted, or
-    is only the name of an adapter that shows all requests, such as `web`. With `mention`, a new
-    card mentions the approvers. `notify` lists who is told the outcome; `requester` means the
-    agent's owner. Without `self_approval`, a requester may never decide; nor may they at high risk.
-    With `discreet`, notifications name only the agent and the risk. `risk` lists exceptions for
-    risk levels; `at` applies them.
+    anything; empty means all. A target has the form `adapter:channel`, where a card is posted. It
+    may also be only the name of an adapter that shows all requests, such as `web`. With `mention`,
+    a new card mentions the approvers. `notify` lists the people who get a message about the
+    outcome; `requester` means the agent's owner. Without `self_approval`, a requester may never
+    decide; nor may they at high risk. With `discreet`, notifications name only the agent and the
+    risk. `risk` lists exceptions for risk levels; `at` applies them.
     """
 
     name: str = "default"

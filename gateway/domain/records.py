@@ -322,8 +322,8 @@ class StoredRequest(Wire):
 
     @property
     def follows(self) -> bool:
-        """Whether the card of an identical request also covers it, so that it has no card of its
-        own."""
+        """Whether the card of an identical request also covers it, so that no card is posted for
+        it."""
         return bool(self.behind) and not self.behind.startswith(OVERFLOW_MARK)
 
     @property
@@ -405,9 +405,9 @@ class Click(Wire):
     """An action of a verified person on the revision of a request that they saw.
 
     `nonce` is derived from the interaction, so that a repeated click gets its own result. `copy`
-    and `ref` identify the posted message that was clicked, or are None if there is none.
-    `confirmed` says that the person confirmed the action, which high risk requires. `revealed` says
-    that nothing was masked where they clicked; only the inbox can know this. `number` is the
+    and `ref` identify the posted message that was clicked; both are None without one. `confirmed`
+    says that the person confirmed the action, which high risk requires. `revealed` says that
+    nothing was masked where they clicked; only the inbox can know this. `number` is the
     verification code that they typed for a step-up.
     """
 

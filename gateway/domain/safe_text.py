@@ -1,4 +1,4 @@
-"""Escape deceptive characters before people see a text; start at `make_visible`.
+"""Escape deceptive characters before people see a text. Start reading at `make_visible`.
 
 An approver reads a call before it runs. Some characters are invisible, reorder or cover their
 neighbours, or look like other letters, so that the card would differ from what runs. `make_visible`
@@ -99,8 +99,8 @@ _NEWER = (range(0x1F000, 0x1FB00), range(0x20000, 0x323B0))  # assigned after th
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """Text that people may see, as `segments` in order. Each segment is a pair: a text, and whether
-    it is highlighted.
+    """Text that people may see, as `segments` in order. Each segment is a pair: a string, and
+    whether it is highlighted.
 
     Escapes, masks and revealed secrets are highlighted. `hidden` says that an invisible character,
     or one that moves or covers others, was replaced. `mixed_script` says that look-alike letters

@@ -1,7 +1,7 @@
 """Find secrets by the name before them: which names mean a secret, and where each value ends.
 
 Start reading at `find_named`. The words of a name count, however they are joined: `dbPass`,
-`DB_PASS`, `db-pass`. If code, a type or a name takes the place of the value, it is not a secret.
+`DB_PASS`, `db-pass`. If code, a type or a name is written instead of the value, it is not a secret.
 """
 
 from __future__ import annotations
@@ -181,8 +181,8 @@ def fold(text: str) -> str:
 
 
 def name_items(value: Any, name: str) -> Iterator[tuple[str | None, str, Any]]:
-    """Yield each item of an object or list: the name of its member, if any, the name that decides
-    whether it is a secret, and the item.
+    """Yield each item of an object or list. Each result is the name of the item's member, if any,
+    the name that decides whether it is a secret, and the item.
 
     {"name": "password", "value": …}, {"password": {"value": …}} and ["password", …] are treated
     like members, because rules and variables are written in these forms.
@@ -210,7 +210,7 @@ def _is_first(member: str) -> bool:
 
 
 def value_behind(name: str, text: str) -> list[Span]:
-    """Return the position of the secret in the value of a member with this name, in a list; empty
+    """Return the position of the secret in the value of a member with this name. The list is empty
     if the value is not a secret."""
     if tells := judge(name):
         return _within(_Name(name, 0, 0, tells), text, 0, len(text), quoted=True)
@@ -318,7 +318,8 @@ def _close(text: str, begin: int, depth: str, quote: str) -> int:
 
 
 def _within(name: _Name, text: str, begin: int, end: int, *, quoted: bool) -> list[Span]:
-    """Return the position of the secret in a value, in a list; empty if the value has no secret."""
+    """Return the position of the secret in a value. The list is empty if the value has no
+    secret."""
     value = text[begin:end]
     if quoted and (scheme := _SCHEME.match(value)):
         begin += scheme.end()

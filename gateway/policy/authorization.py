@@ -31,7 +31,8 @@ class Approver(NamedTuple):
 
 
 def approver(ruling: Ruling, record: StoredRequest, identity: Identity) -> Approver:
-    """Return the person behind an identity who may decide this request; raises Unauthorized.
+    """Return the person to whom an identity belongs and who may decide this request. Raises
+    Unauthorized.
 
     Someone who is in a platform's group, but not among the policy's people, is known only by their
     identity. They may not decide on a route that bars requesters or needs a quorum, because the
@@ -176,9 +177,9 @@ def is_backed(policy: PolicyDocument, grant: Grant) -> bool:
 def holds_at_risk(
     policy: PolicyDocument, grant: Grant, record: StoredRequest, route: Route
 ) -> bool:
-    """Return whether a grant may decide a request at its risk: its makers are still enough for the
-    quorum at this risk, and no step-up is required. Deny grants and admins' own grants always
-    may."""
+    """Return whether a grant may decide a request at its risk. Its makers must still be enough for
+    the quorum at this risk, and no step-up may be required. Deny grants and admins' own grants
+    always may."""
     if grant.effect is Effect.DENY or _by_admin(policy, grant.backers):
         return True
     if route.step_up(record.risk.level):

@@ -289,8 +289,8 @@ class ModeDecider:
 async def judge(
     chain: Chain, record: StoredRequest, ruling: Ruling, *, stored: bool = True
 ) -> tuple[StoredRequest, RequestOutcome | None]:
-    """Return the record, as changed by hooks, and its outcome. The outcome is None if people
-    decide.
+    """Return the record, as changed by hooks, and its outcome. If people decide, there is no
+    outcome (None).
 
     If the request is not `stored` yet, the chain stops at a slow decider, and
     `approvals.agent_service` asks it later.

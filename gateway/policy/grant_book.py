@@ -1,6 +1,6 @@
 """Decide requests by grants, as deciders of the policy chain. Start reading at `GrantBook`.
 
-Grants stay in memory for one generation of the policy. A stale entry cannot decide a request: the
+Grants stay in memory for one generation of the policy. A stale entry cannot decide a request. The
 script that stores the decision rejects an old generation, and a grant that has ended or is used up.
 """
 
@@ -341,8 +341,7 @@ class _Lines:
         return next((one for one in book.policy.rules if _lets(one, part)), None)
 
     async def _is_refused(self, call: StoredRequest) -> bool:
-        """Return whether a deny grant, or a rule that denies or asks, may match a part by
-        itself."""
+        """Return whether a deny grant, or a rule that denies or asks, may match a single part."""
         denials = [one for one in await self._book.about(call) if one.effect is Effect.DENY]
         rules = [one for one in self._book.policy.rules if _refuses(one)]
         return any(covers(one, call) is not MatchResult.NO for one in denials) or any(

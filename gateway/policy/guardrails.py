@@ -199,8 +199,8 @@ def _in_commands(call: CallEffects) -> Iterator[GuardrailFinding]:
 
 
 def _say_why_outside(text: str, home: tuple[str, ...] | None, base: str | None) -> Iterator[str]:
-    """Yield the signs of paths that a command changes outside the working folder: that a file runs
-    later, that the path belongs to the system, or only that it is outside."""
+    """Yield the signs of paths that a command changes outside the working folder. A file there may
+    run later, belong to the system, or only be outside."""
     systems = lies_with_system(text, home, base)
     if not (systems or (leads_away(text) if home is None else lies_outside(text, home, base))):
         return

@@ -76,9 +76,8 @@ def numbers_named(effects: CallEffects, name: str) -> list[Decimal]:
 
 def spends_of(rule: PolicyRule, agent: str, effects: CallEffects) -> tuple[Spend, ...] | None:
     """Return what an approval of a call adds to a rule's counters, or None if it cannot be counted.
-    Counters belong to the rule's name, so a later rule with the same name continues them.
 
-    Counters belong to the rule's name: a later rule of the same name continues them.
+    Counters belong to the rule's name, so a later rule with the same name continues them.
     """
     found: dict[str, Spend] = {}
     for limit in rule.limits:

@@ -332,8 +332,8 @@ def _role_of_command(name: str) -> Role | None:
 
 
 def _runs_plainly(rule: PolicyRule, effects: CallEffects) -> bool:
-    """Return whether a call, under every reading, runs in the folder of its context or of the rule,
-    as the same user and without additional rights."""
+    """Return whether a call, under every reading, runs in its context's folder or the rule's
+    folder, as the same user and without additional rights."""
     if effects.rights or effects.users or effects.environment or effects.foreign_shell:
         return False
     if any(one is not effects for one in effects.everything()) or effects.with_role(

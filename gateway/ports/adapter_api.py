@@ -153,8 +153,7 @@ class Feed(Protocol):
         ignored."""
 
     def watch(self, request_id: str | None) -> AbstractAsyncContextManager[Wait]:
-        """Watch one request, or every request if `request_id` is None. The watch is active on
-        entry."""
+        """Watch one request, or every request with None. The watch is active on entry."""
 
 
 Groups = Callable[[], Awaitable[tuple[str, ...]]]
@@ -261,7 +260,7 @@ class RequestCalls(Protocol):
         self, stood: Callable[[str, MessageRef], bool], *, away: str = ""
     ) -> None:
         """Check the cards of pending requests again, because the platform reports that some may be
-        gone. The callback `stood` selects the cards by target and message reference.
+        gone. The callback selects the cards by target and message reference.
 
         `away` is the reason why nobody can answer there. If it is set, the requests are posted at
         other targets.

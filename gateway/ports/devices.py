@@ -157,8 +157,8 @@ class DeviceCalls(Protocol):
         digest: str,
         action: Action,
     ) -> None:
-        """Check that a notification may decide a request: it showed the current call, and the
-        device of this session was offered an approval and still is.
+        """Check that a notification may decide a request. It must have shown the current call, and
+        this session's device was offered an approval and still is.
 
         This decides nothing: call `decide` afterwards. Raises NotFound, Conflict.
         """

@@ -80,7 +80,7 @@ class Copy(Wire):
 
 
 class NoticeKind(StrEnum):
-    """What a notice is about."""
+    """The subject of a notice."""
 
     REMINDER = "reminder"  # in the thread of the card, to people who may decide
     OUTCOME = "outcome"  # to the requester, or to people who want to know

@@ -203,7 +203,7 @@ def begins_as_lookup(tool: str) -> bool:
 
 
 class RoleSource(StrEnum):
-    """Where a value's role comes from, the strongest source first."""
+    """The source of a value's role, the strongest first."""
 
     OPERATOR = "operator"
     AUTHOR = "author"

@@ -149,7 +149,7 @@ _WHY = {
 
 
 class UncertaintyKind(StrEnum):
-    """What an uncertainty is about."""
+    """The subject of an uncertainty."""
 
     BASE = "base"
     COMMAND = "command"

@@ -129,8 +129,8 @@ def _changed_operands(words: list[str], *, told: bool) -> Iterator[str]:
 def _find_copies(name: str, words: list[str]) -> list[str]:
     """Return the operand that a copying program changes: the last one.
 
-    If it is unclear which one that is, return all operands: the last one may be an option's value,
-    or an option may name another target."""
+    If that is unclear, return all operands. The last one may be an option's value, or an option may
+    name a different target."""
     elsewhere = [found for found in map(_COPYING[name].match, words) if found]
     certain = len(words) > 1 and not any(one.startswith("-") for one in words[-2:])
     if certain and not elsewhere and not any(map(_OPEN.search, words)):

@@ -271,8 +271,8 @@ def _word(token: re.Match[str]) -> tuple[str, Certainty]:
 
 
 def _count_started(words: list[str]) -> tuple[int | None, tuple[str, ...]]:
-    """Return how many harmless words precede a program, and the variables that they set. The number
-    is None if one of the words may change something."""
+    """Return how many harmless words precede a program, and the variables that they set. If one of
+    the words may change something, return None for the number."""
     at = _count_settings(words)
     while at is not None and words[at : at + 1] and words[at] in _OPTIONS:
         options = _OPTIONS[words[at]](words[at + 1 :])

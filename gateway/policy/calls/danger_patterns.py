@@ -372,8 +372,8 @@ class Flow:
 
 
 def find_flows(script: ShellScript) -> Iterator[Flow]:
-    """Yield each way in which a script runs what it downloads or decodes: through a pipe, as an
-    argument, or from a file that it wrote before."""
+    """Yield each way in which a script runs text that it downloads or decodes. The text may run
+    through a pipe, as an argument, or from a file that the script wrote before."""
     flows: dict[tuple[int, ...], list[int]] = {}
     left = set(script.run)
     for at, step in enumerate(script.steps):

@@ -81,9 +81,9 @@ class Flag:
 
     If a flag `restrains`, the command does more without it, for example without `--dry-run`. If a
     flag `extends`, the command does more with it, for example with `--fix`. A `told` flag, for
-    example `--prune`, makes the command do more of the same kind of thing, so an offer that permits
-    the command names all its flags. A `where` flag, for example `-n dev`, says where the command
-    acts, so a grant fixes the flag and its value.
+    example `--prune`, makes the command do more of the same kind of thing. So an offer that permits
+    the command names all its `told` flags. A `where` flag, for example `-n dev`, says where the
+    command acts, so a grant fixes the flag and its value.
     """
 
     value: str | None = None
@@ -400,7 +400,7 @@ MOVING = frozenset({"mv", "cp", "ln"})
 
 
 class Program(NamedTuple):
-    """One command. If `words` is None, the parser could not determine what the command runs.
+    """One command. Without `words`, the parser could not determine what the command runs.
 
     `text` is its text in the call. `reading` is the command as `known_commands.txt` interprets it,
     or None. `wrapper` lists the words before it, such as `bash -lc`. `base` is its working folder.

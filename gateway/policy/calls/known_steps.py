@@ -1,7 +1,7 @@
 """Find how much known commands may do: look, change files, or run the project's code. Start reading
 at `reach_of`.
 
-The result is None unless every step of a script is known, all words are certain, and all paths are
+It returns None unless every step of a script is known, all words are certain, and all paths are
 below the call's folder. `known_commands.txt` and the rules here define the known steps.
 """
 

@@ -469,8 +469,8 @@ _PRIVATE = re.compile(r"localhost|[^.]+|.*\.(?:local|internal|lan|localhost|home
 class UrlUse:
     """One URL. `uncertainty` is the reason why programs may disagree on where it leads, or None.
 
-    `looks` is true if it may not be a URL, because it is part of a text or its argument's name does
-    not mean a URL.
+    `looks` is true if it may not be a URL. It is then only a part of a text, or its argument's name
+    does not mean a URL.
     """
 
     text: str
@@ -632,9 +632,9 @@ def names_delicate(
 ) -> bool:
     """Return whether a text names a delicate place in any word and any spelling.
 
-    A text that is only stored (`data`) counts only if all of it is a path, or if a patch header in
-    it names a path. With `globs`, wildcards that may match a delicate path count too. `written` is
-    as in `delicate`.
+    With `data`, the text is only stored. It then counts only if all of it is a path, or if a patch
+    header names a path. With `globs`, wildcards that may match a delicate path count too. `written`
+    is as in `delicate`.
     """
     if any(could_be_delicate(path, cwd) for path in named_in_patches(text)):
         return True

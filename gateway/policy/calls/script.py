@@ -483,8 +483,8 @@ class _ScriptReader:
         return self._folders, self._folders
 
     def _read_assignment(self, node: ShellNode) -> tuple[str, str | None]:
-        """Return the name and the value of `NAME=VALUE`. The value is None if only the machine
-        knows it."""
+        """Return the name and the value of `NAME=VALUE`. If only the machine knows the value,
+        return None for it."""
         name = node.child_by_field_name("name")
         value = node.child_by_field_name("value")
         added = any(one.type == "+=" for one in node.children)

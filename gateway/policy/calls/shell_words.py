@@ -7,8 +7,9 @@ command with the same words. The string may not have operators, expansions, redi
 assignments, wildcards, comments, escapes, line ends or odd characters. Nothing is guessed or
 expanded.
 
-`wrappers.txt` lists programs that start another one, and their options with values. If an option is
-unknown, it may also have a value. What follows is then a guess, and the result is not `exact`.
+`wrappers.txt` lists programs that start another program, and their options with values. If an
+option is unknown, it may also have a value. The words after it are then a guess, and the result is
+not `exact`.
 """
 
 from __future__ import annotations

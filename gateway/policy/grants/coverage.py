@@ -84,8 +84,8 @@ def covers(grant: Grant, record: StoredRequest) -> MatchResult:
 
 
 class Difference(NamedTuple):
-    """Why a grant does not cover a call: a reason, with the `place` in the arguments that differs,
-    or the name of the value that differs (`called`), if there is one."""
+    """A reason why a grant does not cover a call. `place` is the place in the arguments that
+    differs. If another value differs, `called` is its name."""
 
     place: str
     why: str
@@ -293,8 +293,8 @@ def what_differs(grant: Grant, record: StoredRequest) -> str | None:
 
 
 def why_asked(grants: Iterable[Grant], record: StoredRequest) -> str:
-    """Return why the grant that comes nearest, of those for this tool, does not cover a call; "" if
-    there is none."""
+    """Return why the grant that comes nearest, of those for this tool, does not cover a call; ""
+    without one."""
     near: tuple[int, str] | None = None
     for grant in grants:
         planned = grant.line is not None

@@ -134,8 +134,8 @@ class Rule(Wire):
     """A condition on one argument.
 
     `value` is the required value, folder or host; `command` is for rules of kind command. In grants
-    that allow, a `name` that begins with `$` is an address (`$.edits[].old_string`), `type` is the
-    JSON type, and an `optional` argument may be missing.
+    that allow, a `name` that begins with `$` is an address (`$.edits[].old_string`). There, `type`
+    is the JSON type, and an `optional` argument may be missing.
     """
 
     name: str

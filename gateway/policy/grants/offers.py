@@ -438,8 +438,8 @@ def _pattern(
 
 
 def _varying_names(answer: Answer, effects: CallEffects, besides: Leaf | None = None) -> str:
-    """Return the names of the values that may vary, except the leaf `besides`, which the words name
-    anyway."""
+    """Return the names of the values that may vary. The leaf in `besides` is left out, because the
+    words name it anyway."""
     names = {
         leaves[0].name
         for leaves in group_by_address(effects).values()

@@ -169,7 +169,7 @@ def lets_work(record: StoredRequest, *, scripts: bool) -> bool:
 
 
 def lets_look(record: StoredRequest, folder: str) -> bool:
-    """Return whether a call only looks, below a folder."""
+    """Return whether a call only reads, lists or searches, below a folder."""
     request = record.request
     base, files = request.context.cwd, request.context.files
     if is_of_server(request.tool) or base is None or not within(base, folder):
@@ -224,7 +224,7 @@ def _steps(effects: CallEffects) -> Iterator[Step]:
 
 
 def _changes_nothing(leaf: Leaf) -> bool:
-    """Return whether a value beside a command only describes it, or is empty."""
+    """Return whether a value that comes with a command only describes the command, or is empty."""
     if leaf.place != leaf.name:
         return False
     said = leaf.role in (Role.REMARK, Role.PART) and not isinstance(leaf.value, dict | list)

@@ -134,7 +134,7 @@ def _has_plain_lines(name: str, value: str) -> bool:
 
 
 def _calls(text: str) -> bool:
-    """Return whether a text, in any spelling, mentions somebody or may command a bot."""
+    """Return whether a text, in any spelling, mentions somebody or may be a command to a bot."""
     text = unicodedata.normalize("NFKC", text)
     text = "".join(one for one in text if unicodedata.category(one) != "Cf")
     return _MENTION.search(_EMAIL.sub("", text)) is not None or any(
