@@ -1,1 +1,1 @@
-"""Build cards, summaries, masks and forms, once for all platforms; start at `card`."""
+"""Build cards, summaries, masks and forms in one way for all platforms. Start reading at `card`."""

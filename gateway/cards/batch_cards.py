@@ -1,7 +1,9 @@
-"""Build a batch card: several pending requests of one agent, each with its summary and whole call.
+"""Build a batch card: several pending requests of one agent, each with its summary and its whole
+call.
 
-One person opens it on demand and decides the requests one by one. They can decide all at once only
-if the card shows each in full. Then one script decides all or none, after it checks each revision.
+A person opens the card and decides the requests one by one. They can decide all at once only if the
+card shows each request in full. Then one script checks each revision, and decides all requests or
+none.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ _LINES = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCard:
-    """A batch: `title` counts it, `items` are the cards that are shown, oldest first, and `more`
-    counts the others."""
+    """A batch: `title` counts its requests, `items` are the cards that are shown, oldest first, and
+    `more` counts the others."""
 
     title: Visible
     items: tuple[Card, ...]
@@ -32,20 +34,21 @@ class BatchCard:
 
     @property
     def together(self) -> bool:
-        """Whether all may be approved at once; an adapter also checks that its message shows it
-        all."""
+        """Whether all requests may be approved at once. An adapter also checks that its message
+        shows every call in full."""
         return len(self.items) > 1 and not self.more and all(map(is_simple, self.items))
 
     @property
     def deniable(self) -> bool:
-        """Whether all shown requests may be denied at once; a denial requires no reading."""
+        """Whether all shown requests may be denied at once. The calls need not be shown in full,
+        because a denial requires no reading."""
         denials = [any(one.action is Action.DENY for one in card.controls) for card in self.items]
         return len(denials) > 1 and all(denials)
 
 
 def is_simple(card: Card) -> bool:
-    """Whether a card shows the whole call and one tap approves it: without high risk, step-up,
-    question or hiding mask."""
+    """Whether a card shows the whole call and one tap approves it. It may not have a high risk, a
+    step-up, a form, or a mask that hides how the call acts."""
     approve = next((one for one in card.controls if one.action is Action.APPROVE), None)
     if approve is None or approve.confirm is not None or approve.number or approve.passkey:
         return False
@@ -58,8 +61,9 @@ def named_facts(card: Card) -> tuple[Fact, ...]:
 
 
 def is_of_batch(record: StoredRequest, other: StoredRequest) -> bool:
-    """Whether another pending request is in the same batch: in the same group or, without a group,
-    in the same session. Requests behind an identical one are left out."""
+    """Whether another pending request is in the same batch: in the same group or, if there is no
+    group, in the same session. Requests that the card of an identical request covers do not
+    count."""
     one, two = record.request, other.request
     if other.final or other.follows or (one.agent, one.session) != (two.agent, two.session):
         return False
@@ -69,8 +73,8 @@ def is_of_batch(record: StoredRequest, other: StoredRequest) -> bool:
 def batch_card_of(
     records: Sequence[StoredRequest], *, chars: int, each: int, reader: str = ""
 ) -> BatchCard:
-    """Return the card of a batch. `chars` limits the calls in all of it, `each` one request's, as
-    on its own card."""
+    """Return the card of a batch. `chars` limits the size of all its calls, `each` the size of each
+    request's call, which is the limit on the request's own card."""
     ordered = sorted(records, key=lambda one: (one.created, one.id))
     items: list[Card] = []
     for record in ordered[:_MOST_TOGETHER]:

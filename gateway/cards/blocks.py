@@ -1,8 +1,8 @@
-"""Turn a call into labelled blocks of readable text; start at `blocks_of`.
+"""Convert a call into labelled blocks of readable text. Start reading at `blocks_of`.
 
-Everything that the digest covers becomes a block, so nothing that runs is left out. Drawing the
-card shows whether all of it fits, and each click checks that. Large calls are drawn in a thread, so
-that the event loop can answer taps meanwhile.
+Everything that the digest covers becomes a block, so nothing that runs is left out. When a card is
+built, the gateway records whether all blocks fit, and each click checks that. Large calls are
+rendered in a thread, so that the event loop can answer taps meanwhile.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def paginate(
 ) -> list[tuple[Segment, ...]]:
     """Split segments into pages; `headings` maps the end of each heading to its start.
 
-    `fits` says whether a page with this text is shown whole. A part that does not fit even alone
-    gets its own page, and the caller finds that it does not fit.
+    `fits` returns whether a page with this text is shown whole. If a part does not fit even alone,
+    it gets its own page, and the caller finds that this page does not fit.
     """
     text = "".join(part for part, _ in segments)
     ends = list(_ends(text, headings, fits))
@@ -65,7 +65,7 @@ def _ends(text: str, headings: Mapping[int, int], fits: Fits) -> Iterator[int]:
 
 
 def _reach(text: str, at: int, fits: Fits) -> int:
-    """Return how far a page that begins at `at` can go, or `at` if nothing fits."""
+    """Return the end of the longest page that begins at `at`, or `at` if nothing fits."""
     low, high = at, min(len(text), at + _GUESS)
     while fits(text[at:high]):
         if high == len(text):
@@ -81,7 +81,8 @@ def _reach(text: str, at: int, fits: Fits) -> int:
 
 
 def _break(text: str, at: int, reach: int, headings: Mapping[int, int]) -> int:
-    """Return the end of the page: after a line if it is then half full, else inside the line."""
+    """Return the end of the page: after a line if the page is then half full, else inside the
+    line."""
     line = text.rfind("\n", at, reach) + 1
     line = headings.get(line, line)
     if line > at and 2 * (line - at) >= reach - at:
@@ -90,7 +91,7 @@ def _break(text: str, at: int, reach: int, headings: Mapping[int, int]) -> int:
 
 
 def _unit_start(text: str, at: int, end: int) -> int:
-    """Return the last position up to `end` that is outside escapes and composed characters."""
+    """Return the last position up to `end` that is not inside an escape or a composed character."""
     opened = text.rfind("⟨", at, end)
     if opened > text.rfind("⟩", at, end):
         end = opened
@@ -108,7 +109,7 @@ def _unit_end(text: str, at: int, reach: int) -> int:
 
 
 def _clings(text: str, begin: int, at: int) -> bool:
-    """Whether a character is drawn together with the one before it; the page begins at `begin`."""
+    """Whether a character is drawn together with the one before it. The page begins at `begin`."""
     char, before = text[at], text[at - 1]
     if char.isascii():
         return False
@@ -148,9 +149,9 @@ FORMATS = {"command": "shell", "cmd": "shell", "script": "shell", "diff": "diff"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A labelled text. `format` is shell, diff, json or text.
+    """A text with a label. `format` is shell, diff, json or text.
 
-    `text` may be cut at its end; `lines` and `chars` count the whole text.
+    The end of `text` may be cut off; `lines` and `chars` count the whole text.
     """
 
     label: str
@@ -169,20 +170,22 @@ class Change:
 
 
 def blocks_of(record: StoredRequest, *, reveal: bool = False) -> list[Block]:
-    """Return the whole call in reading order: arguments, payload, changed environment, bound files,
-    and long names of tool, host and folder."""
+    """Return the whole call in reading order: arguments, payload, changed environment variables,
+    and files whose content is fixed. Long names of the tool, host and folder follow."""
     texts = [*_list_names(record), *texts_of(record)]
     texts.sort(key=lambda one: weigh(one[2]))
     return [_block(record, label, kind, text, reveal) for label, kind, text in texts]
 
 
 def quote_name(name: str, *, reveal: bool = False) -> Visible:
-    """Return a name that an agent chose, quoted as in JSON so that it cannot pass for our words."""
+    """Return a name that an agent chose, quoted as in JSON, so that it cannot imitate the gateway's
+    words."""
     return render_safe(json.dumps(name, ensure_ascii=False), reveal=reveal)
 
 
 def call_name(name: str, *, reveal: bool = False) -> Visible:
-    """Return a name for titles and facts; a long one is cut, and whole in `blocks_of`."""
+    """Return a name for titles and facts. A long name is shortened here, but is whole in
+    `blocks_of`."""
     whole = quote_name(name, reveal=reveal)
     if not _long(name):
         return whole
@@ -192,24 +195,25 @@ def call_name(name: str, *, reveal: bool = False) -> Visible:
 
 
 def _list_names(record: StoredRequest) -> list[tuple[str, str, str]]:
-    """Return the names of tool, host and folder that titles and facts cut."""
+    """Return the names of the tool, host and folder that titles and facts shorten."""
     context = record.request.context
     named = (("tool", record.request.tool), ("host", context.host), ("folder", context.cwd))
     return [(f"name of the {what}", "text", text) for what, text in named if text and _long(text)]
 
 
 def _long(name: str, most: int = _NAME_CHARS) -> bool:
-    """Whether some platform would cut this name on a line."""
+    """Whether some platform would shorten this name on a line."""
     return len(quote_name(name).text) > most
 
 
 def warnings(record: StoredRequest) -> tuple[Visible, ...]:
-    """Return the guardrails' findings, each with its place; paths in them are quoted."""
+    """Return the guardrails' findings, each with the place where it was found; paths in them are
+    quoted."""
     return tuple(record.show(f"Guardrail: {finding}") for finding in record.located_findings)
 
 
 def short_warnings(record: StoredRequest, blocks: Sequence[Block]) -> tuple[Visible, ...]:
-    """Return the guardrails' findings, without the place if the call has only one block."""
+    """Return the guardrails' findings, without their places if the call has only one block."""
     only = blocks[0].label if len(blocks) == 1 else ""
     places = (*record.finding_places, *("" for _ in record.findings))
     found = zip(record.findings, places, record.located_findings, strict=False)
@@ -223,7 +227,7 @@ def why_asked(record: StoredRequest) -> Visible | None:
 
 
 def cut(blocks: Iterable[Block], *, lines: int, chars: int) -> list[Block]:
-    """Return the blocks cut to a total number of lines and characters."""
+    """Return the blocks, shortened to a total number of lines and characters."""
     kept: list[Block] = []
     for block in blocks:
         fitting = list(_take_fitting(block.text.lines(), lines, chars))
@@ -238,8 +242,8 @@ def cut(blocks: Iterable[Block], *, lines: int, chars: int) -> list[Block]:
 def changes(before: Any, after: Any) -> tuple[Change, ...]:
     """Return the differences between two sets of arguments, line by line.
 
-    Secrets are masked in the whole text first, because the word that reveals one may be a line
-    above.
+    Secrets are masked in the whole text first, because the word that reveals a secret may be on an
+    earlier line.
     """
     known = [*list_known([before]), *list_known([after])]
     texts = map(pretty, (before, after))
@@ -259,7 +263,7 @@ def changes(before: Any, after: Any) -> tuple[Change, ...]:
 
 
 def headline(record: StoredRequest, chars: int) -> Visible:
-    """Return the start of the call, in one line."""
+    """Return the start of the call as one line."""
     if record.request.questions:
         return record.show(_one_line(record.request.questions[0].text, chars))
     if record.request.kind is Kind.CALLS:
@@ -273,7 +277,7 @@ def headline(record: StoredRequest, chars: int) -> Visible:
 
 
 def pretty(value: Any) -> str:
-    """Return indented JSON for people."""
+    """Return a value as indented JSON for people."""
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
@@ -281,7 +285,7 @@ def texts_of(record: StoredRequest) -> list[tuple[str, str, str]]:
     """Return (label, format, text) for everything that would run.
 
     Commands come first, then arguments on one line, then longer texts. Labels are the gateway's
-    words; only the argument names that mark a command, such as `cmd`, are unquoted.
+    words. Argument names in them are quoted, except names such as `cmd`, which mark a command.
     """
     request, rest = record.request, dict(record.arguments)
     if request.kind is Kind.CALLS:
@@ -300,7 +304,7 @@ def texts_of(record: StoredRequest) -> list[tuple[str, str, str]]:
 
 
 def _beside(record: StoredRequest) -> list[tuple[str, str, str]]:
-    """Return (label, format, text) for the parts that run with the arguments."""
+    """Return (label, format, text) for everything that runs in addition to the arguments."""
     request, found = record.request, list[tuple[str, str, str]]()
     if request.payload is not None:
         found.append(("payload", "json", pretty(put_short_first(request.payload))))
@@ -312,7 +316,8 @@ def _beside(record: StoredRequest) -> list[tuple[str, str, str]]:
 
 
 def say_plan(record: StoredRequest) -> str:
-    """Return a plan as text; names and values are quoted, so that they cannot imitate its lines."""
+    """Return a plan as text. Names and values are quoted, so that they cannot imitate the plan's
+    lines."""
     plan = plan_of(record)
     unit = f"minute{'' if plan.minutes == 1 else 's'}"
     said = [f"For {plan.minutes} {unit} in this session, at most:"]
@@ -342,7 +347,7 @@ def _block(record: StoredRequest, label: str, kind: str, text: str, reveal: bool
 
 
 def _alone(name: str, value: Any) -> bool:
-    """Whether an argument gets its own block; one with a name too long for a label does not."""
+    """Whether an argument gets its own block. It does not if its name is too long for a label."""
     if not isinstance(value, str):
         return False
     return bool(value) if name in FORMATS else "\n" in value and not _long(name, _ARGUMENT_CHARS)
@@ -402,7 +407,7 @@ _MOST_KNOWN = 10_000
 
 
 class CardSizes:
-    """A cache of whether the cards of pending requests show the whole call."""
+    """A cache that stores whether the cards of pending requests show the whole call."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int, str, int, int], bool] = {}
@@ -417,7 +422,8 @@ class CardSizes:
         return known
 
     def remember_fit(self, record: StoredRequest, lines: int, chars: int, fit: bool) -> None:
-        """Cache whether it fits, but only for a pending record: a decided one may be erased."""
+        """Store whether the call fits, but only for a pending record, because a decided one may be
+        erased."""
         if record.final:
             return
         if len(self._known) >= _MOST_KNOWN:
@@ -426,13 +432,13 @@ class CardSizes:
 
 
 def _key(record: StoredRequest, lines: int, chars: int) -> tuple[str, int, str, int, int]:
-    """Return the cache key of a card's content. The digest alone is not enough: 1 and 1.0 have the
-    same, so an agent could use one to vouch for the other."""
+    """Return the cache key of a card's content. The digest alone is not enough, because 1 and 1.0
+    have the same digest but are shown differently."""
     return record.id, record.shown_since, record.digest, lines, chars
 
 
 def same(blocks: Sequence[Block], whole: Sequence[Block]) -> bool:
-    """Return whether nothing was cut from these blocks."""
+    """Return whether these blocks show all of the blocks in `whole`, without a cut."""
     return all(part.text == full.text for part, full in zip(blocks, whole, strict=True))
 
 
@@ -447,7 +453,7 @@ async def draw(make: Callable[[], T], *values: Any) -> T:
 
 
 def heavy(*values: Any) -> bool:
-    """Whether values have too much text to render on the event loop."""
+    """Whether these values have too much text to render on the event loop."""
     left, waiting = HEAVY_CHARS, list(values)
     while waiting and left > 0:
         value = waiting.pop()

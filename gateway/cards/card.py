@@ -1,8 +1,8 @@
-"""Build the card of a request, once for all platforms; start at `card_of`.
+"""Build the card of a request in one way for all platforms. Start reading at `card_of`.
 
-Adapters translate a card and add nothing. Everything in it is either the gateway's words or
-`Visible` text, with deceptive characters escaped and secrets masked. Each platform still has to
-escape its markup and mentions.
+Adapters convert a card to their platform's format and add nothing. Everything in a card is either
+the gateway's words or `Visible` text, with deceptive characters escaped and secrets masked. Each
+adapter still has to escape its platform's markup and mentions.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ _COMES_BACK = "If the agent asks again, it gets your decision."
 
 
 def _say_edited(record: StoredRequest) -> str:
-    """Say what a person's edit of a pending request means; "" without one."""
+    """Return a sentence on what a person's edit of a pending request means; "" if nobody edited
+    it."""
     if record.edited is None or record.final:
         return ""
     if record.editors and all(one.by.kind is not DeciderKind.PERSON for one in record.editors):
@@ -83,7 +84,8 @@ def _say_edited(record: StoredRequest) -> str:
 
 
 def _say_handed_on(record: StoredRequest) -> str:
-    """Say who must approve a request that its last editor may not approve; else ""."""
+    """Return a sentence on who must approve a request if the person who last edited it may not;
+    else ""."""
     may, last = record.approvers, record.editors[-1:]
     if may is None or not may.names or record.votes or not last:
         return ""
@@ -105,7 +107,8 @@ def list_notices(
     hides: bool,
     here: bool,
 ) -> tuple[str, ...]:
-    """Return a card's warnings, the most important first; `here` means in the inbox."""
+    """Return a card's warnings, the most important first. `here` means that the card is in the
+    inbox."""
     request = record.request
     texts = [block.text for block in whole] + [tool, render_safe(request.hint)]
     for question in request.questions:
@@ -135,15 +138,16 @@ def list_notices(
 
 
 def say_masked(count: int) -> str:
-    """Say how many secrets are masked."""
+    """Return a sentence on how many secrets are masked."""
     return f"{count} secret{'' if count == 1 else 's'} masked"
 
 
 def say_step_up(record: StoredRequest, *, here: bool = False) -> tuple[str, str]:
-    """Return the step-up that approving a pending request requires, and the count of wrong numbers.
+    """Return two sentences: on the step-up that an approval of a pending request requires, and on
+    the number of wrong verification codes.
 
-    Each is "" without one, or if only more people are needed, whom the progress counts. `here`
-    means that the reader is in the inbox.
+    Each is "" if there is nothing to tell. Both are "" if only more people are needed, because the
+    progress counts them. `here` means that the reader is in the inbox.
     """
     may = record.approvers
     if record.final or may is None or may.nobody or not may.step_up:
@@ -166,8 +170,8 @@ _MOST_EDITABLE = 200_000  # nobody edits more on a card, and each view would hav
 
 
 class Tone(StrEnum):
-    """The colour of an outcome: approved or answered as intended, refused, approved but not run
-    well, or none of these."""
+    """The colour of an outcome: approved or answered as intended, denied, approved with a problem
+    in the run, or none of these."""
 
     GOOD = "good"
     REFUSED = "refused"
@@ -177,8 +181,8 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CardState:
-    """The state of a request: an icon, a word, the colour of its outcome. `idle` means pending, but
-    no approval is possible or awaited."""
+    """The state of a request: an icon, a word, and the colour of its outcome. `idle` means that the
+    request is pending, but an approval is not possible or not awaited."""
 
     icon: str
     word: str
@@ -196,13 +200,14 @@ class Style(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """A control that an approver can press. If it must be confirmed, `confirm` is the whole
-    sentence, with the summary and the findings. `question` is it without those, for where they are
-    beside it. `yes` labels the confirmation, and counts it if several approvals are needed.
+    """A control that an approver can press. If the action must be confirmed, `confirm` is the whole
+    text of the confirmation, with the summary and the findings. `question` is the text without
+    these, for platforms that show them next to it. `yes` is the label of the button that confirms.
+    If several approvals are needed, the label also counts them.
 
-    With `number`, the person types the number that is shown where the agent waits, for the click's
-    `number`. With `passkey`, they can use a passkey in the inbox. With `optional`, both may be left
-    out, and then a second person must approve too.
+    With `number`, the person types the verification code that is shown where the agent waits; it
+    becomes the click's `number`. With `passkey`, they can use a passkey in the inbox. With
+    `optional`, they may use neither, and then a second person must approve too.
     """
 
     action: Action
@@ -217,13 +222,13 @@ class Control:
 
     @property
     def by_passkey_alone(self) -> bool:
-        """Whether it needs a passkey, which only the inbox can check."""
+        """Whether the control requires a passkey, which only the inbox can check."""
         return self.passkey and not self.number and not self.optional
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A labelled short text."""
+    """A short text with a label."""
 
     label: str
     text: Visible
@@ -231,7 +236,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One choice of a form's field: the value to send, and what people read."""
+    """One choice for a form's field: the value to send, and the text that people read."""
 
     value: str
     label: Visible
@@ -239,7 +244,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field of a form. A secret one is answered in the inbox only."""
+    """One field of a form. A secret field can be answered only in the inbox."""
 
     id: str
     text: Visible
@@ -251,9 +256,9 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class FieldAnswer:
-    """One question of a form with its answer, as people read it.
+    """One question of a form with its answer, both as people read them.
 
-    If the answer may not or cannot be shown, `given` is empty (None) and `words` say why.
+    If the answer may not or cannot be shown, `given` has no value (None) and `words` says why.
     """
 
     question: Visible
@@ -265,25 +270,26 @@ class FieldAnswer:
 class Card:
     """One request in its current state, for people.
 
-    `summary` is one sentence on the call, and comes first. `icon` and `word` name the `state`,
-    `title` is both with the tool. `notification` is one line with the agent and the summary, for
-    notifications. `blocks` are the call, as far as it fits; `complete` says that nothing was cut.
-    Otherwise there is no control to approve: the full view has it. `masked` counts masks. If one of
-    them `hides` a value that could act, there is no such control either: the inbox has it, after
-    the mask is revealed. `notices` are warnings in the gateway's words; in the inbox (`here`) they
-    leave out what its state and controls show. `findings` are the guardrails', with the agent's
-    paths quoted; `shorts` are their short forms, for the place before the call. With `alarms` they
-    raised the risk and are red, else amber. `asks_because` says why no grant or rule covered the
-    request. `changed` compares the call with the submitted one, `changed_by` says who changed it.
-    `progress` counts a quorum and names who is missing. `outcome` says who decided and why.
-    `ending` is the same as the first line of a decided card, beginning with the state's word.
-    `short_ending` is that without the answers, for cards with `answers` below. `result` is the
-    reported outcome of the run, and its source. `editable` is the text to edit, None if it may not
-    be shown. `calls` are the people to mention, as identities and groups of the platform.
-    `deciders` are the platform's identities of those who decided, named without a mention. A card
-    that does not `ask` is for requests without cards, or says until when an agent is `paused`.
-    `inbox` is the address for actions that the card does not have. `origin` is that of the message
-    that the agent names as the origin, or "". `people` are the names in the
+    `summary` is one sentence on the call, and comes first. `icon` and `word` name the `state`;
+    `title` has both, and the tool. `notification` is one line with the agent and the summary.
+    `blocks` show the call, as far as it fits; `complete` says that nothing was cut. If something
+    was cut, the card has no control to approve: the full view has it. `masked` counts masks. If a
+    mask `hides` a value that could act, the card has no control to approve either. The inbox has
+    this control, after the mask is revealed. `notices` are warnings in the gateway's words; in the
+    inbox (`here`) they leave out facts that the state and the controls show. `findings` come from
+    the guardrails, with the agent's paths quoted; `shorts` are their short forms, which are shown
+    before the call. With `alarms` the findings raised the risk and are red, else amber.
+    `asks_because` says why no grant or rule covered the request. `changed` compares the call with
+    the submitted one, `changed_by` says who changed it. `progress` counts the approvals of a quorum
+    and names who is missing. `outcome` says who decided and why. `ending` also says this, as the
+    first line of a decided card, beginning with the state's word. `short_ending` is that line
+    without the answers, for cards that list `answers` below. `result` is the reported outcome of
+    the run, and who reported it. `editable` is the text to edit, or None if it may not be shown.
+    `calls` lists the people to mention, as identities and groups of the platform. `deciders` lists
+    those who decided, as identities of the platform, to be named without a mention. If `ask` is
+    false, the card is for requests without cards, or says until when an agent is `paused`. `inbox`
+    is the address for actions that the card does not have. `origin` is the address of the message
+    that the agent names as the origin, or "". `people` lists the names in the
     gateway's sentences: only these become mentions. A card that `disarms` replaces one with
     outdated buttons, and is sent before other edits. Times are in ms.
     """
@@ -342,22 +348,23 @@ class Card:
 
     @property
     def title(self) -> str:
-        """The state and the tool, in one line."""
+        """The card's state and tool, in one line."""
         return f"{self.icon} {self.word} · {self.tool.text}"
 
     @property
     def icon(self) -> str:
-        """The icon of its state."""
+        """The icon of the card's state."""
         return self.state.icon
 
     @property
     def word(self) -> str:
-        """The word for its state."""
+        """The word for the card's state."""
         return self.state.word
 
     @property
     def idle(self) -> bool:
-        """Whether no approval is possible or awaited: nobody may approve, or the agent is gone."""
+        """Whether no approval is possible or awaited, because nobody may approve or the agent is
+        gone."""
         return self.state.idle
 
     @property
@@ -367,31 +374,33 @@ class Card:
 
     @property
     def unverified(self) -> str:
-        """The warning beside the agent's texts: unverified, or about an earlier call."""
+        """The warning next to the agent's texts: that they are unverified, or about an earlier
+        call."""
         return say_unverified(changed=self.changed_by is not None)
 
     @property
     def unsaid(self) -> tuple[Field, ...]:
-        """The fields of a form, without the first if the summary has all of it."""
+        """The fields of a form, without the first field if the summary shows all of it."""
         said = {part.text.text for part in self.summary if part.named}
         first = bool(self.fields) and self.fields[0].text.text in said
         return self.fields[1:] if first else self.fields
 
     @property
     def changed_aside(self) -> Visible | None:
-        """The person or hook that changed it, unless the first line of a decided card says so."""
+        """The person or hook that changed the call; None if the first line of a decided card
+        already names them."""
         told = self.ending is not None and self.ending.text.startswith(_BOTH)
         return None if told else self.changed_by
 
     @property
     def final(self) -> bool:
-        """Whether there is nothing left to decide on it."""
+        """Whether the card's request has nothing left to decide."""
         return not self.asks or self.status is not Status.PENDING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullView:
-    """The whole call, in pages. `digest` is the request's, over the real bytes.
+    """The whole call, in pages. `digest` is the request's digest, over the real bytes.
 
     `undeclared` names the arguments that a grant must fix because nobody declared them.
     """
@@ -446,7 +455,7 @@ def card_of(
     record: StoredRequest, *, lines: int, chars: int, reveal: bool = False,
     proofs: MaskProofs | None = None, reader: str = "", here: bool = False,
 ) -> Card:  # fmt: skip
-    """Return a request's card for one `reader`, or many; `proofs` caches mask checks."""
+    """Return a request's card for one `reader`, or for many; `proofs` caches mask checks."""
     blocks = cut(whole := blocks_of(record, reveal=reveal), lines=lines, chars=chars)
     complete = same(blocks, whole)
     hidden = not reveal and not record.final and (proofs or MaskProofs()).hides(record)
@@ -539,7 +548,8 @@ def _remembers(
 
 
 def full_view(record: StoredRequest, *, fits: Fits | None = None, reveal: bool = False) -> FullView:
-    """Return the whole call, in pages that `fits` accepts as shown whole, or in one."""
+    """Return the whole call in pages, each of which `fits` accepts as shown whole, or in one
+    page."""
     whole = blocks_of(record, reveal=reveal)
     segments: list[Segment] = []
     headings: dict[int, int] = {}
@@ -605,7 +615,8 @@ def _responded(record: StoredRequest) -> bool:
 
 
 def _facts(record: StoredRequest, *, reveal: bool) -> tuple[Fact, ...]:
-    """Return who requests, the kind, and where it would run, with the agent's words quoted."""
+    """Return who submitted the request, its kind, and where the call would run. The agent's words
+    are quoted."""
     request, origin = record.request, record.request.origin
     ours = (("Asked by", record.owner), ("Kind", KIND_WORDS.get(request.kind)))
     plain = [Fact(label, render_safe(text, reveal=reveal)) for label, text in ours if text]
@@ -627,7 +638,7 @@ def _facts(record: StoredRequest, *, reveal: bool) -> tuple[Fact, ...]:
 
 
 def _chat(origin: Origin) -> str | None:
-    """Return the chat that the agent names as the origin, or None."""
+    """Return the chat that the agent names as the origin of the request, or None."""
     return " / ".join(part for part in (origin.channel, origin.chat) if part) or None
 
 
@@ -671,7 +682,7 @@ def _fields(record: StoredRequest) -> tuple[Field, ...]:
 
 
 def _say_changed_by(record: StoredRequest) -> Visible | None:
-    """Say who changed the call, with a hook's own reason; None without a change."""
+    """Return who changed the call and, for a hook, the hook's reason; None if nobody did."""
     if record.edited is None:
         return None
     if not record.editors:
@@ -680,7 +691,7 @@ def _say_changed_by(record: StoredRequest) -> Visible | None:
 
 
 def _changed_alone(record: StoredRequest) -> bool:
-    """Whether one person both changed it and alone approved it."""
+    """Whether the person who changed the call was also the only one to approve it."""
     editors, decision = record.editors, record.decision
     if decision is None or len(editors) != 1 or len(record.votes) > 1:
         return False
@@ -696,13 +707,13 @@ def _name_editor(edit: Edit) -> str:
 
 
 def progress_of(record: StoredRequest, standing: ApprovalProgress) -> str:
-    """Say who approved, who is missing, and what grant they want."""
+    """Return who approved, who is missing, and which grants the voters want, in words."""
     wished = [] if record.final else wishes(record)
     return "; ".join([standing.words, *wished] if standing.words else wished)
 
 
 def _outcome(record: StoredRequest, *, answers: bool = True) -> Visible | None:
-    """Say who decided and why, with the answers to a form."""
+    """Return who decided and why, in words, with the answers to a form."""
     if record.decision is None:
         return None
     rule = record.decision.host_rule
@@ -714,7 +725,7 @@ def _outcome(record: StoredRequest, *, answers: bool = True) -> Visible | None:
 
 
 def _say_ending(record: StoredRequest, *, answers: bool = True) -> Visible | None:
-    """Say how it was decided, beginning with the state's word."""
+    """Return how the request was decided, in words that begin with the state's word."""
     outcome = _outcome(record, answers=answers)
     if outcome is None:
         return None
@@ -733,7 +744,8 @@ def _say_ending(record: StoredRequest, *, answers: bool = True) -> Visible | Non
 
 
 def _answers(record: StoredRequest) -> str:
-    """Say each question's answer in one line, quoted, because an agent and a person wrote them."""
+    """Return each question's answer on one line, quoted, because an agent and a person wrote
+    them."""
     given = record.decision.answers if record.decision else None
     if not given:
         return ""
@@ -755,7 +767,7 @@ def _quote(text: str) -> str:
 
 
 def _list_answers(record: StoredRequest, most: int) -> tuple[FieldAnswer, ...]:
-    """Return each question's answer, cut to `most` characters."""
+    """Return each question's answer, shortened to `most` characters."""
     given = record.decision.answers if record.decision else None
     if given is None:
         return ()
@@ -774,7 +786,7 @@ def _answer(record: StoredRequest, question: Question, given: JsonObject, most: 
 
 
 def _say_answer(question: Question, value: Any) -> str:
-    """Return an answer in the words that were chosen or typed."""
+    """Return an answer in the words that the person chose or typed."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     labels = {one.value: one.label or one.value for one in question.options}
@@ -785,7 +797,7 @@ def _say_answer(question: Question, value: Any) -> str:
 
 
 def _response(record: StoredRequest) -> str:
-    """Say the reply that the agent got instead, quoted, because a person wrote it."""
+    """Return the reply that the agent got instead of a run, quoted, because a person wrote it."""
     given = record.decision.result if record.decision else None
     if given is None:
         return ""
@@ -793,7 +805,7 @@ def _response(record: StoredRequest) -> str:
 
 
 def _result(record: StoredRequest) -> Visible | None:
-    """Say how the run ended: as the agent reports, or as the gateway knows."""
+    """Return how the run ended, in words: as the agent reports it, or as the gateway knows it."""
     report = record.report
     if report is None:
         return None
@@ -827,7 +839,7 @@ def _controls(
 
 
 def _must_strike(record: StoredRequest) -> bool:
-    """Whether it is a high-risk plan, which needs an edit before it can be approved."""
+    """Whether the request is a high-risk plan, which must be edited before it can be approved."""
     return record.request.kind is Kind.CALLS and record.risk.level is RiskLevel.HIGH
 
 
@@ -863,7 +875,8 @@ def _control(
 
 
 def _say_share(standing: ApprovalProgress, *, voids: bool) -> str:
-    """Say which of several approvals this is, else ""; an edit (`voids`) restarts the count."""
+    """Return which of several approvals this one is, such as "2 of 3", else "". An edit (`voids`)
+    restarts the count."""
     number = 1 if voids else len(standing.approved) + 1
     if standing.quorum <= 1 or standing.nobody or number > standing.quorum:
         return ""
@@ -885,27 +898,27 @@ _HIGH_RISK, _LOOK_CLOSER = "High risk", "Look closer"
 
 @dataclass(frozen=True, slots=True)
 class FoundAbove:
-    """A `mark` of two words, or "", and the first findings and reasons in short. The others are
-    shown below the call."""
+    """The part of a card above the call: a `mark` of two words, or "", and the first findings and
+    reasons in short form. All others are shown below the call."""
 
     mark: str
     findings: tuple[Visible, ...]
     reasons: tuple[Visible, ...]
 
     def findings_below(self, card: Card) -> tuple[Visible, ...]:
-        """Return the findings that are not above."""
+        """Return the findings that are not shown above the call."""
         return card.findings[len(self.findings) :]
 
     def reasons_below(self, card: Card) -> tuple[Visible, ...]:
-        """Return the reasons of the risk that are not above."""
+        """Return the reasons for the risk that are not shown above the call."""
         return () if card.final else card.reasons[len(self.reasons) :]
 
 
 def choose_found_above(card: Card, *before: str) -> FoundAbove:
-    """Return the first short findings of a pending card, and the reasons of its risk that fit.
+    """Return the first short findings of a pending card, and the reasons for its risk that fit.
 
-    The reasons share the room with the summary and the texts `before` the call. A decided card gets
-    none.
+    The reasons share the available words with the summary and the texts `before` the call. A
+    decided card has none.
     """
     if card.final:
         return FoundAbove("", (), ())
@@ -920,12 +933,14 @@ def choose_found_above(card: Card, *before: str) -> FoundAbove:
 
 
 def choose_above(card: Card) -> FoundAbove:
-    """Return the part above the call in a chat, where the label of the first block counts too."""
+    """Return the findings and reasons to show above the call in a chat. The label of the first
+    block uses some of the available words."""
     return choose_found_above(card, card.blocks[0].label if card.blocks else "")
 
 
 def tell_above(card: Card, above: FoundAbove) -> list[tuple[str, str]]:
-    """Return the part above as lines of a sign and words: the risk and reasons, then findings."""
+    """Return the part above the call as lines, each with a sign and words: the risk and its
+    reasons, then the findings."""
     reasons = "; ".join(one.text for one in above.reasons)
     mark = above.mark or (f"{card.risk.value} risk".capitalize() if reasons else "")
     said = ": ".join(filter(None, (mark, reasons)))
@@ -938,7 +953,7 @@ def _is_line(text: Visible) -> bool:
 
 
 def _take(texts: Iterable[Visible], left: int) -> tuple[Visible, ...]:
-    """Return the first texts that fit into `left` words."""
+    """Return the first texts that together have at most `left` words."""
     taken: list[Visible] = []
     for text in texts:
         left -= len(text.text.split()) if _is_line(text) else MOST_BEFORE
@@ -952,24 +967,25 @@ def _take(texts: Iterable[Visible], left: int) -> tuple[Visible, ...]:
 
 
 def names_inbox(card: Card) -> bool:
-    """Whether a pending card's notices mention the inbox: to reveal a mask, or for a passkey."""
+    """Whether a pending card's notices mention the inbox, to reveal a mask or to use a passkey."""
     passkey = any(one.passkey for one in card.controls)
     return not card.final and (card.hides or card.masked > 0 or passkey)
 
 
 def leads_to_inbox(card: Card) -> bool:
-    """Whether a pending card has an action that some chat cannot offer."""
+    """Whether a pending card has an action that some chats cannot offer."""
     return _needs_inbox(card) or (not card.final and any(one.number for one in card.controls))
 
 
 def say_no_link(card: Card) -> str:
-    """Say how people get to the inbox if the card sends them there without a link; else ""."""
+    """Return how people get to the inbox if the card sends them there but has no link to it; else
+    ""."""
     return NO_LINK if _needs_inbox(card) and not card.inbox else ""
 
 
 def list_warnings(card: Card) -> list[str]:
-    """Return a chat's warnings: the notices, that a secret is answered elsewhere, and how people
-    get to the inbox without a link."""
+    """Return a chat's warnings. These are the notices, that a secret can be answered only in the
+    inbox, and how people get to the inbox without a link."""
     secret = not card.final and any(field.secret for field in card.fields)
     told = (*card.notices, SECRET_ASKED if secret else "", say_no_link(card))
     return [one for one in told if one]

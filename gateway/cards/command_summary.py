@@ -1,4 +1,5 @@
-"""Summarize a command by its worst effects, and count the rest; start at `say_command`."""
+"""Summarize a command by its worst effects, and count the other effects. Start reading at
+`say_command`."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _BLANKS = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class SummaryPart:
-    """A part of a summary: the gateway's words or, when `named`, a name from the call."""
+    """A part of a summary: the gateway's words or, if `named`, a name from the call."""
 
     text: Visible
     named: bool = False
@@ -36,21 +37,21 @@ CallSummary = tuple[SummaryPart, ...]
 
 @dataclass(frozen=True, slots=True)
 class SummaryLimits:
-    """The size of a summary: `words` of each name, and the number of `arguments`."""
+    """The limits for a summary: `words` in each name, and the number of `arguments`."""
 
     words: int
     arguments: int
 
 
 def say_ours(text: str) -> SummaryPart:
-    """Return a part of the gateway's own words."""
+    """Return a part with the gateway's own words."""
     return SummaryPart(Visible(((text, False),)))
 
 
 def say_some(
     names: Sequence[str], room: int, most: int, others: int = 0, chars: int = NAME_CHARS
 ) -> list[SummaryPart]:
-    """Return the first names, and the count of the rest, including `others`."""
+    """Return the first names, and how many more there are, including `others`."""
     said: list[SummaryPart] = [] if names else [say_ours("something")]
     for at, one in enumerate(names[:most]):
         said += [say_ours(", ")] if at else []
@@ -60,12 +61,13 @@ def say_some(
 
 
 def say_name(text: str, room: int, most: int = NAME_CHARS) -> SummaryPart:
-    """Return a name from the call, cut to `room` words and `most` characters."""
+    """Return a name from the call, shortened to `room` words and `most` characters."""
     return SummaryPart(cut_start(text, most, room), named=True)
 
 
 def cut_start(text: str, most: int, room: int) -> Visible:
-    """Return the start of a text on one line, safe to show, with "…" if it was cut."""
+    """Return the start of a text on one line, safe to show. It ends with "…" if it was
+    shortened."""
     if _is_path(text) and len(text) > most:
         return render_safe(shorten(text, most))
     begun = start_of(text, _LOOKED_AT)
@@ -87,7 +89,8 @@ def cut_start(text: str, most: int, room: int) -> Visible:
 
 
 def _fit(piece: str, kept: list[Segment], most: int, room: int) -> int:
-    """Return how many characters of a piece fit after what is kept, by words and characters."""
+    """Return how many characters of a piece fit after the text that is already kept. Both words and
+    characters are limited."""
     words = "".join(text for text, _ in kept).count(" ") + 1
     left = most - _length(kept)
     for at, char in enumerate(piece):
@@ -108,8 +111,8 @@ def _is_path(text: str) -> bool:
 
 
 def shorten(path: str, most: int) -> str:
-    """Return the start of a path and its last part. For a long host of an address, keep the end of
-    the host, which shows whose it is."""
+    """Return the start of a path and its last part. If an address has a long host, keep the end of
+    the host, which shows who owns it."""
     begin, sign, rest = path.partition("://")
     host = rest.partition("/")[0]
     if sign and len(begin) + len(sign) + len(host) + len("…") > most and not holds_secrets(path):
@@ -128,7 +131,7 @@ def _short_escape(escape: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Quote a name as in JSON, for plain text."""
+    """Return a name quoted as in JSON, for plain text."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -146,7 +149,7 @@ _RUNS = "Runs"
 
 @dataclass(slots=True)
 class _Group:
-    """Effects that share one verb."""
+    """Effects that have the same verb."""
 
     first: StepEffect
     effects: list[StepEffect] = field(default_factory=list)
@@ -166,7 +169,8 @@ def unwrap_script(text: str) -> str:
 def say_command(
     text: str, home: str | None, base: str | None, room: SummaryLimits
 ) -> list[SummaryPart]:
-    """Describe the worst effects of a command and count the rest; show a short command whole."""
+    """Describe the worst effects of a command, and count the others. A short command is shown
+    whole."""
     text = unwrap_script(text.strip())
     if not text:
         return [say_ours("Runs an empty command")]
@@ -184,12 +188,12 @@ def say_command(
 
 
 def rank_command(text: str, home: str | None, base: str | None) -> Harm:
-    """Return the worst harm of a command."""
+    """Return the worst harm that a command may do."""
     return next((one.harm for one in list_effects(text, home, base)), Harm.IDLE)
 
 
 def _has_own_sentence(effect: StepEffect) -> bool:
-    """Whether a sentence describes the effect better than the command itself."""
+    """Whether a sentence describes the effect better than the command itself would."""
     return effect.harm <= Harm.DESTROY and effect.verb not in (_RUNS, "Changes")
 
 
@@ -218,7 +222,8 @@ def _group(effects: Sequence[StepEffect]) -> list[_Group]:
 def _say_groups(
     groups: list[_Group], text: str, secrets: Sequence[str], room: SummaryLimits
 ) -> list[SummaryPart]:
-    """Describe the worst group, and the second if there is room or it is itself harmful."""
+    """Describe the worst group. Describe the second group too if there is room or it is also
+    harmful."""
     first, *others = groups
     loud = bool(others) and others[0].first.harm <= Harm.SEND
     counts = [len(_names_of(one, secrets, room)) for one in others]
@@ -292,7 +297,7 @@ def _say_host(effect: StepEffect) -> list[SummaryPart]:
 
 
 def _say_surroundings(effect: StepEffect) -> list[SummaryPart]:
-    """Say on which machine and as which user it runs."""
+    """Return on which machine and as which user the command runs, in words."""
     said: list[SummaryPart] = []
     if effect.place:
         where, _, name = effect.place.partition(" ")
@@ -308,7 +313,7 @@ def _say_surroundings(effect: StepEffect) -> list[SummaryPart]:
 
 
 def _names_of(group: _Group, secrets: Sequence[str], room: SummaryLimits) -> list[str]:
-    """Return the names of a group, without duplicates and secrets; "…" marks cut ones."""
+    """Return the names of a group, without duplicates and secrets. "…" marks shortened names."""
     if not group.first.verb:
         return []
     if group.first.verb != _RUNS or group.first.names:
@@ -329,9 +334,10 @@ def _names_of(group: _Group, secrets: Sequence[str], room: SummaryLimits) -> lis
 def _name_step(
     effect: StepEffect, secrets: Sequence[str], room: SummaryLimits, most: int
 ) -> tuple[str, bool]:
-    """Return a name for a step of a command, and whether it leaves something out.
+    """Return a name for a step of a command, and whether the name leaves something out.
 
-    It is the whole command if that fits and describes it; else its program and the important words.
+    The name is the whole command if that fits and shows the effect. Otherwise it is the program and
+    the important words.
     """
     words = tuple(one.replace("$()", "$(…)") for one in effect.words)
     whole = " ".join(words)
@@ -358,7 +364,8 @@ def _name_step(
 def _fill(
     key: Sequence[int], open_words: Sequence[int], words: Sequence[str], most: int
 ) -> list[int]:
-    """Return the positions that a name keeps: key words and those after them, up to `most`."""
+    """Return the positions of the words that a name keeps: key words and the words after them, up
+    to `most`."""
     kept = sorted(key or [0])
     begins = kept == [0]
     for at in open_words:
@@ -384,5 +391,6 @@ def _shorten_word(word: str) -> str:
 
 
 def _drop_secrets(words: Sequence[str], secrets: Sequence[str]) -> list[str]:
-    """Return the words without secrets; an earlier word, such as a flag, may reveal one."""
+    """Return the words without secrets. An earlier word, such as a flag, may show that a word is a
+    secret."""
     return [word for word in words if not any(one in word or word in one for one in secrets)]

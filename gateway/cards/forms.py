@@ -1,7 +1,7 @@
-"""Turn arguments into the typed fields of an edit form, and back; start at `edit_fields`.
+"""Convert arguments to the typed fields of an edit form, and back. Start reading at `edit_fields`.
 
 A field that nobody changed keeps the exact value. A masked value is never shown: its field is empty
-at first, and the value stays unless something is typed.
+at first, and the value stays unless the person types a new one.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class EditKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditField:
-    """One argument as a field. `id` is the gateway's; `label` is the argument's name, quoted.
-    `value` is the field's first content: "true" or "false", the index of a choice, else the text.
-    """
+    """One argument as a field of a form. `id` is chosen by the gateway; `label` is the argument's
+    name, quoted. `value` is the field's initial content: "true" or "false", the index of a choice,
+    else the text."""
 
     id: str
     name: str
@@ -64,7 +64,8 @@ class WrongField(InvalidRequest):
 
 
 def edit_fields(record: StoredRequest, *, reveal: bool = False) -> tuple[EditField, ...]:
-    """Return the fields to edit a request's arguments, in reading order; none if too long."""
+    """Return the fields to edit a request's arguments, in reading order. The list is empty if the
+    arguments are too long."""
     arguments = record.arguments
     if len(pretty(arguments)) > _MOST_CHARS:
         return ()
@@ -79,10 +80,10 @@ def edit_fields(record: StoredRequest, *, reveal: bool = False) -> tuple[EditFie
 def put_together(
     record: StoredRequest, typed: Mapping[str, str], *, reveal: bool = False
 ) -> JsonObject:
-    """Return the arguments with the values typed into fields, by field id; other fields stay
-    unchanged.
+    """Return the arguments with the values that a person typed, given by field id. All other values
+    stay unchanged.
 
-    Raises WrongField for a value of the wrong type, or one that does not fit the request's schema.
+    Raises WrongField if a value has the wrong type or does not fit the request's schema.
     """
     fields = {one.id: one for one in edit_fields(record, reveal=reveal)}
     if strange := typed.keys() - fields.keys():
@@ -99,8 +100,8 @@ def put_together(
 def check_edit(
     record: StoredRequest, arguments: JsonObject, ids: Mapping[str, str] | None = None
 ) -> None:
-    """Raise WrongField unless arguments fit the request's schema. `ids` maps argument names to
-    field ids, to name the faulty field."""
+    """Raise WrongField unless the arguments fit the request's schema. `ids` maps argument names to
+    field ids, so that the error can name the field."""
     try:
         check_schema(record.request.schema, arguments)
     except Misfit as misfit:
@@ -108,7 +109,8 @@ def check_edit(
 
 
 def edit_as_text(record: StoredRequest, typed: Mapping[str, str]) -> str:
-    """Return the arguments with typed values as JSON, or the current ones if a value is invalid."""
+    """Return the arguments, with the typed values, as JSON. If a typed value is invalid, return the
+    current arguments."""
     try:
         arguments = put_together(record, typed)
     except InvalidRequest:
@@ -117,8 +119,8 @@ def edit_as_text(record: StoredRequest, typed: Mapping[str, str]) -> str:
 
 
 def _list_masked(arguments: JsonObject) -> set[str]:
-    """Return the arguments that are masked when all are shown together: one argument may reveal
-    that another is a secret."""
+    """Return the arguments that are masked when all arguments are shown together, because one
+    argument may reveal that another is a secret."""
     masked = mask(arguments)
     found = {name for name, value in arguments.items() if masked.get(name) != value}
     spans = list(secrets_in(pretty(arguments)))
@@ -154,7 +156,7 @@ def _field(name_of_field: str, name: str, value: Any, schema: Any, masked: bool)
 
 
 def _kind(name: str, value: Any, schema: Any) -> tuple[EditKind, str, tuple[Visible, ...]]:
-    """Return the type of a value's field, its first content, and the choices."""
+    """Return the type of the field for a value, the field's initial content, and the choices."""
     offered = list(_choices(schema))
     if any(_same(value, one) for one in offered):
         at = next(number for number, one in enumerate(offered) if _same(value, one))
@@ -171,7 +173,7 @@ def _kind(name: str, value: Any, schema: Any) -> tuple[EditKind, str, tuple[Visi
 
 
 def _choices(schema: Any) -> Iterator[Any]:
-    """Yield the choices of a schema; nothing unless it is a plain list."""
+    """Yield the choices of a schema, or nothing if it has no plain list of choices."""
     found = schema.get("enum") if isinstance(schema, dict) else None
     if not isinstance(found, list) or not 1 < len(found) <= MOST_CHOICES:
         return
@@ -188,8 +190,8 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _is_unchanged(field: EditField, given: str) -> bool:
-    """Whether a field still has its first content. Line ends and blanks at the ends do not count,
-    because clients change them."""
+    """Whether a field still has its initial content. Line ends, and blanks at both ends, do not
+    count, because clients change them."""
     return _plain(given) == _plain(field.value)
 
 

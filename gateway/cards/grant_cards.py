@@ -1,6 +1,6 @@
-"""Build the card of a grant, once for all platforms; start at `grant_card_of`.
+"""Build the card of a grant in one way for all platforms. Start reading at `grant_card_of`.
 
-Everything in it is either the gateway's own words or `Visible` text.
+Everything on the card is either the gateway's own words or `Visible` text.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ _REVOKE = "Matching requests will require approval again."
 class GrantCard:
     """One grant in its current state, for people.
 
-    `icon` and `word` name the state, `title` is both with the tool. `words` say what it covers,
-    `asked` is the request that it was made from. `until` is its end, None until revoked. `reach` is
-    the matches in history. `notices` are warnings in the gateway's words. `outcome` says how it
-    ended. `confirm` is the text to confirm before revoking, empty if that is not possible. Times
-    are milliseconds since the epoch. `people` are the names in the gateway's sentences.
+    `icon` and `word` name the state; `title` has both, and the tool. `words` describes the grant's
+    scope; `asked` is the request that the grant was made from. `until` is when it expires, or None
+    if it lasts until revoked. `reach` describes the matches in history. `notices` are warnings in
+    the gateway's words. `outcome` says how the grant ended. `confirm` is the text to confirm before
+    revoking, or empty if the grant cannot be revoked. Times are in milliseconds since the epoch.
+    `people` lists the names in the gateway's sentences.
     """
 
     grant_id: str
@@ -57,7 +58,7 @@ class GrantCard:
 
     @property
     def title(self) -> str:
-        """The state and the tool, in one line."""
+        """The grant's state and tool, in one line."""
         return f"{self.icon} {self.word} · {self.tool.text}"
 
 
@@ -94,7 +95,7 @@ def grant_card_of(
 
 
 def _say_end(end: End) -> str:
-    """Say why it ended, and who ended it."""
+    """Return why a grant ended and who ended it, in words."""
     return f"{end.why} by {end.by}" if end.why == "revoked" else f"{end.why}, by {end.by}"
 
 
@@ -105,7 +106,7 @@ def people_of(grant: Grant) -> frozenset[str]:
 
 
 def uses_of(grant: Grant) -> str:
-    """Say how often a grant was used, and its limit if it has one."""
+    """Return how often a grant was used, in words, and its limit if it has one."""
     if grant.max_uses is not None:
         return f"used {grant.used} of {grant.max_uses} times"
     never = "not used yet" if grant.end is None else "never used"
@@ -113,7 +114,7 @@ def uses_of(grant: Grant) -> str:
 
 
 def backing_of(grant: Grant) -> str:
-    """Say who made a grant, and who else voted for it."""
+    """Return who made a grant, in words, and who else voted for it."""
     others = _others(grant)
     return f"by {grant.made_by}" + (f", with the votes of {others}" if others else "")
 

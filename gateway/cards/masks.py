@@ -1,14 +1,14 @@
-"""Decide whether a masked value could act; start at `hides`. Nobody approves what they cannot see
-act.
+"""Decide whether a masked value could act. Start reading at `hides`. Nobody can approve a call
+whose effect a mask hides.
 
-A mask hides bytes that run. If it covers only a secret's value, the rest shows what happens; if it
-covers a program, a path or a host, it does not. So a masked value counts as shown only if its place
-proves that it is data. Such places are a whole member named as a password, a header and a variable.
-So is one word that is a flag, an assignment, a header or an address with a value. The value must
-consist of a token's characters. A name such as `token` alone proves nothing, because the call may
-be about a token: the value must also look issued. Plain words prove nothing anywhere. Nor does any
-name in a call that revokes a token, because there the value says which one. Other values must be
-revealed before approval.
+A mask hides a part of the call. If it covers only a secret's value, the rest of the call shows what
+happens. If it covers a program, a path or a host, the effect is hidden. So a masked value counts as
+shown only if its place proves that it is data. Such a place is a whole member named as a password,
+a header, or a variable. It may also be one word that has a value and a flag, an assignment, a
+header or an address. The value may have only characters that tokens have. A name such as `token` is
+not enough, because the call may be about a token: the value must also look like an issued secret. A
+plain word is never proven to be data. In a call that revokes a token, no name proves it, because
+the value selects the token. All other values must be revealed before approval.
 """
 
 from __future__ import annotations
@@ -105,8 +105,9 @@ _TAKES_UP = re.compile(
 
 
 class _Part(NamedTuple):
-    """A text of a request. It is a member's or item's value, or, with `data` False, a text that is
-    never data. `runs` is False for texts that nothing could run, such as a remark or a folder."""
+    """One text in a request: the value of a member or item or, if `data` is False, a text that
+    never counts as data. `runs` is False for texts that nothing could run, such as a remark or a
+    folder."""
 
     text: str
     name: str = ""
@@ -117,7 +118,8 @@ class _Part(NamedTuple):
 
 
 class MaskProofs:
-    """A cache of `hides` for pending requests, because the first check may take long."""
+    """A cache of the results of `hides` for pending requests, because the first check may take
+    long."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int, str], bool] = {}
@@ -134,7 +136,7 @@ class MaskProofs:
         return known
 
     def recall(self, record: StoredRequest) -> bool | None:
-        """Return the cached result, or None if the proof must be computed."""
+        """Return the cached result, or None if the check has not been made yet."""
         return None if record.final else self._known.get(_key(record))
 
 
@@ -144,9 +146,9 @@ def hides(record: StoredRequest) -> bool:
 
 
 def hides_offer(record: StoredRequest, offer: Offer, effect: Effect) -> bool:
-    """Whether the words of an offer hide a value that could act.
+    """Whether a mask in the words of an offer hides a value that could act.
 
-    An exact offer covers what the card shows, and an exact denial hides nothing.
+    An exact offer covers only the call that the card shows, and an exact deny offer hides nothing.
     """
     if offer.match.shape is Shape.EXACT:
         return effect is Effect.ALLOW and hides(record)
@@ -154,7 +156,7 @@ def hides_offer(record: StoredRequest, offer: Offer, effect: Effect) -> bool:
 
 
 def _hides_words(record: StoredRequest, words: str) -> bool:
-    """Whether a mask in words about a request hides more than proven data."""
+    """Whether a mask in a text about a request hides more than values that are proven data."""
     found = [words[start:end] for start, end in record.find_secrets(words)]
     if not found and not _MASKED.search(words):
         return False
@@ -169,7 +171,7 @@ def _key(record: StoredRequest) -> tuple[str, int, str]:
 
 
 def _proven_in(record: StoredRequest) -> frozenset[str] | None:
-    """Return the secrets that are proven data, or None if one is not."""
+    """Return the secrets that are proven data, or None if a secret is not proven."""
     parts = list(_parts(record))
     found = [(part, list(dict.fromkeys(_spans(part)))) for part in parts]
     if not any(spans for _, spans in found) and not _shown_in(record):
@@ -224,7 +226,7 @@ def _parts(record: StoredRequest) -> Iterator[_Part]:
 
 
 def _within(value: Any, name: str = "", kept: str = "") -> Iterator[_Part]:
-    """Yield the texts in a value; `kept` is the name of the member that contains it."""
+    """Yield the texts in a value. `kept` is the name of the member that contains the value."""
     if isinstance(value, dict | list | tuple):
         place = name.lower() if name.lower() in _HEADERS | _VARIABLES else kept
         for member, told, item in name_items(value, name):
@@ -237,12 +239,13 @@ def _within(value: Any, name: str = "", kept: str = "") -> Iterator[_Part]:
 
 
 def _is_plain_name(part: _Part) -> bool:
-    """Whether a text is a member's name in which nothing could run."""
+    """Whether a text is the name of a member, in which nothing could run."""
     return not part.data and _IDENTIFIER.fullmatch(part.text) is not None
 
 
 def _spans(part: _Part) -> Iterator[tuple[int, int]]:
-    """Yield the positions of secrets in a text, found with and without its name."""
+    """Yield the positions of the secrets in a text, found both with the text's name and without
+    it."""
     yield from secrets_in(part.text)
     if part.name:
         yield from secrets_behind(part.name, part.text)
@@ -269,14 +272,14 @@ def _is_data(part: _Part, secret: str, everything: str, *, taken_up: bool) -> bo
 
 
 def _is_plain(secret: str) -> bool:
-    """Whether a value reads like a name. A number does not."""
+    """Whether a value reads like a name. Numbers do not count."""
     if not _PLAIN_WORDS.fullmatch(secret) or _NUMBER.fullmatch(secret):
         return False
     return not _looks_issued(secret)
 
 
 def _ends_secrets(tool: str, everything: str) -> bool:
-    """Whether a call is about a secret itself, for example one that revokes a token."""
+    """Whether a call acts on a secret itself, for example by revoking a token."""
     words = set(list_words(tool))
     if words & _ENDS and (words & _ENDED or words <= _ENDS):
         return True
@@ -284,18 +287,19 @@ def _ends_secrets(tool: str, everything: str) -> bool:
 
 
 def _is_credential(part: _Part) -> bool:
-    """Whether only a credential can have this name in this place."""
+    """Whether a value with this name, in this place, can only be a credential."""
     named = _SURELY_NAMED.search(part.name) or _HEADER_NAME.fullmatch(part.name)
     return part.environment or part.header or named is not None
 
 
 def _looks_issued(secret: str) -> bool:
-    """Whether a value is recognized as a secret by its shape alone."""
+    """Whether a value is recognized as a secret by its form alone."""
     return list(secrets_in(secret)) == [(0, len(secret))]
 
 
 def _is_of_flag(words: list[str], at: int, secret: str) -> bool:
-    """Whether a word of a command is the value of a known program's secret flag."""
+    """Whether a word of a command is the value of a flag that passes a secret to a known
+    program."""
     before = " ".join(words[:at])
     return any(
         flags.fullmatch(before) and _is(beginning, words[at], secret) for flags, beginning in _FLAGS
@@ -307,7 +311,8 @@ def _is(beginning: re.Pattern[str], text: str, secret: str) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    """Return a command's words, or an unreadable text as one word that proves nothing."""
+    """Return a command's words. A text that cannot be parsed is returned as one word that proves
+    nothing."""
     if len(text) > _MOST_CHARS:
         return [f"\n{text}"]
     reader = shlex.shlex(text, posix=True, punctuation_chars=True)
@@ -329,5 +334,5 @@ def _word_is_data(words: list[str], at: int, secret: str, everything: str) -> bo
 
 
 def _once(name: str, everything: str) -> bool:
-    """Whether a variable is set and never used."""
+    """Whether a variable is named only once, so that it is set and never used."""
     return len(re.findall(rf"\b{re.escape(name)}\b", everything)) == 1

@@ -1,4 +1,5 @@
-"""Offer grants on the card of a request, and list values they fix; start at `scopes_of`."""
+"""Offer grants on the card of a request, and list the values that grants fix. Start reading at
+`scopes_of`."""
 
 from __future__ import annotations
 
@@ -54,10 +55,11 @@ PASS_LIFETIME_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class RememberOption:
-    """One offer of a grant: the id that a click names, and what it would cover, in words.
+    """One offer of a grant: the id that a click names, and the scope in words.
 
-    `session_pass` ones apply to the request's session and use `PASS_LIFETIME_WORDS`. `by_host` ones
-    are rules that the coding agent itself keeps. `whole_tool` covers all calls of a harmless tool.
+    A `session_pass` option applies to the request's session and uses `PASS_LIFETIME_WORDS`. A
+    `by_host` option is a rule that the coding agent itself keeps. A `whole_tool` option covers all
+    calls of a harmless tool.
     """
 
     id: str
@@ -68,7 +70,7 @@ class RememberOption:
 
 
 def remember_as(offer: str, lifetime: str, *, everywhere: bool) -> Remember:
-    """Return the wish of a person who chose one of `LIFETIME_WORDS`."""
+    """Return a person's wish for a grant after they chose one of `LIFETIME_WORDS`."""
     uses = _NEXT.get(lifetime)
     lasts = lifetime if uses is None else "1h"
     return Remember(offer=offer, everywhere=everywhere, lifetime=lasts, max_uses=uses)
@@ -79,8 +81,8 @@ def scopes_of(
 ) -> tuple[RememberOption, ...]:
     """Return the grants that this action can save, narrow first; none for a decided request.
 
-    Without `reveal`, offers whose words would hide a value that could act are left out. With
-    `passes`, for people who may give them, session passes come last.
+    Without `reveal`, an offer is left out if a mask in its words would hide a value that could act.
+    With `passes`, which is for people who may give session passes, these come last.
     """
     if not _may(record, action):
         return ()
@@ -109,7 +111,7 @@ def scopes_of(
 
 
 def may_remember(record: StoredRequest, action: Action) -> bool:
-    """Return whether this action can save a grant, that is, whether `scopes_of` has any."""
+    """Return whether this action can save a grant, so that `scopes_of` returns any."""
     if not _may(record, action):
         return False
     effect = Effect.ALLOW if action is Action.APPROVE else Effect.DENY
@@ -117,7 +119,8 @@ def may_remember(record: StoredRequest, action: Action) -> bool:
 
 
 def _may(record: StoredRequest, action: Action) -> bool:
-    """Whether this action may save a grant: never if decided, nor an approval with a step-up."""
+    """Whether this action may save a grant. No action may if the request is decided, and an
+    approval may not if it requires a step-up."""
     if record.final:
         return False
     steps = record.approvers is not None and bool(record.approvers.step_up)
@@ -125,7 +128,8 @@ def _may(record: StoredRequest, action: Action) -> bool:
 
 
 def wishes(record: StoredRequest) -> list[str]:
-    """Say which grants people want with the approval, and how many voted for each."""
+    """Return a sentence for each grant that people want with the approval, with the number of votes
+    for it."""
     wanted: dict[tuple[str, bool], list[Vote]] = {}
     for vote in record.votes:
         if vote.remember is not None:
@@ -139,13 +143,13 @@ def wishes(record: StoredRequest) -> list[str]:
 
 
 def _say(record: StoredRequest, offer: Offer, effect: Effect) -> str:
-    """Say what an offer covers, with the votes that it needs."""
+    """Return the scope of an offer in words, with the number of votes that it needs."""
     lead = "a pass, 8 hours at most: " if offer.match.shape in PASSES else ""
     return lead + offer.words + _votes(record, offer.match, effect)
 
 
 def _votes(record: StoredRequest, match: Match, effect: Effect) -> str:
-    """Say how many votes a scope needs, if more than one."""
+    """Return how many votes a scope needs, in words, if it needs more than one."""
     if effect is Effect.DENY:
         return ""
     here, everywhere = (
@@ -176,9 +180,9 @@ ROLES_ON_CARDS = {role.value: words for role, words in ON_CARDS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Undeclared:
-    """A value that an admin could declare. `address` names it to the gateway; it is empty if it
-    cannot be shown as it is, and then no card can declare it. `what` is its role with the source.
-    """
+    """A value that an admin could declare. `address` identifies it to the gateway. `address` is
+    empty if it cannot be shown unchanged; then no card can declare the value. `what` is the value's
+    role and where the role comes from."""
 
     address: str
     name: Visible
@@ -201,7 +205,8 @@ def undeclared_of(record: StoredRequest) -> tuple[Undeclared, ...]:
 
 
 def say_undeclared(record: StoredRequest) -> Visible | None:
-    """Return one sentence on the undeclared values, and who can declare them; None without any."""
+    """Return a sentence that names the undeclared values and who can declare them; None if there
+    are no such values."""
     found = undeclared_of(record)
     if not found:
         return None

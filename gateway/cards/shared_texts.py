@@ -1,4 +1,5 @@
-"""Texts that all surfaces share, and the progress of approvals; start at `standing_of`."""
+"""Define the texts that all platforms share, and the progress of approvals. Start reading at
+`standing_of`."""
 
 from __future__ import annotations
 
@@ -41,19 +42,20 @@ _FETCHED = "Approvals that agents already claimed cannot be recalled."
 
 
 def say_name(name: str) -> str:
-    """Return a person's name as people read it. For a platform's id, name the platform and the id;
-    an identity without a place stays as written."""
+    """Return a person's name as people read it. If it is a platform's id, return the platform and
+    the id; an identity without a place stays as written."""
     found = _ID.fullmatch(name)
     return f"somebody in {found[1].title()} ({found[2]})" if found else name
 
 
 def is_unnamed(name: str) -> bool:
-    """Whether it is an id of a platform, which may be a group's."""
+    """Whether a name is only a platform's id. The id may also be that of a group."""
     return _ID.fullmatch(name) is not None
 
 
 def say_names(text: str, people: Collection[str]) -> str:
-    """Return a sentence with those of `people` that are identities written as people read them."""
+    """Return a sentence in which identities that are in `people` are written as people read
+    them."""
     for one in sorted(people, key=len, reverse=True):
         if (said := say_name(one)) != one:
             text = text.replace(one, said)
@@ -61,7 +63,8 @@ def say_names(text: str, people: Collection[str]) -> str:
 
 
 def join_reason(tapped: str, typed: str) -> str:
-    """Return the words for the agent: the tapped reason, if any, then the typed one."""
+    """Return the reason for the agent: the reason that the person tapped, if any, then the one they
+    typed."""
     return ". ".join(one for one in (tapped, typed) if one)
 
 
@@ -69,7 +72,7 @@ def join_reason(tapped: str, typed: str) -> str:
 class KillSwitch:
     """The state of the kill switch, and how many requests are pending.
 
-    `by` and `at` (ms) say who turned it on and when; "" and 0 if unknown.
+    `by` says who turned it on, and `at` when, in ms. They are "" and 0 if unknown.
     """
 
     on: bool
@@ -79,7 +82,7 @@ class KillSwitch:
 
     @property
     def stopping(self) -> str:
-        """The effect of turning it on, for its confirmation."""
+        """The effect of turning the switch on, for the confirmation."""
         known = {0: "", 1: "the pending request and "}
         waiting = known.get(self.waiting, f"all {self.waiting} pending requests and ")
         nothing = "" if self.waiting else " No request is pending now."
@@ -87,14 +90,15 @@ class KillSwitch:
 
     @property
     def stopped(self) -> str:
-        """The effect that turning it on had."""
+        """The effect that turning the switch on had."""
         known = {0: "No request was pending", 1: "The pending request is denied"}
         waited = known.get(self.waiting, f"All {self.waiting} pending requests are denied")
         return f"{waited}. Every new request is denied {_UNTIL} {_FETCHED}"
 
     @property
     def state(self) -> str:
-        """A sentence on who turned it on and when, or that this is unknown; "" while it is off."""
+        """A sentence on who turned the switch on and when, or that this is unknown; "" while it is
+        off."""
         if not self.on:
             return ""
         if not self.at:
@@ -118,10 +122,10 @@ _REFUSALS = (Action.DENY, Action.ABORT)
 class ApprovalProgress:
     """The progress of a request towards approval.
 
-    `more` people are needed beside those who `approved`; `left` are those who still may, None if
-    not looked up. `nobody` says why nobody may. `mine` says that the reader approved, and `settled`
-    that approving again would change nothing. A question is `answered` by one person, so its
-    approvals are not counted.
+    `more` is how many people must approve in addition to those who `approved`. `left` lists the
+    people who still may approve; None means that they were not looked up. `nobody` says why nobody
+    may approve. `mine` says that the reader approved, and `settled` that approving again would
+    change nothing. A form is `answered` by one person, so its approvals are not counted.
     """
 
     quorum: int
@@ -134,14 +138,15 @@ class ApprovalProgress:
     answered: bool = False
 
     def offers(self, action: Action) -> bool:
-        """Return whether to offer this action: not an approval that is impossible or given."""
+        """Return whether to offer this action. An approval is not offered if it is impossible or
+        the reader already gave it."""
         if self.nobody:
             return action in _REFUSALS
         return not (self.settled and action is Action.APPROVE)
 
     def say_nobody(self, *, here: bool = False) -> str:
-        """Say why nobody may approve or answer a request, else "". `here` means that the reader is
-        in the inbox, where it is beside the state."""
+        """Return why nobody may approve or answer a request, else "". `here` means that the reader
+        is in the inbox, where the sentence is next to the state."""
         if here and self.nobody:
             return f"{self.nobody[:1].upper()}{self.nobody[1:]}."
         does = "answer" if self.answered else "approve"
@@ -149,7 +154,7 @@ class ApprovalProgress:
 
     @property
     def words(self) -> str:
-        """Names of those who approved and those who are missing; "" if one person is enough."""
+        """The names of those who approved and those who are missing; "" if one person is enough."""
         if self.quorum <= 1 or self.answered:
             return ""
         if self.mine and self.more:
@@ -164,7 +169,8 @@ class ApprovalProgress:
         return f"{told}; waits for {of}{self._name_left()}"
 
     def _waits(self) -> str:
-        """Say how many approvals are missing and who can give them, not how many are given."""
+        """Return how many approvals are missing and who can give them, in words. Approvals already
+        given are not mentioned."""
         waits = f"waits for {self.more} more"
         if self.left is None:
             return waits
@@ -178,12 +184,13 @@ class ApprovalProgress:
 
     @property
     def _some_of(self) -> bool:
-        """Whether several are missing out of more people: a name may also be a group."""
+        """Whether several approvals are missing and more people than that may give them. A name may
+        also be a group."""
         left = self.left or ()
         return self.more > 1 and (len(left) > self.more or any(map(is_unnamed, left)))
 
     def _name_left(self) -> str:
-        """Name the people who still may approve, platform ids last."""
+        """Return the names of the people who still may approve. Platform ids come last."""
         left = tuple(dict.fromkeys(map(say_name, sorted(self.left or (), key=is_unnamed))))
         named = list(left[:_MOST_NAMED])
         if others := len(left) - len(named):
@@ -194,7 +201,8 @@ class ApprovalProgress:
 
 
 def standing_of(record: StoredRequest, reader: str = "") -> ApprovalProgress:
-    """Return the progress of a request for the person `reader`, or for many readers with ""."""
+    """Return the progress of a request for the person `reader`, or for many readers if `reader` is
+    ""."""
     voted = tuple(vote.person for vote in record.votes)
     own = next((vote for vote in record.votes if reader and vote.person == reader), None)
     may = record.approvers or Approvers()

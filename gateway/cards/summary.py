@@ -1,8 +1,9 @@
-"""Summarize a call in one sentence for its card; start at `summarize`.
+"""Summarize a call in one sentence for its card. Start reading at `summarize`.
 
-No model and no word of the agent makes it. Names from the call are in code style, or quoted where
-there is no style. A call that is not understood is shown as its tool and short arguments. The worst
-comes first and the rest is counted, so that no cut makes it look harmless.
+The gateway builds the summary itself, without a model and without the agent's description. Names
+from the call are in code style, or quoted where a platform has no such style. A call that is not
+understood is shown as its tool and short arguments. The worst effect comes first and the others are
+counted, so that shortening cannot make a call look harmless.
 """
 
 from __future__ import annotations
@@ -165,14 +166,15 @@ _Draft = Callable[[SummaryLimits], list[SummaryPart]]
 def summarize(record: StoredRequest) -> CallSummary:
     """Return the summary of a request, at most MOST_WORDS words, with secrets masked.
 
-    If possible it is so short that the first reason of the risk fits beside it.
+    If possible, the summary is so short that the first reason for the risk also fits before the
+    call.
     """
     most = dict.fromkeys((_leave_room(record), MOST_WORDS))
     return tuple(_hide_secrets(record, part) for part in _fit_summary(record, most))
 
 
 def _hide_secrets(record: StoredRequest, part: SummaryPart) -> SummaryPart:
-    """Mask the secrets in a part that only their place in the request reveals."""
+    """Mask those secrets in a part that can be recognized only by their place in the request."""
     if not part.named or not record.secrets:
         return part
     kept: list[Segment] = []
@@ -199,8 +201,8 @@ def _draw_summaries(record: StoredRequest) -> Iterator[CallSummary]:
 
 
 def _leave_room(record: StoredRequest) -> int:
-    """Return how many words a summary may have so that the first reason of the risk fits before the
-    call. Findings need no reason beside them."""
+    """Return how many words a summary may have so that the first reason for the risk also fits
+    before the call. If there are findings, no reason needs to fit."""
     high = _HIGH_RISK if record.risk.level is RiskLevel.HIGH else ""
     reasons = () if record.findings else record.risk.reasons[:1]
     taken = sum(len(text.split()) for text in (*reasons, high))
@@ -208,7 +210,7 @@ def _leave_room(record: StoredRequest) -> int:
 
 
 def own_summary(text: str) -> CallSummary:
-    """Return a summary of the gateway's own words only."""
+    """Return a summary that has only the gateway's own words."""
     return (say_ours(text),)
 
 
@@ -218,16 +220,16 @@ def plain_summary(summary: CallSummary) -> str:
 
 
 def count_words(summary: CallSummary) -> int:
-    """Count the words that people read in a summary; an escape is one."""
+    """Return how many words people read in a summary; an escape counts as one word."""
     pieces = (piece for part in summary for piece in part.text.segments)
     return len("".join("⟨⟩" if escape else text for text, escape in pieces).split())
 
 
 def notice_of(record: StoredRequest, ended: str = "") -> str:
-    """Return a notification of at most NOTICE_CHARS characters: the agent, its wish and the first
-    finding.
+    """Return a notification of at most NOTICE_CHARS characters: the agent, what it wants to do, and
+    the first finding.
 
-    It begins with how the request `ended`, or with a high risk.
+    It begins with how the request `ended`, or with the risk if that is high.
     """
     said: list[tuple[CallSummary, str]] = []
     for drawn in _draw_summaries(record):
@@ -246,7 +248,7 @@ def notice_of(record: StoredRequest, ended: str = "") -> str:
 def _draft_notice(
     record: StoredRequest, summary: CallSummary, ended: str
 ) -> tuple[CallSummary, str]:
-    """Return a notification with this summary, and the finding for its end."""
+    """Return a notification with this summary, and the finding to put at its end."""
     agent = name_agent(record.request.agent)
     if ended:
         return (say_ours(f"{ended} · {agent}: "), *summary), ""
@@ -255,8 +257,8 @@ def _draft_notice(
 
 
 def _say_found(record: StoredRequest, summary: CallSummary) -> str:
-    """Return the first finding for the end of a notification, or "". It leaves out a name that the
-    summary has."""
+    """Return the first finding, for the end of a notification, or "". If the summary already has a
+    name that the finding has, the name is left out."""
     if not record.findings:
         return ""
     found = record.show(record.findings[0]).text
@@ -269,7 +271,7 @@ def _say_found(record: StoredRequest, summary: CallSummary) -> str:
 
 
 def _say_wish(record: StoredRequest, summary: CallSummary) -> Iterator[SummaryPart]:
-    """Yield a summary as the agent's wish, with its verbs as infinitives."""
+    """Yield a summary as something that the agent wants to do, with its verbs as infinitives."""
     if record.request.questions:  # its verb is "asks"
         asks, *rest = summary
         yield from (say_ours(asks.text.text.lower()), *rest)
@@ -287,7 +289,8 @@ def _say_infinitive(found: re.Match[str]) -> str:
 
 
 def _cut_notice(parts: CallSummary, most: int) -> str:
-    """Return these parts as plain text; a cut is inside a name, whose quotes are closed."""
+    """Return these parts as plain text. If the text must be shortened, a name is shortened and its
+    quotes are closed."""
     said = ""
     for at, part in enumerate(parts):
         left = most - len(said) - (2 if at + 1 < len(parts) else 0)
@@ -299,7 +302,7 @@ def _cut_notice(parts: CallSummary, most: int) -> str:
 
 
 def _cut_quoted(part: SummaryPart, most: int) -> str:
-    """Return the start of a name with its quotes, or "" if nothing fits."""
+    """Return the start of a name with quotes around it, or "" if nothing fits."""
     kept = part.text.text if part.named else ""
     while kept and len(quote(f"{kept}…")) > most - 2:
         kept = kept[:-1]
@@ -313,7 +316,8 @@ def discreet_notice(agent: str, ended: str, risk: RiskLevel) -> str:
 
 
 def name_agent(agent: str) -> str:
-    """Return an agent's name for a sentence, quoted unless it has only the characters of names."""
+    """Return an agent's name for a sentence. It is quoted unless it has only characters that are
+    usual in names."""
     begun = cut_start(agent, _AGENT_CHARS, 1).text
     return begun if AGENT_NAME.fullmatch(agent) else quote(begun)
 
@@ -347,7 +351,8 @@ def _say_plan(record: StoredRequest) -> list[SummaryPart]:
 
 
 def _join_counts(parts: list[SummaryPart], room: SummaryLimits) -> list[SummaryPart]:
-    """Join several counts of the rest into one, at the last place, if there is little room."""
+    """If there is little room, join several counts of omitted parts into one, at the place of the
+    last."""
     counts = {at: int(found[1]) for at, one in enumerate(parts)
               if not one.named and (found := _COUNT.fullmatch(one.text.text))}  # fmt: skip
     if room.words > 1 or len(counts) < 2:  # noqa: PLR2004
@@ -359,7 +364,8 @@ def _join_counts(parts: list[SummaryPart], room: SummaryLimits) -> list[SummaryP
 
 
 def _choose(call: CallEffects) -> tuple[_Draft, frozenset[str]]:
-    """Return the sentence for this kind of call, and the places of its values; "" means all."""
+    """Return the sentence for this kind of call, and the places of the values that it covers; ""
+    means all."""
     everything = frozenset({""})
     if call.nested:
         return (lambda room: _say_nested(call, room)), _places_of_nested(call)
@@ -382,7 +388,8 @@ def _choose(call: CallEffects) -> tuple[_Draft, frozenset[str]]:
 
 
 def _find_patch(call: CallEffects) -> tuple[str, str] | None:
-    """Return the place and text of a file tool's patch that deletes or that no path describes."""
+    """Return the place and text of a file tool's patch that deletes files or whose files no path
+    names."""
     for leaf in call.leaves if call.family is Family.FILE else ():
         for text in texts_of(leaf.value) if leaf.role not in FREE else ():
             if is_patch(text) and (leaf.role is not Role.PATCH or deleted_by_patch(text)):
@@ -391,7 +398,7 @@ def _find_patch(call: CallEffects) -> tuple[str, str] | None:
 
 
 def _places_of_nested(call: CallEffects) -> frozenset[str]:
-    """Return the arguments that contain nested calls."""
+    """Return the arguments that contain inner calls."""
     return frozenset(_top_of(one.place) for one in call.with_role(Role.NESTED))
 
 
@@ -405,8 +412,8 @@ def _spell_programs(call: CallEffects) -> Iterator[str]:
 
 
 def _say_question(asked: Sequence[str], room: SummaryLimits) -> list[SummaryPart]:
-    """Say the first question, and count the others unless only the whole question fits. A whole
-    question need not be repeated below the summary."""
+    """Return the first question, and the number of the others unless only the whole question fits.
+    If the whole question fits, it need not be repeated below the summary."""
     first = [say_ours("Asks "), say_name(asked[0], room.words + 2)]
     counted = [first[0], *say_some(asked, room.words + 2, 1)]
     cut = first[1].text.text.endswith("…")
@@ -417,7 +424,8 @@ def _say_question(asked: Sequence[str], room: SummaryLimits) -> list[SummaryPart
 
 
 def _find_code(leaf: Leaf) -> tuple[CodeEffect | None, int] | None:
-    """Return the effect and lines of SQL or code in a value; None for other values."""
+    """Return the effect of SQL or code in a value, and its number of lines. Return None for other
+    values."""
     if not isinstance(leaf.value, str) or leaf.role not in (Role.ACTION, Role.INPUT, Role.UNKNOWN):
         return None
     text = leaf.value.strip()
@@ -472,7 +480,7 @@ def _say_paths(call: CallEffects, paths: list[PathUse], room: SummaryLimits) -> 
 
 def _count_changes(arguments: dict[str, Any]) -> tuple[int, int] | None:
     """Return how many lines a change of one file adds and removes. Return None if that is not
-    certain: a switch or a number may repeat the change."""
+    certain, because a switch or a number may repeat the change."""
     if any(map(_may_repeat, arguments.values())):
         return None
     patches = [arguments[name] for name in _PATCHES if isinstance(arguments.get(name), str)]
@@ -494,7 +502,7 @@ def _count_changes(arguments: dict[str, Any]) -> tuple[int, int] | None:
 
 
 def _may_repeat(value: Any) -> bool:
-    """Whether a value may mean that something is done more than once."""
+    """Whether a value may mean that the change is made more than once."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value > 1
     return (
@@ -513,12 +521,12 @@ def _say_path(path: PathUse, base: str | None) -> str:
 
 
 def _has_second(paths: Sequence[PathUse]) -> bool:
-    """Whether one path becomes another, as in a move, for which there is no verb here."""
+    """Whether one path becomes another, as in a move. The summary has no verb for that."""
     return any(one.second for one in paths)
 
 
 def _addresses(call: CallEffects) -> list[str]:
-    """Return a message's recipients, those outside the most common domain first."""
+    """Return a message's recipients. Those outside the most common domain come first."""
     given = [str(one.value) for one in call.with_role(Role.RECIPIENT) if one.value]
     people = list(dict.fromkeys(one for text in given for one in _split_addresses(text)))
     places = Counter(_place_of(one) for one in people)
@@ -527,7 +535,7 @@ def _addresses(call: CallEffects) -> list[str]:
 
 
 def _split_addresses(text: str) -> list[str]:
-    """Return the addresses in a text, without the names beside them."""
+    """Return the addresses in a text, without the names of people next to them."""
     text = ", ".join(_HEADER.sub("", one) for one in text.splitlines()).replace(";", ",")
     found = [address for _, address in getaddresses([text]) if "@" in address[1:]]
     return found or [one.strip() for one in text.split(",") if one.strip()]
@@ -550,7 +558,7 @@ def _say_message(call: CallEffects, people: list[str], room: SummaryLimits) -> l
 
 
 def _say_nested(call: CallEffects, room: SummaryLimits) -> list[SummaryPart]:
-    """Describe the worst of the nested calls, and count the others."""
+    """Describe the worst of the inner calls, and count the others."""
     worst = min(call.nested, key=_rank_call)
     first, rest = worst.call.tool, len(call.nested) - 1
     tool = say_name(call.call.tool, min(room.words, 2))
@@ -587,7 +595,7 @@ def _rank_call(call: CallEffects) -> int:
 
 
 def _say_call(call: CallEffects, room: SummaryLimits) -> list[SummaryPart]:
-    """Say the tool and its short arguments, the most important first."""
+    """Return the tool and its short arguments in words, the most important first."""
     tool = say_name(call.call.tool, min(room.words, 3))
     if not call.call.arguments:
         return [tool, say_ours(" without arguments")]
@@ -614,8 +622,8 @@ _Argument = tuple[str, Any, str]  # name, value, and place of the most important
 def _split_argument(
     call: CallEffects, name: str, value: Any, telling: dict[str, int]
 ) -> Iterator[_Argument]:
-    """Yield an argument, or its few values one by one, with the place of the most telling value. An
-    argument with many values is shown by its most telling one."""
+    """Yield an argument, or its values one by one if they are few, with the place of the most
+    important value. If an argument has many values, only its most important one is shown."""
     inside = [one for one in call.leaves if _top_of(one.place) == name]
     loudest = min(inside, key=lambda one: telling.get(one.place, len(telling)), default=None)
     if loudest is None or loudest.place not in telling:
@@ -639,10 +647,10 @@ def _list(value: Any) -> list[Any]:
 def _weigh(
     name: str, value: Any, role: Role | None, telling: bool, effect: bool
 ) -> tuple[bool, int]:
-    """Return an argument's sort key: short ones first.
+    """Return an argument's sort key. Short arguments come first.
 
-    Among them, effects come first, then switches that are on and telling values. The order of
-    _WEIGHT follows, and last come switches that are known to be harmless.
+    Among the short ones, effects come first, then switches that are on and important values. Then
+    comes the order of _WEIGHT, and last the switches that are known to be harmless.
     """
     if effect:
         return False, -2 if _says_harm(name, value) else -1
@@ -661,7 +669,8 @@ def _is_secret(name: str, value: Any) -> bool:
 
 
 def _room_of(room: SummaryLimits, *, loud: bool) -> int:
-    """Return how many words of an argument to show; more if it looks destructive."""
+    """Return how many words of an argument to show. An argument that looks destructive gets more
+    words."""
     return min(room.words, _MOST_VALUE) + (2 if loud else 0)
 
 
@@ -682,8 +691,8 @@ def _say_argument(name: str, value: Any, room: int) -> SummaryPart:
 
 
 def _list_rest(call: CallEffects, places: frozenset[str]) -> list[Leaf]:
-    """Return the values that no sentence covers, without data, values that change nothing, and
-    values that `_surroundings` describes."""
+    """Return the values that the sentence does not cover. Data, values that change nothing, and
+    values that `_surroundings` describes are left out."""
     if "" in places:
         return []
     around = {Role.ENVIRONMENT, Role.RIGHTS, Role.WORKING_FOLDER}
@@ -701,19 +710,19 @@ def _list_rest(call: CallEffects, places: frozenset[str]) -> list[Leaf]:
 
 
 def _lies_in(place: str, outer: str) -> bool:
-    """Whether a place is another one, or inside it."""
+    """Whether a place is the place `outer`, or inside it."""
     return place == outer or place.startswith((f"{outer}.", f"{outer}["))
 
 
 def _changes_nothing(leaf: Leaf) -> bool:
-    """Whether a value is not given, or turns off what is off by default."""
+    """Whether a value is missing, or turns off something that is off by default."""
     words = set(words_in(leaf.name))
     off = leaf.value in _NOT_GIVEN and bool(words) and words <= _USUALLY_OFF
     return leaf.value is None or off
 
 
 def _says_effect(leaf: Leaf) -> bool:
-    """Whether a value or its name tells the action or rights, or turns off a protection."""
+    """Whether a value or its name expresses an action or rights, or turns off a protection."""
     words = set(words_in(leaf.name))
     if leaf.role in FREE:
         return False
@@ -725,7 +734,7 @@ def _says_effect(leaf: Leaf) -> bool:
 
 
 def _says_harm(name: str, value: Any) -> bool:
-    """Whether a switch that is on, or a short value, alone indicates harm."""
+    """Whether a switch that is on, or a short value, is enough to indicate harm."""
     if is_on(value) and (destroys(name) or _EFFECT_WORDS & set(words_in(name))):
         return True
     short = isinstance(value, str) and len(value.split()) <= _FEW_WORDS
@@ -733,7 +742,7 @@ def _says_harm(name: str, value: Any) -> bool:
 
 
 def _list_telling(call: CallEffects, leaves: Sequence[Leaf]) -> list[Leaf]:
-    """Return the values that name a path, host, recipient or program, most harmful first."""
+    """Return the values that name a path, host, recipient or program, the most harmful first."""
     loud = _list_loud(call)
     loudest = loud | {one.place for one in call.urls} | {one.place for one in call.readings}
     places = loudest | {one.place for one in call.paths}
@@ -754,7 +763,8 @@ def _list_loud(call: CallEffects) -> frozenset[str]:
 
 
 def _say_rest(call: CallEffects, rest: Sequence[Leaf], room: SummaryLimits) -> list[SummaryPart]:
-    """Name the telling arguments that the sentence leaves out, and count the others."""
+    """Return the names of the important arguments that the sentence leaves out, and the number of
+    the others."""
     telling, loud = _list_telling(call, rest), _list_loud(call)
     shown = telling[: min(room.arguments, 2)]
     said: list[SummaryPart] = []
@@ -779,7 +789,8 @@ def _top_of(place: str) -> str:
 
 
 def _surroundings(call: CallEffects) -> Iterator[list[SummaryPart]]:
-    """Yield the context that changes a call's meaning: environment, rights, user, folder."""
+    """Yield the parts of the context that change a call's meaning: environment variables, rights,
+    user and folder."""
     context = call.call.context
     names = [*context.env, *(one.name for one in call.environment if _sets(one))]
     if names:
@@ -803,6 +814,7 @@ def _say_folder(folder: str, home: str | None) -> str:
 
 
 def _sets(leaf: Leaf) -> bool:
-    """Whether a leaf sets a variable: an "environment" may also name a stage, like staging."""
+    """Whether a value sets a variable. An argument called "environment" may instead name a stage,
+    such as staging."""
     inside = leaf.address != leaf.name
     return inside or not isinstance(leaf.value, str) or "=" in leaf.value

@@ -1,1 +1,1 @@
-"""Decide requests and manage grants from any chat, with the texts that all chats share."""
+"""Decide requests and manage grants from any chat platform. All of them share the texts."""

@@ -1,4 +1,5 @@
-"""Decide one request from a chat: rights, forms, edits and error texts; start at `Answering`."""
+"""Decide one request from a chat: rights, forms, edits and error texts. Start reading at
+`Answering`."""
 
 from __future__ import annotations
 
@@ -56,8 +57,8 @@ CHANGED = "the request has changed since you saw it; read it again"
 class Press:
     """One use of a button, a form or a command: the person, and the request.
 
-    `nonce` is the same if the platform delivers it again. `copy` and `ref` identify the posted
-    card. `groups` asks the platform for the person's groups if `identity` has none.
+    If the platform delivers the press again, `nonce` is the same. `copy` and `ref` identify the
+    posted card. `groups` asks the platform for the person's groups if `identity` has none.
     """
 
     request_id: str
@@ -83,8 +84,8 @@ class Press:
 
 
 class Answering:
-    """Shows requests to people who may see them, and takes their decisions. `lines` and `chars` are
-    the size of a card on this `platform`."""
+    """Shows requests to people who may see them, and applies their decisions. `lines` and `chars`
+    are the size of a card on this `platform`."""
 
     def __init__(self, api: AdapterApi, platform: str, *, lines: int, chars: int) -> None:
         self._api = api
@@ -93,8 +94,8 @@ class Answering:
         self._size = (lines, chars)
 
     async def _find_refusal(self, press: Press, record: StoredRequest) -> tuple[Press, str | None]:
-        """Return the press, with groups if they were needed, and why this person may not decide the
-        request; None if they may."""
+        """Return the press, with the person's groups if they were needed, and why this person may
+        not decide the request. Without an obstacle, the reason is empty (None)."""
         refusal = await self._api.requests.may_decide(press.identity, record)
         if refusal is not None and press.groups is not None:
             identity = replace(press.identity, groups=await press.groups())
@@ -127,12 +128,13 @@ class Answering:
         return record
 
     async def decide(self, press: Press, action: Action, **content: Any) -> StoredRequest:
-        """Decide the request. Raises the errors of `RequestCalls.decide`."""
+        """Decide the request. Raises the same errors as `RequestCalls.decide`."""
         click = press.click(action, **content)
         return await self._api.requests.decide(click, groups=press.groups)
 
     async def claim(self, press: Press, *, on: bool) -> StoredRequest:
-        """Set whether this person is looking at the request. Raises the errors of `decide`."""
+        """Record whether this person is looking at the request. Raises the same errors as
+        `decide`."""
         return await self._api.requests.claim(
             press.request_id, press.identity, on=on, groups=press.groups
         )
@@ -140,7 +142,7 @@ class Answering:
     # ---------------------------------------------------------------- cards
 
     async def build_posted(self, record: StoredRequest) -> Card:
-        """Return the card for posting."""
+        """Return the card to post."""
         lines, chars = self._size
         card = await self._api.requests.draw(record, self._platform, lines=lines, chars=chars)
         leads = self._api.address_of(record.id) if leads_to_inbox(card) else ""
@@ -155,13 +157,15 @@ class Answering:
         return replace(card, inbox=self._api.address_of(record.id)), mine
 
     async def build_whole(self, record: StoredRequest, identity: Identity | None = None) -> Card:
-        """Return the card without a size limit, so with every control, and with its address."""
+        """Return the card without a size limit, and therefore with every control, and with its
+        address."""
         reader = "" if identity is None else await self._name(identity)
         card = await self._draw(record, WHOLE, WHOLE, reader)
         return replace(card, inbox=self._api.address_of(record.id))
 
     async def build_for_form(self, record: StoredRequest) -> Card:
-        """Return a card with every control, and the part of the call for the top of a form."""
+        """Return a card with every control, and the part of the call to show at the top of a
+        form."""
         card = await self.build_whole(record)
         about = await self._draw(record, ABOUT_LINES, ABOUT_CHARS)
         return replace(card, blocks=about.blocks, complete=about.complete, size=about.size)
@@ -181,7 +185,7 @@ class Answering:
 
 
 def refuse_old(press: Press, record: StoredRequest) -> None:
-    """Raise Conflict for a request that is decided, or has changed since the card was shown."""
+    """Raise Conflict if a request is decided, or has changed since the card was shown."""
     if record.final:
         raise Conflict(f"this request is already decided: {describe_state(record)}")
     if press.revision < record.shown_since:
@@ -197,7 +201,7 @@ def describe_state(record: StoredRequest) -> str:
 
 
 def as_sentence(text: str) -> str:
-    """Return the gateway's words with an initial capital and a full stop."""
+    """Return the gateway's words as a sentence, with an initial capital and a full stop."""
     stop = "" if text.endswith((".", "!", "?", "…")) else "."
     return f"{text[:1].upper()}{text[1:]}{stop}"
 
@@ -213,11 +217,11 @@ def read_denial(
     replan: bool = False,
     again: str = "",
 ) -> JsonObject:
-    """Return the content of a denial for `Answering.decide`.
+    """Return the content of a denial, for `Answering.decide`.
 
-    It has the `tapped` reason and the one typed, the note, and whether another plan is wanted.
-    `again` says what happens to an identical request. Raises WrongField for a wanted plan without
-    words.
+    The content has the reason that the person tapped, the one they typed, the note, and whether
+    they want another plan. `again` says what happens to an identical request. Raises WrongField if
+    they want another plan but typed no reason.
     """
     words = join_reason(tapped, reason.strip())
     if replan and not words:
@@ -231,14 +235,15 @@ def read_denial(
 
 
 def find_reason(number: str) -> str:
-    """Return the reason behind a button by its number. Raises InvalidRequest."""
+    """Return the reason for a denial whose button has this number. Raises InvalidRequest."""
     if number not in map(str, range(len(DENIALS))):
         raise InvalidRequest("unknown reason; choose one of the offered reasons")
     return DENIALS[int(number)]
 
 
 def find_numbered(card: Card) -> Control:
-    """Return the approve control that requires a number. Raises InvalidRequest."""
+    """Return the card's approve control that requires a verification code. Raises
+    InvalidRequest."""
     for control in card.controls:
         if control.action is Action.APPROVE and control.number:
             return control
@@ -246,17 +251,18 @@ def find_numbered(card: Card) -> Control:
 
 
 def warn_of_tries(guesses: int) -> str:
-    """Say how many tries are left for a number, after `guesses` wrong ones."""
+    """Return how many tries are left for a verification code after `guesses` wrong ones, in
+    words."""
     left = MOST_GUESSES - guesses
     tries = "1 try is left" if left == 1 else f"{left} tries are left"
     return f"⚠️ {tries}: the third wrong number denies the request."
 
 
 def read_answers(fields: Sequence[Field], given: Sequence[str | list[str] | None]) -> JsonObject:
-    """Return the answers to a form's fields, without empty ones.
+    """Return the answers to a form's fields, without empty answers.
 
-    Choices are given as numbers, booleans as YES or NO, others as text. Raises WrongField, which
-    names the field as people see it.
+    A choice is given as its number, a boolean as YES or NO, any other answer as text. Raises
+    WrongField, which names the field as people see it.
     """
     found = {
         field.id: _read_answer(field, value)
@@ -311,8 +317,8 @@ Typed = Mapping[str, str] | str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditState:
-    """An edit that a person typed, stored under `key`. It has the `diff` to approve, or the
-    `refusal` as a sentence with the `field` at fault. `high` says that it is high risk."""
+    """An edit that a person typed, stored under `key`. It has either the `diff` to approve, or a
+    `refusal`, which is a sentence, and the faulty `field`. `high` says that it is high risk."""
 
     key: str
     typed: Typed
@@ -323,15 +329,15 @@ class EditState:
 
 
 class Edits:
-    """Stores the typed values of edits, and approves them."""
+    """Stores the values that people type in edits, and approves the edits."""
 
     def __init__(self, api: AdapterApi, answering: Answering) -> None:
         self._api = api
         self._answering = answering
 
     async def show(self, record: StoredRequest, typed: Typed, key: str) -> EditState:
-        """Store the typed values under a key, and return their diff, or what is wrong with them.
-        Nothing is decided yet."""
+        """Store the typed values under a key. Return their diff, or why they are wrong. Nothing is
+        decided yet."""
         await self._api.notes.put(_name(key), json.dumps(typed), seconds=_KEPT_SECONDS)
         try:
             arguments = read_edit(record, typed)
@@ -344,7 +350,7 @@ class Edits:
         return EditState(key=key, typed=typed, diff=diff, high=high)
 
     async def read_kept(self, key: str) -> Typed:
-        """Return the typed values. Raises Conflict if they have expired."""
+        """Return the stored values of an edit. Raises Conflict if they have expired."""
         text = await self._api.notes.get(_name(key))
         if text is None:
             raise Conflict("this edit has expired; edit the request again")
@@ -354,10 +360,10 @@ class Edits:
     async def approve(
         self, press: Press, record: StoredRequest, key: str, *, high: bool
     ) -> StoredRequest | EditState:
-        """Approve the shown changes, as `high` risk if the person confirmed that.
+        """Approve the changes that were shown. `high` says that the person confirmed a high risk.
 
-        Return the request, or the edit to show again: with high risk that was not confirmed, or
-        refused. Raises Conflict if the edit has expired, StepUpNeeded, and the errors of
+        Return the request, or the edit to show again if it was rejected or has a high risk that was
+        not confirmed. Raises Conflict if the edit has expired, StepUpNeeded, and the errors of
         `Answering.decide`.
         """
         typed = await self.read_kept(key)
@@ -376,7 +382,7 @@ class Edits:
 
 
 def read_edit(record: StoredRequest, typed: Typed) -> JsonObject:
-    """Return the arguments with the typed values. Raises WrongField."""
+    """Return the request's arguments, changed to the typed values. Raises WrongField."""
     if not isinstance(typed, str):
         return put_together(record, typed)
     try:
@@ -390,13 +396,13 @@ def read_edit(record: StoredRequest, typed: Typed) -> JsonObject:
 
 
 def describe_changes(record: StoredRequest, arguments: JsonObject) -> str:
-    """Return the changes of an edit as a diff."""
+    """Return the changes that an edit makes, as a diff."""
     rows = changes(record.arguments, arguments)
     return "\n".join(f"{row.sign} {row.text.text}" for row in rows)
 
 
 def name_left_out(fields: Sequence[EditField], shown: Sequence[EditField]) -> str:
-    """Say which fields a form has no room for, or ""."""
+    """Return a sentence that names the fields for which a form has no room, or ""."""
     rest = [one.label.text for one in fields if one not in shown]
     if not rest:
         return ""
@@ -405,7 +411,7 @@ def name_left_out(fields: Sequence[EditField], shown: Sequence[EditField]) -> st
 
 
 def _name_field(record: StoredRequest, wrong: WrongField) -> str:
-    """Return why a field is wrong, beginning with its name as people see it."""
+    """Return why a field is wrong, in words that begin with the field's name as people see it."""
     named = (one.label.text for one in edit_fields(record) if one.id == wrong.field)
     return as_sentence(": ".join((*named, str(wrong))))
 
@@ -424,8 +430,8 @@ _UNSURE = (
 
 
 def describe_error(error: Exception) -> tuple[str, str]:
-    """Return a sign and a sentence for a person, without claiming more than is known. It may quote
-    anybody and is safe to show."""
+    """Return a sign and a sentence that describe an error to a person, without claiming more than
+    is known. The sentence may quote other people's text, and is safe to show."""
     if isinstance(error, NotFound):
         return "🗑️", _GONE
     if isinstance(error, Unreachable):

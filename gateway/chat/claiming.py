@@ -1,4 +1,5 @@
-"""Add a channel or an account to the policy from a chat: answers to `here`, `me` and `who`."""
+"""Add a channel or an account to the policy from a chat, with the commands `here`, `me` and
+`who`."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _SQUARE = str.maketrans("()", "[]")
 
 
 class NotClaimed(GatewayError):
-    """A channel or an account was not added to the policy; the text says why, for the person."""
+    """A channel or an account was not added to the policy. The text tells the person why."""
 
     code = "not_claimed"
 
@@ -34,8 +35,8 @@ def _explaining() -> Iterator[None]:
 
 
 def read_code(typed: str) -> str:
-    """Return a typed code in the terminal's form, `K7QF-2M9X`. Raises NotClaimed if it is not a
-    code; that does not count as a try."""
+    """Return a typed code in the form that the terminal shows, `K7QF-2M9X`. Raises NotClaimed if it
+    is not a code. Such a mistake does not count as a try."""
     letters = _NOT_OF_CODES.sub("", typed.upper())
     if len(letters) != _CODE_CHARS:
         raise NotClaimed(
@@ -45,7 +46,7 @@ def read_code(typed: str) -> str:
 
 
 async def claim_place(api: AdapterApi, typed: str, by: Claimant, place: ClaimedPlace) -> str:
-    """Claim a channel with a set-up code; return the text for the person. Raises NotClaimed,
+    """Claim a channel with a setup code. Return the text for the person. Raises NotClaimed,
     Unauthorized."""
     with _explaining():
         number = await api.claims.claim(read_code(typed), by, place)
@@ -55,7 +56,7 @@ async def claim_place(api: AdapterApi, typed: str, by: Claimant, place: ClaimedP
 
 
 async def claim_account(api: AdapterApi, typed: str, by: Claimant) -> str:
-    """Claim an account with a code of `gateway approver link`; return the text for the person.
+    """Claim an account with a code from `gateway approver link`. Return the text for the person.
     Raises NotClaimed, Unauthorized."""
     with _explaining():
         number = await api.claims.claim(read_code(typed), by)
@@ -72,8 +73,8 @@ def _say_number(number: str, what: str) -> str:
 async def list_other_routes(
     api: AdapterApi, identity: Identity, place: ClaimedPlace
 ) -> tuple[str, ...]:
-    """Return the routes whose requests an admin may also send to a channel. Raises NotClaimed
-    without any, Unauthorized."""
+    """Return the routes whose requests an admin may also send to a channel. Raises NotClaimed if
+    there are none, and Unauthorized."""
     with _explaining():
         routes = await api.claims.list_routes(identity)
     found = tuple(one.name for one in routes if place.target not in one.targets)
@@ -84,8 +85,8 @@ async def list_other_routes(
 
 
 async def add_place(api: AdapterApi, identity: Identity, route: str, place: ClaimedPlace) -> str:
-    """Also send a route's requests to a channel, for an admin; return the text for them. Raises
-    NotClaimed, Unauthorized, NotFound."""
+    """Also send a route's requests to a channel, for an admin. Return the text for the admin.
+    Raises NotClaimed, Unauthorized, NotFound."""
     with _explaining():
         return await api.claims.add_place(identity, route, place)
 
@@ -99,7 +100,8 @@ async def describe_who(api: AdapterApi, identity: Identity, target: str = "") ->
 
 
 async def introduce_stranger(api: AdapterApi, identity: Identity, told: str) -> str:
-    """Return a text for a person; to one not in the policy, add their identity and the admins."""
+    """Return a text for a person. If they are not in the policy, add their identity and the names
+    of the admins to the text."""
     if await api.requests.person(identity) is not None:
         return told
     known = identity.written in told  # a refusal to decide already names it
@@ -119,16 +121,18 @@ async def _name_admins(api: AdapterApi) -> str:
 
 
 def describe_member(name: str, handle: str, user_id: str) -> str:
-    """Return `Ana Perez (@ana, full member, U024BE7LH)`."""
+    """Return a description of a person, such as `Ana Perez (@ana, full member, U024BE7LH)`."""
     return f"{_clean(name)} (@{_clean(handle)}, full member, {user_id})"
 
 
 def describe_place(name: str, home: str, facts: str) -> str:
-    """Return `#ops of Acme (34 members, not shared)`, with the facts in brackets."""
+    """Return a description of a channel, such as `#ops of Acme (34 members, not shared)`, with the
+    facts in brackets."""
     return f"#{_clean(name)} of {_clean(home)} ({facts})"
 
 
 def _clean(name: str) -> str:
-    """Return a name in one line, without round brackets, which could imitate the gateway's."""
+    """Return a name in one line, without round brackets, because a name with brackets could imitate
+    the gateway's facts."""
     plain = unicodedata.normalize("NFKC", name)  # brackets of other widths are brackets
     return clip(" ".join(render_safe(plain).text.split()).translate(_SQUARE), _NAME_CHARS)

@@ -1,4 +1,5 @@
-"""List pending requests, find requests by id, and decide batches together; start at `Worklist`."""
+"""List pending requests, find requests by id, and decide batches together. Start reading at
+`Worklist`."""
 
 from __future__ import annotations
 
@@ -30,12 +31,13 @@ class Worklist:
         self._api = api
 
     async def may_see(self, identity: Identity, record: StoredRequest) -> bool:
-        """Return whether they may decide it, own the agent that submitted it, or are an admin."""
+        """Return whether a person may decide the request, owns the agent that submitted it, or is
+        an admin."""
         involved = await self.is_involved(identity, record)
         return involved or await self._api.requests.may_decide(identity, record) is None
 
     async def is_involved(self, identity: Identity, record: StoredRequest) -> bool:
-        """Return whether they own the agent that submitted it, or are an admin."""
+        """Return whether a person owns the agent that submitted the request, or is an admin."""
         person = await self._api.requests.person(identity)
         return person is not None and (person.admin or person.name == record.owner)
 
@@ -52,7 +54,7 @@ class Worklist:
                 return
 
     async def list_batch(self, identity: Identity, record: StoredRequest) -> list[StoredRequest]:
-        """Return the pending requests of a request's batch that this person may decide."""
+        """Return those pending requests in a request's batch that this person may decide."""
         request = record.request
         query = Query(agent=request.agent, session=request.session, followers=False, limit=_BATCH)
         page = await self._api.requests.page(query)
@@ -75,10 +77,10 @@ class Worklist:
         return found
 
     async def find(self, identity: Identity, start: str) -> StoredRequest:
-        """Return the one pending request that they may see with this start of an id.
+        """Return the only pending request that the person may see and whose id begins with `start`.
 
-        A full id names any request; the action on it checks the rights and audits a refusal. Raises
-        InvalidRequest, NotFound.
+        With a full id, any request is returned; the action on it checks the person's rights and
+        audits a rejection. Raises InvalidRequest, NotFound.
         """
         start = _check_start(start)
         if REQUEST_ID.fullmatch(start):
@@ -93,8 +95,8 @@ class Worklist:
         return found[0]
 
     async def grant_id(self, identity: Identity, start: str) -> str:
-        """Return the full id of the one grant that they may revoke with this start of an id; a full
-        id as it is.
+        """Return the full id of the only grant that the person may revoke and whose id begins with
+        `start`. A full id is returned unchanged.
 
         Raises InvalidRequest, NotFound.
         """
@@ -114,8 +116,8 @@ class Worklist:
 
 
 async def make_login_link(api: AdapterApi, identity: Identity) -> tuple[str, str]:
-    """Return a sentence for this person alone, and the link that signs them in to the inbox. Raises
-    the errors of `LoginLinks.make`."""
+    """Return a sentence, to show only to this person, and the link that signs them in to the inbox.
+    Raises the same errors as `LoginLinks.make`."""
     made = await api.links.make(identity)
     says = (
         f"This link signs you in to the inbox as {made.name}. It works once, within "
@@ -125,7 +127,7 @@ async def make_login_link(api: AdapterApi, identity: Identity) -> tuple[str, str
 
 
 async def read_switch(api: AdapterApi, identity: Identity) -> tuple[KillSwitch, bool]:
-    """Return the kill switch, and whether this person may use it."""
+    """Return the state of the kill switch, and whether this person may use it."""
     person = await api.requests.person(identity)
     return (await api.operator.status()).switch, person is not None and person.admin
 
@@ -148,8 +150,8 @@ Fit = Callable[[BatchCard], BatchCard]
 
 
 class ChatBatches:
-    """Shows the batch of a request, and decides all of it at once. `chars` limits the calls in a
-    batch, `each` one request's."""
+    """Shows the batch of a request, and decides all its requests at once. `chars` limits the size
+    of all calls in a batch, `each` the size of one call."""
 
     def __init__(self, api: AdapterApi, *, chars: int, each: int) -> None:
         self._api = api
@@ -158,15 +160,15 @@ class ChatBatches:
         self._each = each
 
     async def count(self, identity: Identity, request_id: str) -> int:
-        """Return how many requests of this batch the person can decide."""
+        """Return how many requests in this request's batch the person can decide."""
         record = await self._api.requests.get(request_id)
         return len(await self._worklist.list_batch(identity, record))
 
     async def open(
         self, identity: Identity, request_id: str, key: str, fit: Fit = lambda batch: batch
     ) -> BatchCard | None:
-        """Return the current batch, None if none of it is pending. Its content is stored under
-        `key`, which `decide` needs."""
+        """Return the current batch, or None if none of its requests is pending. Its content is
+        stored under `key`, which `decide` needs."""
         record = await self._api.requests.get(request_id)
         found = await self._worklist.list_batch(identity, record)
         if not found:
@@ -185,11 +187,11 @@ class ChatBatches:
         return replace(batch, items=tuple(led))
 
     async def decide(self, identity: Identity, key: str, action: Action, nonce: str) -> str:
-        """Apply one decision to all requests shown under a key, or to none; return a text on the
-        result.
+        """Apply one decision to all requests shown under a key, or to none. Return a text that
+        describes the result.
 
-        Raises Conflict if the batch was open for too long, InvalidRequest if not all may be
-        approved at once.
+        Raises Conflict if the batch was open for too long, and InvalidRequest if the requests may
+        not be approved all at once.
         """
         text = await self._api.notes.get(_name_note(key))
         if text is None:

@@ -1,4 +1,5 @@
-"""Try out a chat for `gateway doctor --live`: sample requests, changes, the operator's actions."""
+"""Test a chat for `gateway doctor --live` with sample requests, changes and actions of the
+operator."""
 
 from __future__ import annotations
 
@@ -84,8 +85,8 @@ def end_sample(record: StoredRequest) -> StoredRequest:
 
 
 def find_changes(sent: Any, got: Any, path: str = "") -> Iterator[str]:
-    """Yield the differences between what was sent and what the platform returned. Its additions,
-    and the addresses of files, do not count."""
+    """Yield the differences between the message that was sent and the one that the platform
+    returned. Members that the platform added, and the addresses of files, do not count."""
     if isinstance(sent, dict) and isinstance(got, dict):
         for name, value in sent.items():
             yield from find_changes(value, got.get(name), f"{path}.{name}" if path else name)
@@ -104,7 +105,7 @@ def find_changes(sent: Any, got: Any, path: str = "") -> Iterator[str]:
 async def shown(
     post: Coroutine[Any, Any, T], delete: Callable[[T], Awaitable[object]]
 ) -> AsyncIterator[T]:
-    """Yield a posted message, and delete it afterwards, even after an interruption."""
+    """Post a message, yield it, and delete it afterwards, even after an interruption."""
     posting = asyncio.ensure_future(post)
     try:
         yield await asyncio.shield(posting)
@@ -113,7 +114,7 @@ async def shown(
 
 
 def report_changes(what: str, changes: Sequence[str]) -> Finding:
-    """Return a finding on whether a platform returned everything as sent."""
+    """Return a finding on whether a platform returned everything as it was sent."""
     if not changes:
         return report_ok(f"{what}: the platform returned everything as sent")
     more = f"; {len(changes) - _MOST_TOLD} more" if len(changes) > _MOST_TOLD else ""
@@ -122,7 +123,7 @@ def report_changes(what: str, changes: Sequence[str]) -> Finding:
 
 
 async def run_steps(*steps: Callable[[], Awaitable[Finding]]) -> list[Finding]:
-    """Return the finding of each step. A failed step does not stop the others."""
+    """Run the steps and return a finding for each. A failed step does not stop the others."""
     found = []
     for step in steps:
         try:
@@ -134,7 +135,7 @@ async def run_steps(*steps: Callable[[], Awaitable[Finding]]) -> list[Finding]:
 
 
 async def ask(trial: LiveTrial, acts: Sequence[tuple[str, Act]]) -> Finding:
-    """Ask for one action after another, and report how long each answer took."""
+    """Ask the operator for one action after another, and report how long each response took."""
     clock, wrong = asyncio.get_running_loop().time, []
     for asked, act in acts:
         trial.say(f"→ {asked}")

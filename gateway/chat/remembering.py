@@ -1,4 +1,4 @@
-"""Save, suggest and revoke grants from a chat; start at `Remembering`."""
+"""Save, suggest and revoke grants from a chat. Start reading at `Remembering`."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ log = logging.getLogger("gateway.chat")
 
 
 def remember_denial(again: str) -> Remember | None:
-    """Return the grant to save with a denial, None if the person should be asked again."""
+    """Return the grant to save with a denial, or None if people should be asked again next time."""
     if again not in (SESSION, EVERYWHERE):
         return None
     return Remember(everywhere=again == EVERYWHERE, lifetime=_DENIED_FOR)
 
 
 class Remembering:
-    """Offers grants with a decision, and revokes them."""
+    """Offers grants to save with a decision, and revokes grants."""
 
     def __init__(self, api: AdapterApi) -> None:
         self._api = api
@@ -79,8 +79,8 @@ class Remembering:
         return dict(zip((one.id for one in options), said, strict=True))
 
     async def find_usual(self, record: StoredRequest, reach: dict[str, str]) -> str:
-        """Return the id of the option to preselect, and note that in its `reach`; "" for the
-        narrowest, or if the search takes long."""
+        """Return the id of the option to preselect, and mark it in `reach`. Return "" to preselect
+        the narrowest, or if the search takes too long."""
         usual = await _look(self._api.suggestions.find_usual(record))
         if not usual or usual not in reach:
             return ""
@@ -88,11 +88,12 @@ class Remembering:
         return usual
 
     async def suggest(self, identity: Identity, record: StoredRequest) -> Suggestion | None:
-        """Return a grant to suggest to this person; None without one, or if it takes long."""
+        """Return a grant to suggest to this person. Return None without one, or if the search takes
+        too long."""
         return await _look(self._api.suggestions.suggest(identity, record))
 
     async def decline(self, identity: Identity, request_id: str, offer: str) -> str:
-        """Stop suggesting an offer; return a message. Raises NotFound, InvalidRequest."""
+        """Stop suggesting an offer, and return a message. Raises NotFound, InvalidRequest."""
         record = await self._api.requests.get(request_id)
         await self._api.suggestions.decline(identity, record, offer)
         return "You will not see this suggestion for 90 days."
@@ -105,8 +106,8 @@ class Remembering:
     async def revoke(
         self, identity: Identity, what: str, *, copy: str = "", ref: MessageRef | None = None
     ) -> str:
-        """Revoke one grant by its id or the start of it, `all`, or `session AGENT NAME`; return a
-        message.
+        """Revoke one grant, given by its id or the start of its id, or the grants meant by `all` or
+        `session AGENT NAME`. Return a message.
 
         `copy` and `ref` identify the card with the pressed button. Raises NotFound, InvalidRequest,
         Conflict, Unauthorized.
@@ -130,7 +131,7 @@ class Remembering:
 
 
 async def _look(asked: Awaitable[_T]) -> _T | None:
-    """Return an optional result, or None if it fails or takes long."""
+    """Return the result of an optional search, or None if the search fails or takes too long."""
     try:
         async with asyncio.timeout(_LOOK_SECONDS):
             return await asked

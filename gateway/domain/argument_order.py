@@ -1,7 +1,8 @@
-"""Sort the parts of a call for reading, on every surface: short ones first, then long ones.
+"""Sort the parts of a call for reading, on every platform: short parts first, then long ones.
 
-Short parts keep their order; long ones are sorted by length, so that none pushes a short one out of
-sight. Neither the order of an object's members nor that of the parts changes what runs.
+Short parts keep their order; long parts are sorted by length, so that no long part pushes a short
+one out of sight. Neither the order of an object's members nor the order of the parts changes what
+runs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ SHORT_LINES = 6
 
 
 def weigh(text: str) -> int:
-    """Return the sort key of a part: 0 for a short text, its length for a long one."""
+    """Return the sort key of a text: 0 if it is short, else its length."""
     return weigh_size(len(text), text.count("\n"))
 
 
@@ -23,7 +24,7 @@ def put_short_first(value: Any) -> Any:
 
 
 def part_long_members(members: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return an object's short members and its long members, each in reading order."""
+    """Return an object's short members and its long members, each group in reading order."""
     ordered = {name: _order(item) for name, item in members.items()}
     weights = {
         name: weigh_size(len(name) + size, lines) for name, (_, size, lines) in ordered.items()
@@ -34,7 +35,7 @@ def part_long_members(members: dict[str, Any]) -> tuple[dict[str, Any], dict[str
 
 
 def weigh_size(chars: int, line_ends: int) -> int:
-    """Return the sort key of a part with this number of characters and line ends."""
+    """Return the sort key of a text with this number of characters and line ends."""
     return chars if chars > SHORT_CHARS or line_ends >= SHORT_LINES else 0
 
 

@@ -1,8 +1,10 @@
-"""Seal, export, verify and count the audit's events; start at `verify` for an export.
+"""Seal, export, verify and count the events of the audit log. To see how an export is checked,
+start reading at `verify`.
 
 A line is `{"event": {...}}` or `{"seal": {...}}`; a seal follows the last event that it covers.
-With an archive, `{"store": {...}}` follows the last seal and names the seal that Redis has reached.
-`{"missing": {...}}` replaces a segment that could not be read. `verify` needs only the lines.
+With an archive, `{"store": {...}}` follows the last seal and names the last seal that Redis knows.
+`{"missing": {...}}` replaces a segment that could not be read. `verify` needs nothing but the
+lines.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _BACKWARDS = "the audit went backwards: Redis has forgotten what was sealed befo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seal(Wire):
-    """One link of the hash chain: covers `count` events from stream id `first` to `last`."""
+    """One link of the hash chain. It covers `count` events, from stream id `first` to `last`."""
 
     first: str
     last: str
@@ -40,7 +42,8 @@ class Seal(Wire):
 
 @dataclass(slots=True, kw_only=True)
 class Verification:
-    """The result of `verify`; `unsealed` counts the events after the last seal (no problem)."""
+    """The result of `verify`. `unsealed` counts the events after the last seal, which are not a
+    problem."""
 
     events: int = 0
     seals: int = 0
@@ -55,7 +58,8 @@ class Verification:
 
 
 def seal_events(events: Iterable[AuditEvent], previous: str) -> Seal:
-    """Return the seal over these events, in stream order; `previous` is the head of the chain."""
+    """Return the seal over these events, which must be in stream order. `previous` is the head of
+    the chain."""
     batch = list(events)
     return Seal(
         first=batch[0].id,
@@ -77,7 +81,7 @@ def seal_line(seal: Seal) -> str:
 
 
 def store_line(head: str) -> str:
-    """Return the export line that names the last seal known to Redis."""
+    """Return the export line that names the last seal that Redis knows."""
     return json.dumps({"store": {"head": head}})
 
 
@@ -87,10 +91,11 @@ def missing_line(number: int, why: str) -> str:
 
 
 def verify(lines: Iterable[str]) -> Verification:
-    """Check an export: the hash chain, the order, and that each request ends once, by a known
-    decider.
+    """Check an export: the hash chain, the order, and that each request ends only once, decided by
+    a decider that the gateway knows.
 
-    After retention the export begins later; `starts_at` is then the hash that it builds on.
+    If retention has deleted old events, the export begins later, and `starts_at` is the hash that
+    its first seal builds on.
     """
     checker = _Checker()
     for number, line in enumerate(lines, start=1):
@@ -100,7 +105,7 @@ def verify(lines: Iterable[str]) -> Verification:
 
 
 class _Checker:
-    """Reads an export line by line."""
+    """Reads an export line by line and checks it."""
 
     def __init__(self) -> None:
         self._found = Verification()
@@ -130,7 +135,7 @@ class _Checker:
             self._wrong(number, f"cannot read this line of the export: {error}")
 
     def finish(self) -> Verification:
-        """Return what was found."""
+        """Return the result of the check."""
         self._found.unsealed = len(self._batch)
         return self._found
 
@@ -172,7 +177,8 @@ class _Checker:
         self._batch = []
 
     def _check_store(self, number: int, head: str) -> None:
-        """Compare the seal that Redis has reached; the archive must not be ahead of it."""
+        """Check that the last seal in the archive is the last seal that Redis knows. The archive
+        must not be ahead."""
         if head != (self._head or GENESIS):
             self._wrong(number, _BACKWARDS)
 
@@ -200,8 +206,8 @@ _PLAIN = frozenset({SUBMITTED, REFUSED, DEAD_LETTER})
 
 
 def count_events(events: Iterable[AuditEvent]) -> Counter[str]:
-    """Count events: `submitted`, `refused`, `dead_letter`, `card OUTCOME`, `ended STATUS
-    REASON`."""
+    """Count events under the names `submitted`, `refused`, `dead_letter`, `card OUTCOME` and `ended
+    STATUS REASON`."""
     return Counter(name for event in events if (name := _name(event)) is not None)
 
 

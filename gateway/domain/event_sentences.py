@@ -1,6 +1,7 @@
-"""An event of the audit as one sentence, and its members as lines.
+"""Describe an event of the audit log in one sentence, and list its members as lines.
 
-What agents and people wrote is quoted where it is more than a word: it never passes for our words.
+Text by agents and people is quoted if it is more than one word, so that it cannot imitate the
+gateway's words.
 """
 
 from __future__ import annotations
@@ -94,8 +95,8 @@ _SENTENCES = {
 
 
 def say_event(event: AuditEvent, about: str = "", asked: int | None = None) -> str:
-    """Return what happened as one sentence, secrets masked. `about` is what the request would do,
-    and `asked` when it was made, where somebody knows them."""
+    """Describe an event in one sentence, with secrets masked. `about` says what the request would
+    do, and `asked` when it was submitted, if the caller knows them."""
     data, agent = mask(event.data), _quote(event.agent)
     if event.type in ENDINGS:
         waited = None if asked is None else event.at - asked
@@ -115,8 +116,8 @@ def say_event(event: AuditEvent, about: str = "", asked: int | None = None) -> s
 def say_ending(
     decision: dict[str, Any], status: str, agent: str, *, name: str = "", waited: int | None = None
 ) -> str:
-    """Return who decided a request of an agent and how, and where a person did, how long after it
-    asked; `name` is said in place of the one who decided last."""
+    """Say who decided an agent's request and how and, for a person's decision, how long after the
+    submission. `name` replaces the name of the last decider."""
     name = name or _say("name", (decision.get("decided_by") or {}).get("name", ""))
     this, reason = _THIS.format(agent=_quote(agent)), str(decision.get("reason"))
     after = "" if waited is None else f", {say_span(max(0, waited))} after it asked"
@@ -131,7 +132,7 @@ def say_ending(
 
 
 def say_span(ms: int) -> str:
-    """Return a length of time in its largest fitting unit."""
+    """Return a duration in the largest unit that fits."""
     for unit, length, most in _SPANS:
         if ms < most * length:
             return f"{ms // length} {unit}"
@@ -139,13 +140,13 @@ def say_span(ms: int) -> str:
 
 
 def name_event(kind: str) -> str:
-    """Return what happened as people read it: `grant_made` is "grant made"."""
+    """Return an event's kind as people read it: "grant made" for `grant_made`."""
     return kind.replace("_", " ")
 
 
 def list_facts(event: AuditEvent) -> list[str]:
-    """Return what an event says, a line for each member, secrets masked. Text of more than a word
-    is quoted as in JSON, so that nothing in it passes for another fact."""
+    """Return the members of an event, one line each, with secrets masked. Text of more than one
+    word is quoted as in JSON, so that nothing in it can imitate another line."""
     return [f"{' '.join(map(_say_name, names))}: {said}"
             for names, said in _flatten(mask(event.data))]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Collect this process's current problems, and figures for operators' metrics."""
+"""Collect this process's current problems, and the figures for the operator's metrics."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ log = logging.getLogger("gateway.domain")
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Sentences on current problems; only `down` ones stop decisions or recording."""
+    """Sentences that describe current problems. Only those in `down` stop decisions or
+    recording."""
 
     down: tuple[str, ...] = ()
     degraded: tuple[str, ...] = ()
 
     @property
     def status(self) -> str:
-        """`ready`, `degraded` or `not ready`."""
+        """The status as a word: `ready`, `degraded` or `not ready`."""
         return "not ready" if self.down else "degraded" if self.degraded else "ready"
 
     @property
@@ -34,7 +35,8 @@ class Readiness:
 
 
 class Health:
-    """Keeps current problems by where they occur, and logs when each begins and ends."""
+    """Keeps the current problems by the place where they occur, and logs when each problem begins
+    and ends."""
 
     def __init__(self) -> None:
         self._down: dict[str, str] = {}
@@ -46,7 +48,7 @@ class Health:
         return Readiness(tuple(self._down.values()), tuple(self._degraded.values()))
 
     def note(self, where: str, sentence: str | None, *, down: bool = False) -> None:
-        """Set the problem of one place, or clear it with None."""
+        """Set the problem of one place; None clears it."""
         before = self._down.pop(where, None) or self._degraded.pop(where, None)
         if sentence is not None:
             (self._down if down else self._degraded)[where] = sentence
@@ -59,7 +61,8 @@ class Health:
             log.log(level, "%s", sentence, extra={"event": "trouble"})
 
     def note_all(self, where: str, sentences: dict[str, str], *, down: bool = False) -> None:
-        """Set all problems of one place, by name; clear those that are not named."""
+        """Set all problems of one place, each by a name. Problems that are not named are
+        cleared."""
         start = f"{where} "
         known = {*self._down, *self._degraded}
         for name in {one for one in known if one.startswith(start)}:
@@ -79,7 +82,8 @@ SHORT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 @dataclass(slots=True)
 class Waits:
-    """A histogram of durations: counts up to each of `limits` and above, and the sum in seconds."""
+    """A histogram of durations: one count for each of `limits`, one for longer durations, and the
+    sum in seconds."""
 
     limits: tuple[float, ...] = WAIT_SECONDS
     seconds: float = 0.0
@@ -106,7 +110,7 @@ class Tally:
         self.webhooks_lost = 0
 
     def end(self, before: StoredRequest, after: StoredRequest) -> None:
-        """Count a request that this process ended; ignore others."""
+        """Count a request if this process ended it; ignore other requests."""
         if after.decision is not None and not before.final:
             waited = after.decision.decided_at - before.created
             self.waits[after.status].add(max(0, waited) / 1000)
@@ -116,10 +120,10 @@ class Tally:
 class StoreFigures:
     """Measurements of the store.
 
-    `memory` and `room` are bytes used and available on the fullest server; `room` is 0 without a
-    limit. The others are ages in seconds. `unsealed` is that of the first event without a seal,
-    `unarchived` of the first event outside the archive. `intake` is that of the first unhandled
-    message, `lease` of the leader's lease.
+    `memory` and `room` are the bytes used and available on the fullest server; `room` is 0 without
+    a limit. All other times are ages in seconds. `unsealed` is the age of the oldest event without
+    a seal, `unarchived` of the oldest event that is not in the archive. `intake` is the age of the
+    oldest unhandled message, and `lease` of the leader's lease.
     """
 
     stopped: bool

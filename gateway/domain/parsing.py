@@ -1,6 +1,6 @@
-"""Turn bytes into messages, strictly, and check edited arguments against the request's schema.
+"""Parse bytes into messages, strictly, and check edited arguments against the request's schema.
 
-The HTTP API and the Redis intake both use it, so that both reject the same messages.
+The HTTP API and the Redis intake both use this module, so that both reject the same messages.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ T = TypeVar("T")
 
 
 def parse_request(raw: bytes) -> ApprovalRequest:
-    """Return the request in `raw`, with its digest checked.
+    """Parse a request from `raw`, and check its digest.
 
-    Raises InvalidRequest as `parse_message` and `check_request` do.
+    Raises InvalidRequest for the same reasons as `parse_message` and `check_request`.
     """
     request = parse_message(ApprovalRequest, raw)
     check_request(request)
@@ -49,10 +49,11 @@ def parse_request(raw: bytes) -> ApprovalRequest:
 
 
 def parse_message(cls: type[T], raw: bytes) -> T:
-    """Return the JSON in `raw` as a `cls`, a wire dataclass.
+    """Parse the JSON in `raw` as a `cls`, which is a wire dataclass.
 
-    Raises InvalidRequest with a sentence that names the faulty member, never its value. Reasons are
-    broken or ambiguous JSON, a missing, unknown or mistyped member, and a broken rule of `cls`.
+    Raises InvalidRequest with a sentence that names the faulty member, never its value. The JSON
+    may be broken or ambiguous. A member may be missing, unknown or of a wrong type. The values may
+    break a rule of `cls`.
     """
     parse(raw)
     kind: Any = cls  # to the type checker a class is not hashable
@@ -64,9 +65,9 @@ def parse_message(cls: type[T], raw: bytes) -> T:
 
 
 def check_request(request: ApprovalRequest) -> None:
-    """Raise InvalidRequest unless digest, id and argument roles of a request are valid.
+    """Raise InvalidRequest unless the digest, the id and the argument roles of a request are valid.
 
-    The class itself does not check roles, so that records with roles of a newer version can be
+    The request's class does not check roles, so that records with roles of a newer version can be
     read.
     """
     check_roles(request.roles)
@@ -77,7 +78,7 @@ def check_request(request: ApprovalRequest) -> None:
 
 
 def check_agent_reason(reason: Reason) -> None:
-    """Raise InvalidRequest unless an agent may give this reason for a cancel."""
+    """Raise InvalidRequest unless an agent may give this reason when it cancels a request."""
     if reason not in AGENT_REASONS:
         raise InvalidRequest(f"reason must be one of {', '.join(AGENT_REASONS)}")
 
@@ -89,14 +90,16 @@ def check_agent_report(report: Report) -> None:
 
 
 async def parse_off_loop(parser: Callable[[bytes], T], raw: bytes) -> T:
-    """Return `parser(raw)`, off the event loop when `raw` is large."""
+    """Return `parser(raw)`. If `raw` is large, the parser runs in a thread, so that the event loop
+    continues."""
     if len(raw) <= LARGE_BYTES:
         return parser(raw)
     return await asyncio.to_thread(parser, raw)
 
 
 def sentence(error: ValidationError) -> str:
-    """Return a sentence that names the first faulty member and its fault, without its value."""
+    """Return a sentence that names the first faulty member and describes the fault, without the
+    member's value."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     name = ".".join(map(str, first["loc"])) or "the message"
     if len(name) > _LONGEST_NAME:  # never cut it: half a secret would not be recognized as one
@@ -110,7 +113,8 @@ def sentence(error: ValidationError) -> str:
 
 @lru_cache(maxsize=256)
 def adapter_of(cls: Any) -> TypeAdapter[Any]:
-    """Return the validator of this class. It is cached, because building one takes milliseconds."""
+    """Return the validator of this class. It is cached, because building a validator takes
+    milliseconds."""
     return TypeAdapter(cls)
 
 
@@ -127,7 +131,8 @@ _Check = Callable[[Any, Any, Any, Any], Any]
 
 
 class Misfit(InvalidRequest):
-    """Edited arguments do not fit; `member` names the faulty argument, "" for several."""
+    """Edited arguments do not fit the schema. `member` names the faulty argument, or is "" if there
+    are several."""
 
     def __init__(self, member: str, why: str) -> None:
         super().__init__(why)
@@ -156,7 +161,7 @@ def check_schema(schema: JsonObject | None, arguments: JsonObject) -> None:
 
 
 def _count_steps(name: str, check: _Check) -> _Check:
-    """Wrap a keyword's check so that it counts its cost."""
+    """Wrap a schema keyword's check so that its cost is counted."""
 
     def step(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Mismatch]:
         size = _size(instance)
@@ -176,7 +181,7 @@ def _size(value: Any) -> int:
 
 
 def _additional(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-    """Check `additionalProperties` unless `patternProperties` takes part in it."""
+    """Check `additionalProperties`, unless `patternProperties` affects that check."""
     if "patternProperties" in schema:
         return ()
     return Draft202012Validator.VALIDATORS["additionalProperties"](
@@ -185,7 +190,8 @@ def _additional(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
 
 
 def _evolve(self: Any, **changes: Any) -> Any:
-    """Return the validator of a part of the schema: this one, whatever draft the part names."""
+    """Return the validator for a part of the schema: always this one, whatever draft the part
+    names."""
     part = changes.get("schema", self.schema)
     if isinstance(part, dict) and "$schema" in part:
         changes["schema"] = {name: value for name, value in part.items() if name != "$schema"}

@@ -1,4 +1,5 @@
-"""Read a plan: the list of intended calls in a request of kind `calls`; start at `plan_of`."""
+"""Read a plan: the list of intended calls in a request of kind `calls`. Start reading at
+`plan_of`."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class _Arguments(Wire):
 def plan_of(record: StoredRequest) -> CallPlan:
     """Return the current plan, without the lines that a person removed.
 
-    Raises InvalidRequest if the arguments are no plan, or if an edit did more than remove lines.
+    Raises InvalidRequest if the arguments are not a plan, or if an edit did more than remove lines.
     """
     if record.request.payload is not None:
         raise InvalidRequest("a plan cannot have a payload")

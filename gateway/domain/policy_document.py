@@ -1,4 +1,5 @@
-"""The operator's policy: routes, rules, budgets and tools; start at `PolicyDocument`."""
+"""Define the operator's policy: routes, rules, budgets and tools. Start reading at
+`PolicyDocument`."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ ALLOWED_ORIGIN = re.compile(
 
 
 class RuleEffect(StrEnum):
-    """The effect of a rule. `ask` requires a person's approval even if something allows it."""
+    """The effect of a rule. With `ask`, a request requires a person's approval even if another rule
+    or grant allows it."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -51,9 +53,10 @@ class Window(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleLimit(Wire):
-    """The limit of one allow rule: at most `most` of the argument `of`, or `most` calls, per hour
-    or 24 hours. `for_each` names an argument, or is `agent`: each of its values, or each agent, is
-    counted separately. Without it, all count together."""
+    """The limit of one allow rule: at most `most` calls or, with `of`, at most that sum of this
+    argument, per hour or 24 hours. `for_each` names an argument, or is `agent`: then each of its
+    values, or each agent, is counted separately. Without `for_each`, all calls are counted
+    together."""
 
     most: float
     of: str = ""
@@ -63,18 +66,20 @@ class RuleLimit(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRule(Wire):
-    """One rule of the policy. It matches if all given members match; a list matches if any entry
-    does.
+    """One rule of the policy. It matches if all given members match. A list matches if any of its
+    entries matches.
 
     `agents` and `tools` are names in which `*` matches anything. `commands` are the beginnings of
-    plain commands, such as `git log`; `folders` contain the paths that a tool names. `contains` are
-    strings to find in arguments and payload, ignoring case; an allow rule has none, because the
-    text around them could say anything. A rule in `shadow` decides nothing; the audit records what
-    it would have done. `message` is for the agent. `arguments` maps a name, or an address such as
-    `edits[].path`, to the required value, in which `*` matches anything. If a required value is a
-    list, each entry in the call must match one of it. `numbers` compare arguments, as in `> 0, <=
-    100`. `read_only` and `limits` are for allow rules only. With `read_only`, the tool's author
-    must declare that the tool changes nothing. Calls beyond `limits` require approval.
+    plain commands, such as `git log`; `folders` must contain the paths that a tool names.
+    `contains` lists strings to find in arguments and payload, ignoring case. An allow rule may not
+    have `contains`, because the text around a string could say anything. A rule with `shadow`
+    decides nothing; the audit log records the effect that it would have had. `message` is for the
+    agent. `arguments` maps a name, or an address such as `edits[].path`, to the required value, in
+    which `*` matches anything. If the required value is a list, the argument must match one of its
+    entries. If the argument is also a list, each entry of the argument must. `numbers` compare
+    arguments, as in `> 0, <= 100`. `read_only` and `limits` are for allow rules only. With
+    `read_only`, the tool's author must declare that the tool changes nothing. Calls that exceed
+    `limits` require approval.
     """
 
     name: str
@@ -94,7 +99,7 @@ class PolicyRule(Wire):
 
 
 class Mode(StrEnum):
-    """The effect of a route on a request that no other decider settled."""
+    """The effect of a route on a request that no decider has decided."""
 
     ASK = "ask"
     AUTO_APPROVE = "auto-approve"
@@ -103,7 +108,8 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Escalation(Wire):
-    """Further targets for a request that is still pending after `after` seconds, or has none."""
+    """More targets for a request that is still pending after `after` seconds, or that has no
+    target."""
 
     after: float
     targets: tuple[str, ...]
@@ -113,19 +119,21 @@ class Escalation(Wire):
 class Route(Wire):
     """Selects requests by agent and tool, and says where they are posted and who may decide them.
 
-    `approvers` name people, identities, or groups of a platform; empty means nobody. `quorum`
-    counts distinct people; one denial ends the request. `scope_quorum` is how many must vote before
-    a broad grant is saved. Times are in seconds. `timeout` applies if the agent gives none; 0 means
-    only the 30-day cap. `max_timeout`, if given, limits the agent's own timeout. `remind_after`
-    lists times of reminders, counted from the submission. `agents` and `tools` are names in which
-    `*` matches anything; empty for all. `targets` are `adapter:channel`, where a card is posted, or
-    the bare name of an adapter that shows all requests, such as `web`. The target `origin` is the
-    conversation where the request began. Channels after it are used if it is not in `origins` or
-    cannot be reached. With `mention`, a new card mentions the approvers. `notify` lists who is told
-    the outcome; `requester` means the agent's owner. Without `self_approval`, a requester may never
-    decide; nor may they at high risk. With `discreet`, notifications name only the agent and the
-    risk. With `high_risk_delegates`, delegates of people who are away are asked at high risk too.
-    `risk` has exceptions for each risk level; `at` applies them.
+    `approvers` name people, identities, or groups of a platform; empty means nobody. `quorum` is
+    the number of distinct people who must approve; one denial ends the request. `scope_quorum` is
+    the number of people who must vote before a broad grant is saved. Times are in seconds.
+    `timeout` applies if the agent gives none; 0 means that only the 30-day limit applies.
+    `max_timeout`, if given, limits the agent's own timeout. `remind_after` lists times of
+    reminders, counted from the submission. `agents` and `tools` are names in which `*` matches
+    anything; empty means all. A target has the form `adapter:channel`, where a card is posted. It
+    may also be only the name of an adapter that shows all requests, such as `web`. The target
+    `origin` is the conversation where the request began. Channels after it are used if it is not in
+    `origins` or cannot be reached. With `mention`, a new card mentions the approvers. `notify`
+    lists the people who get a message about the outcome; `requester` means the agent's owner.
+    Without `self_approval`, a requester may never decide; nor may they at high risk. With
+    `discreet`, notifications name only the agent and the risk. With `high_risk_delegates`,
+    delegates of people who are away are asked at high risk too. `risk` lists exceptions for risk
+    levels; `at` applies them.
     """
 
     name: str = "default"
@@ -165,12 +173,12 @@ class Route(Wire):
 
     @property
     def admitted(self) -> tuple[str, ...]:
-        """All who may approve at any risk level, without duplicates."""
+        """All entries that may approve at any risk level, without duplicates."""
         return tuple(dict.fromkeys(one for _, at in self.levels() for one in at.approvers))
 
     @property
     def unanswered(self) -> tuple[str, ...]:
-        """Names of the route, or of its risk levels, at which nobody may approve."""
+        """Names of the route, or of its risk levels, for which nobody may approve."""
         if not self.approvers:
             return (self.name,)
         empty = (level for level, route in self.levels() if not route.approvers)
@@ -182,7 +190,8 @@ class Route(Wire):
         return replace(self, approvers=kept, risk=self.risk.without(gone))
 
     def step_up(self, level: RiskLevel) -> tuple[StepUp, ...]:
-        """Return the step-ups of which an approval at this level needs one; empty for none."""
+        """Return the step-ups of which an approval at this level requires one; empty if none is
+        required."""
         rules = self.risk.at(level)
         return () if rules is None else rules.step_up
 
@@ -210,11 +219,12 @@ class Route(Wire):
 class Budget(Wire):
     """Limits on the pending requests and cards of each agent that it names.
 
-    At most `waiting` requests of `bytes` in total may be pending; more are rejected. So are
-    requests beyond `daily` bytes within a day, decided or not; each counts for 1 kB more than its
-    size. `cards` may be posted at once, then that many a minute; the rest go behind one overflow
-    card. After `denials` by people in a row (0: never), the agent is
-    blocked for `pause` seconds. `agents` are names in which `*` matches anything; empty for all.
+    At most `waiting` requests with `bytes` in total may be pending; more requests are rejected.
+    Requests are also rejected if those of one day, decided or not, exceed `daily` bytes; each
+    counts for 1 kB more than its size. `cards` may be posted at once, and then that many per
+    minute. One overflow card covers all other requests. After `denials` by people in a row (0:
+    never), the agent is blocked for `pause` seconds. `agents` are names in which `*` matches
+    anything; empty means all.
     """
 
     name: str = "default"
@@ -236,8 +246,8 @@ class Budget(Wire):
 class ToolRow(Wire):
     """An operator's declaration of one tool, by its full name.
 
-    A `harmless` tool may be covered by a grant as a whole. `agents` are names in which `*` matches
-    anything; empty for all. `arguments` maps a name, or an address such as `edits[].text`, to a
+    A grant may cover a `harmless` tool as a whole. `agents` are names in which `*` matches
+    anything; empty means all. `arguments` maps a name, or an address such as `edits[].text`, to a
     role from `gateway.wire.roles`. `declared_by` and `declared_at` record the last change made from
     a card.
     """
@@ -251,8 +261,8 @@ class ToolRow(Wire):
 
 
 class StepUps(NamedTuple):
-    """The required step-ups (any one is enough), and those of them that are possible; both empty if
-    a tap is enough."""
+    """The required step-ups (any one of them is enough), and those of them that are possible. Both
+    are empty if a tap is enough."""
 
     asked: tuple[StepUp, ...]
     able: tuple[StepUp, ...]
@@ -261,7 +271,7 @@ class StepUps(NamedTuple):
 class Ruling(NamedTuple):
     """A policy and a request's route, looked up once for each submission, click or card.
 
-    The route depends on the risk, which can rise while a request is judged. So each method takes
+    The route depends on the risk, which can rise while a request is judged. So each method expects
     the request's current record.
     """
 
@@ -296,13 +306,15 @@ class Ruling(NamedTuple):
         return self.route.places(record.tier, there if allowed else "")
 
     def step_up(self, record: StoredRequest) -> StepUps:
-        """Return the step-ups that an approval requires, and those that are possible."""
+        """Return the step-ups of which an approval requires one, and those of them that are
+        possible."""
         asked = self.route.step_up(record.risk.level)
         able = (one for one in asked if one is not StepUp.NUMBER or record.numbered)
         return StepUps(asked, tuple(able))
 
     def quorum(self, record: StoredRequest) -> int:
-        """Return the quorum at the record's risk; 2 or more for a second person as only step-up."""
+        """Return the quorum at the record's risk. It is at least 2 if a second person is the only
+        step-up."""
         quorum = self.route_at(record).quorum
         return max(quorum, 2) if self.step_up(record).able == (StepUp.PERSON,) else quorum
 
@@ -315,9 +327,10 @@ _USUAL = Budget()
 class Rulebook(Wire):
     """Everything that an operator configures.
 
-    Declarations by tools' authors may free arguments, and count as harmless, only for the agents of
-    `trust_declarations`. These are names in which `*` matches anything; empty for none. A recipient
-    outside `own_domains` is a finding; an entry that begins with `*.` includes all subdomains.
+    A tool author's declaration may free arguments, and declare the tool harmless, only for agents
+    in `trust_declarations`. These are names in which `*` matches anything; empty means none. A
+    recipient outside `own_domains` is a finding; an entry that begins with `*.` includes all
+    subdomains.
     """
 
     people: tuple[Person, ...] = ()
@@ -333,7 +346,8 @@ class Rulebook(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyDocument(Rulebook):
-    """The active rulebook. It is replaced as a whole; `generation` counts the replacements."""
+    """The active rulebook. It is always replaced as a whole; `generation` counts the
+    replacements."""
 
     generation: int = 0
 
@@ -355,8 +369,8 @@ class PolicyDocument(Rulebook):
         return (self.name_of(identity), identity.written, *identity.groups)
 
     def accounts_of(self, names: Iterable[str], platform: str) -> tuple[str, ...]:
-        """Return people's account ids on a platform: for each person one per place, such as a
-        workspace. A name that is no person's counts as an identity."""
+        """Return the account ids of people on a platform, for each person one per workspace or
+        similar place. If a name is not the name of a person, it counts as an identity."""
         known = {person.name: person.identities for person in self.people}
         prefix = f"{platform}:"
         found: list[str] = []
@@ -379,18 +393,20 @@ class PolicyDocument(Rulebook):
         return tuple(dict.fromkeys(every))
 
     def route_for(self, agent: str, tool: str) -> Route:
-        """Return the first route that matches, or a route on which nobody may approve."""
+        """Return the first route that matches. If none matches, return a route on which nobody may
+        approve."""
         for route in self.routes:
             if is_named(route.agents, agent) and is_named(route.tools, tool):
                 return route
         return _NOBODY
 
     def ruling_on(self, request: ApprovalRequest) -> Ruling:
-        """Return this policy with the route of a request, so that the route is looked up once."""
+        """Return this policy together with a request's route, so that the route is looked up only
+        once."""
         return Ruling(self, self.route_for(request.agent, request.tool))
 
     def declare(self, record: StoredRequest) -> StoredRequest:
-        """Return a record with the current declarations of its tool, in place of earlier ones.
+        """Return a record with the current declarations of its tool, which replace earlier ones.
 
         The operator's row, if there is one, overrides what the tool's author declared.
         """
@@ -417,7 +433,8 @@ class PolicyDocument(Rulebook):
         return _USUAL
 
     def risk_of(self, request: ApprovalRequest, arguments: JsonObject) -> Risk:
-        """Return the highest risk that a rule sets or the agent claims; medium without either."""
+        """Return the highest risk that a rule sets or the agent claims; medium if there is
+        neither."""
         return assess_by_rules(self.risks, request, arguments)
 
 

@@ -1,5 +1,5 @@
-"""Records that the gateway stores: requests, people, clicks, events and outcomes; start at
-`StoredRequest`. Values only, no I/O.
+"""Define the records that the gateway stores: requests, people, clicks, events and outcomes. Start
+reading at `StoredRequest`. Values only, no I/O.
 
 Times are milliseconds since the Unix epoch unless a name says otherwise.
 """
@@ -60,10 +60,10 @@ OVERFLOW_MARK = "~"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity(Wire):
-    """A verified identity of a person who clicks: the platform that verified it, and a stable id.
+    """The verified identity of a person who clicks: the platform that verified it, and a stable id.
 
-    `groups` are the user groups or roles that the platform currently reports for it. They are
-    written like identities, for example `slack:T1/S9`.
+    `groups` lists the user groups or roles that the platform currently reports for the person. They
+    are written like identities, for example `slack:T1/S9`.
     """
 
     platform: str
@@ -72,13 +72,13 @@ class Identity(Wire):
 
     @property
     def written(self) -> str:
-        """The identity as the people file writes it."""
+        """The identity as it is written in the policy file."""
         return f"{self.platform}:{self.id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person(Wire):
-    """One human. `identities` are written `platform:id`, for example `slack:T1/U1`."""
+    """One person. `identities` have the form `platform:id`, for example `slack:T1/U1`."""
 
     name: str
     identities: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class Person(Wire):
 class Remember(Wire):
     """A person's choice of a grant to save with a decision.
 
-    `offer` is the id of an offer made for the request; empty for the narrowest. `lifetime` is one
+    `offer` is the id of one of the request's offers; empty means the narrowest. `lifetime` is one
     of 15m, 1h, 8h, 1d, 1w and revoked. Without `everywhere`, the grant covers only the request's
     session.
     """
@@ -102,8 +102,8 @@ class Remember(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeQuorum(Wire):
-    """The votes that a grant needs by scope: a pattern over arguments, a folder, the whole tool, or
-    any scope in all sessions. The request's own quorum is the minimum."""
+    """How many votes a grant needs, by its scope: a pattern over arguments, a folder, the whole
+    tool, or any scope in all sessions. The request's own quorum is the minimum."""
 
     pattern: int = 1
     folder: int = 1
@@ -113,9 +113,9 @@ class ScopeQuorum(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote(Wire):
-    """One person's approval while a quorum is open. `via` is the approver entry of the route that
-    admitted them: their name, an identity or a group. `remember` is the grant they want, `needs`
-    the votes that it takes. `stepped` is the step-up that they completed."""
+    """One person's approval of a request that needs several. `via` is the approver entry of the
+    route that admitted them: their name, an identity or a group. `remember` is the grant that they
+    want, `needs` the number of votes for it. `stepped` is the step-up that they completed."""
 
     person: str
     action: Action
@@ -128,8 +128,8 @@ class Vote(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit(Wire):
-    """One change of the call, by a person or a rule, such as a policy hook. `digest` is that of the
-    changed call, `why` the rule's reason."""
+    """One change of the call, by a person or a rule, such as a policy hook. `digest` is the digest
+    of the changed call, `why` the rule's reason."""
 
     by: DecidedBy
     digest: str
@@ -139,8 +139,8 @@ class Edit(Wire):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approvers(Wire):
     """The people, identities and groups who may approve a request under the current policy.
-    `nobody` says why there are none. `step_up` lists the step-ups of which an approval needs one.
-    """
+    `nobody` says why nobody may approve. `step_up` lists the step-ups of which an approval requires
+    one."""
 
     names: tuple[str, ...] = ()
     nobody: str = ""
@@ -149,7 +149,7 @@ class Approvers(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim(Wire):
-    """A person's note that they are looking at a request, so that others need not."""
+    """A note by a person that they are looking at a request, so that others need not."""
 
     person: str
     at: int
@@ -164,27 +164,29 @@ class StoredRequest(Wire):
     """The current state of one request.
 
     `revision` rises with every visible change. `shown_since` is the revision of the last change to
-    the call; a click that saw an earlier one is rejected. `digest` and `arguments` are those of the
-    current call. `process` submitted it, `attached` processes are told the decision, `consumers`
-    received the approval, in order. `waiting` is False once no process waits. `note` is the
-    decider's private note, which no agent sees. `nonces` name the applied clicks, the newest last.
-    `queues` name the outboxes that must process its next change. `tier` counts escalations, the
-    last at `tier_at`; `reminders` counts due reminders. A request `behind` another, or behind its
-    agent's overflow card, has no card; `alike` counts those behind this one. `conversation` is the
-    target of the conversation where it began, "" if its card cannot go there. `findings` are the
-    guardrails' results for the current call, none if they are off; `finding_places` give the place
-    of each in the arguments. `harmless` says that the operator, or a trusted author, declared the
-    tool harmless. `declared` are the operator's roles for its arguments; with `trusted`, the roles
-    in the request may free arguments too. Decisions use the current policy for these three
-    (`PolicyDocument.declare`). `asks_because` says why a grant of the same tool, or a rule with a
-    limit, did not cover the request; it contains no secrets. `raised` lists who raised the risk
-    above the policy's and the agent's. It is part of `risk`, and kept separately because the call
-    may be assessed again. `edits` are the changes of the call, the last by each editor, the newest
-    last. `numbered` says that the agent's side shows a number, which no record contains. `guesses`
-    counts wrong numbers, and `stepped` lists completed step-ups. `away` are the people whose
-    delegate is asked instead; they may still decide. `approvers` is not stored: it is
-    looked up for each reader, otherwise None. `spends` is not stored: the script that stores an
-    approval by a rule counts it.
+    the call; a click that saw an earlier one is rejected. `digest` and `arguments` belong to the
+    current call. The process `process` submitted the request, the `attached` processes get the
+    decision, and `consumers` lists the processes that claimed the approval, in order. `waiting`
+    becomes False when no process waits any more. `note` is the decider's private note, which no
+    agent sees. `nonces` lists the clicks that were applied, the newest last. `queues` lists the
+    outboxes that must process the request's next change. `tier` counts escalations, the last one at
+    `tier_at`; `reminders` counts reminders that were due. If `behind` is set, the card of another
+    request, or the agent's overflow card, also covers this request. `alike` counts the requests
+    that this request's card also covers. `conversation` is the target of the conversation where it
+    began, "" if its card cannot go there. `findings` lists the guardrails' results for the current
+    call, none if they are off; `finding_places` gives the place of each in the arguments.
+    `harmless` says that the operator, or a trusted author, declared the tool harmless. `declared`
+    has the operator's roles for its arguments; with `trusted`, the roles in the request may free
+    arguments too. Decisions use the current policy for these three (`PolicyDocument.declare`).
+    `asks_because` says why a grant of the same tool, or a rule with a limit, did not cover the
+    request; it contains no secrets. `raised` lists who raised the risk above the level that the
+    policy and the agent gave. `risk` includes these levels; they are also stored separately,
+    because the call may be assessed again. `edits` lists the last change of the call by each
+    editor, the newest last. `numbered` says that a verification code is shown where the agent runs;
+    no record contains the code. `guesses` counts wrong codes, and `stepped` lists completed
+    step-ups. `away` lists the people whose delegate is asked instead; they may still decide.
+    `approvers` is not stored: it is looked up for each reader, otherwise None. `spends` is not
+    stored: the script that stores an approval by a rule counts it.
     """
 
     request: ApprovalRequest
@@ -234,8 +236,8 @@ class StoredRequest(Wire):
     spends: tuple[Spend, ...] = field(default=(), compare=False)
 
     def copy_with(self, **members: Any) -> StoredRequest:
-        """Return a copy with these members changed. It is five times faster than
-        `dataclasses.replace`, because nothing is validated."""
+        """Return a copy with these members changed. This is five times faster than
+        `dataclasses.replace`, because it validates nothing."""
         twin = object.__new__(StoredRequest)
         twin.__dict__.update(self.__dict__, **members)
         return twin
@@ -247,7 +249,7 @@ class StoredRequest(Wire):
 
     @property
     def arguments(self) -> JsonObject:
-        """The current arguments: an editor's, or else the agent's."""
+        """The current arguments: an editor's if the call was changed, else the agent's."""
         return self.request.arguments if self.edited is None else self.edited
 
     @property
@@ -256,7 +258,7 @@ class StoredRequest(Wire):
         return () if self.edited is None else self.edits
 
     def edited_as(self, arguments: JsonObject, by: DecidedBy, why: str = "") -> StoredRequest:
-        """Return the record with edited arguments, in place of an earlier edit by the same
+        """Return the record with edited arguments, which replace an earlier edit by the same
         editor."""
         edit = Edit(by=by, digest=digest_of(self.request, arguments), why=why)
         edits = (*(one for one in self.edits if one.by != by), edit)
@@ -264,14 +266,14 @@ class StoredRequest(Wire):
 
     @property
     def parts(self) -> tuple[JsonObject, ...]:
-        """The arguments and any payload of the current call, for searches."""
+        """The arguments and any payload of the current call, to search in."""
         payload = self.request.payload
         return (self.arguments,) if payload is None else (self.arguments, payload)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The secrets of the request, to mask in every text made from it. They are cached in the
-        record, together with the objects that they were found in."""
+        """The secrets of the request, which must be masked in every text made from it. They are
+        cached in the record, together with the objects in which they were found."""
         request, context, ended = self.request, self.request.context, self.decision
         given = (ended.arguments, ended.answers, ended.result) if ended else (None, None, None)
         rests_on = (request, self.edited, *given)
@@ -303,17 +305,18 @@ class StoredRequest(Wire):
 
     @property
     def for_people(self) -> bool:
-        """Whether only people may approve it: its risk is high, or it demands a person."""
+        """Whether only people may approve it: its risk is high, or `demands_person` is true."""
         return self.demands_person or self.risk.level is RiskLevel.HIGH
 
     @property
     def demands_person(self) -> bool:
-        """Whether only people may approve it at any risk: its agent asks so, or it is a plan."""
+        """Whether only people may approve it at any risk: its agent requires a person, or it is a
+        plan."""
         return self.request.human or self.request.kind is Kind.CALLS
 
     @property
     def alarms(self) -> bool:
-        """Whether the guardrails raised its risk: they act on findings, and found something."""
+        """Whether the guardrails raised its risk: they are active and have findings."""
         return any(one.decider == GUARDRAILS for one in self.raised)
 
     @property
@@ -324,12 +327,13 @@ class StoredRequest(Wire):
 
     @property
     def follows(self) -> bool:
-        """Whether it is behind an identical request, and so has no card."""
+        """Whether the card of an identical request also covers it, so that no card is posted for
+        it."""
         return bool(self.behind) and not self.behind.startswith(OVERFLOW_MARK)
 
     @property
     def unreviewed(self) -> bool:
-        """Whether it is pending before slow deciders, and not before people yet."""
+        """Whether the request waits for slow deciders, before people may decide it."""
         return REVIEWS in self.queues and not self.final
 
     @property
@@ -338,7 +342,8 @@ class StoredRequest(Wire):
         return self.status is not Status.PENDING
 
     def state_for(self, process: str | None) -> State:
-        """Return the state for a process: an approval's decision only if it may run the call."""
+        """Return the state that a process may see. An approval is included only if the process may
+        run the call."""
         acts = self.status is not Status.APPROVED or (
             process is not None and self.consumers[-1:] == (process,)
         )
@@ -354,16 +359,17 @@ class StoredRequest(Wire):
 
     @property
     def given_up(self) -> bool:
-        """Whether its agent gave the approval up, so that no process can claim it."""
+        """Whether the agent gave the approval up, so that no process can claim it."""
         return self.consumers[-1:] == (NOBODY,)
 
     @property
     def untaken(self) -> bool:
-        """Whether it is approved, but no process claimed it and no outcome is reported."""
+        """Whether the request is approved, but no process claimed the approval and no outcome is
+        reported."""
         return self.status is Status.APPROVED and not self.consumers and self.report is None
 
     def read_back(self) -> ReadBack:
-        """Return what its agent may read again, whichever process asks."""
+        """Return the data that the agent may read again, from any of its processes."""
         decision = self.decision
         return ReadBack(
             request=self.request,
@@ -379,7 +385,7 @@ class StoredRequest(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEvent(Wire):
-    """One event of the audit. `id` is its id in the stream, which orders events."""
+    """One event of the audit log. `id` is its id in the stream, which orders events."""
 
     id: str
     type: str
@@ -401,13 +407,13 @@ class MessageRef(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Click(Wire):
-    """A verified identity's action on the revision that it saw.
+    """An action of a verified person on the revision of a request that they saw.
 
     `nonce` is derived from the interaction, so that a repeated click gets its own result. `copy`
     and `ref` identify the posted message that was clicked; both are None without one. `confirmed`
-    says that the person confirmed it, as high risk requires. `revealed` says that nothing was
-    masked where they clicked; only the inbox can tell. `number` is the number that they typed for a
-    step-up.
+    says that the person confirmed the action, which high risk requires. `revealed` says that
+    nothing was masked where they clicked; only the inbox can know this. `number` is the
+    verification code that they typed for a step-up.
     """
 
     request_id: str
@@ -432,11 +438,11 @@ class Click(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query(Wire):
-    """Selects requests to list, newest first: pending ones, or decided ones with `final`.
+    """Selects requests to list, newest first: pending requests, or decided ones if `final` is true.
 
-    `soonest` lists pending ones by deadline, the nearest first. `status` filters decided ones.
-    Without `followers`, requests behind an identical one are left out. `after` is the cursor that
-    the previous page returned.
+    `soonest` sorts pending requests by deadline, the nearest first. `status` filters decided ones.
+    Without `followers`, requests that the card of an identical request covers are left out. `after`
+    is the cursor that the previous page returned.
     """
 
     final: bool = False
@@ -451,7 +457,7 @@ class Query(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Wire):
-    """One page of a listing, with the cursor of the next page, None at the end."""
+    """One page of a list, with the cursor of the next page, or None at the end."""
 
     items: tuple[StoredRequest, ...]
     next: str | None = None
@@ -468,14 +474,15 @@ class Session(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused(Wire):
-    """An agent that is blocked until `until`, because people denied many requests in a row."""
+    """An agent that is blocked until `until`, because people denied several of its requests in a
+    row."""
 
     agent: str
     until: int
 
 
 def place_of(event_id: str) -> tuple[int, int]:
-    """Return an event id as a sort key: ids are `<ms>-<number>`."""
+    """Return an event id, which has the form `<ms>-<number>`, as a sort key."""
     milliseconds, _, number = event_id.partition("-")
     return int(milliseconds), int(number)
 
@@ -488,8 +495,8 @@ _TOLD_ELSEWHERE = ("arguments", "answers", "result", "request_id", "revision", "
 
 
 class Spend(NamedTuple):
-    """The amount that an approval by a rule counts against a limit, in ten-thousandths. At most
-    `most` may be counted under `key` within `window_ms`; `words` name the limit."""
+    """The amount that an approval by a rule adds to a limit's counter, in ten-thousandths. The
+    counter `key` may reach at most `most` within `window_ms`; `words` names the limit."""
 
     key: str
     amount: int
@@ -499,7 +506,7 @@ class Spend(NamedTuple):
 
 
 class RequestOutcome(NamedTuple):
-    """The outcome of a request, apart from members that the record has already."""
+    """The outcome of a request, without the members that the record already has."""
 
     status: Status
     reason: Reason
@@ -515,8 +522,8 @@ class RequestOutcome(NamedTuple):
 
 
 def told_outcome(record: StoredRequest) -> str:
-    """Return one sentence on the outcome of a decided request, with all who approved it. Words of
-    people, hooks and agents are quoted, so that they cannot pass for the gateway's."""
+    """Return a sentence that describes the outcome of a decided request and names all who approved
+    it. Words of people, hooks and agents are quoted, so that they cannot imitate the gateway's."""
     decision = record.decision
     if decision is None:
         return record.status.value
@@ -531,13 +538,13 @@ def told_outcome(record: StoredRequest) -> str:
 
 
 def told_step_up(record: StoredRequest) -> tuple[str, ...]:
-    """Say how an approval was confirmed; empty if a tap was enough."""
+    """Return how an approval was verified, in words; "" if a tap was enough."""
     words = dict.fromkeys(one.words for one in record.stepped)
     return (join_names(tuple(words), "and"),) if words else ()
 
 
 def approved_by(record: StoredRequest) -> tuple[str, ...]:
-    """Return the people who approved it together; empty if one person was enough."""
+    """Return the people who approved the request together; empty if one person was enough."""
     if record.status is not Status.APPROVED:
         return ()
     return tuple(vote.person for vote in record.votes)
@@ -552,7 +559,7 @@ def deciders_of(record: StoredRequest) -> tuple[str, ...]:
 
 
 def outcome_of(decision: Decision) -> RequestOutcome:
-    """Return the outcome that another request gets from this decision."""
+    """Return the outcome that a request gets from the decision on a different request."""
     return RequestOutcome(
         status=decision.status,
         reason=decision.reason,
@@ -564,8 +571,8 @@ def outcome_of(decision: Decision) -> RequestOutcome:
 
 
 def summary(decision: JsonObject, record: StoredRequest) -> JsonObject:
-    """Return the data of a decision's event: the decision without arguments, answers or result, the
-    edits, and all who approved. Secrets in texts of people, hooks and agents are masked."""
+    """Return the data for a decision's event: the decision without arguments, answers or result,
+    the edits, and all who approved. Secrets in texts by people, hooks and agents are masked."""
     values = decision.copy()
     for name in _TOLD_ELSEWHERE:
         values.pop(name, None)
@@ -582,13 +589,14 @@ def summary(decision: JsonObject, record: StoredRequest) -> JsonObject:
 
 
 def told_changes(record: StoredRequest) -> JsonObject:
-    """Return event data on who raised the risk or changed the call, masked; else empty."""
+    """Return event data about who raised the risk or changed the call, with secrets masked; empty
+    if nobody did."""
     raised = {"raised": record.hide_in(plain(record.raised))} if record.raised else {}
     return raised | _told_edits(record)
 
 
 def told_submission(record: StoredRequest) -> JsonObject:
-    """Return the data of a submission's event, with the origin that the agent named."""
+    """Return the data for a submission's event, with the origin that the agent named."""
     request = record.request
     said = {name: getattr(request, name) for name in ("turn", "call_id", "part", "group")}
     if origin := plain(request.origin):
@@ -610,8 +618,8 @@ _DUPLICATE_KEY_LENGTH = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentLoad:
-    """The stored state of an agent's overflow card. `denied` is the id of the request whose denial
-    blocked the agent."""
+    """The stored state of an agent's overflow card. `denied` is the id of the request after whose
+    denial the agent was blocked."""
 
     revision: int
     paused: int | None = None
@@ -619,12 +627,13 @@ class AgentLoad:
 
 
 def overflow_of(agent: str) -> str:
-    """Return the `behind` value of requests that are behind an agent's overflow card."""
+    """Return the value of `behind` that marks requests as covered by an agent's overflow card."""
     return OVERFLOW_MARK + agent
 
 
 def locate_finding(words: str, place: str) -> str:
-    """Return a finding with its place, quoted, because the agent chose the place's name."""
+    """Return a finding and where it was found. The place is quoted, because the agent chose its
+    name."""
     if not place:
         return words
     begun = start_of(place, _MOST_PLACE)
@@ -632,10 +641,11 @@ def locate_finding(words: str, place: str) -> str:
 
 
 def duplicate_key(record: StoredRequest) -> str:
-    """Return a key of 16 hex digits that identical requests of one agent share.
+    """Return a key of 16 hex digits that is the same for identical requests of one agent.
 
-    It covers everything that would run and that the card shows, who may decide, and the session. It
-    does not cover ids, the process, the turn or the timeout. It never changes for a record.
+    The key depends on everything that would run and that the card shows, on who may decide, and on
+    the session. It does not depend on ids, the process, the turn or the timeout. It never changes
+    for a record.
     """
     request = record.request
     shared: tuple[Any, ...] = (
@@ -657,7 +667,8 @@ def duplicate_key(record: StoredRequest) -> str:
 
 
 def describe_duplicates(record: StoredRequest) -> tuple[str, ...]:
-    """Say on a card how many requests are behind it, or that it has no card in chats."""
+    """Return a sentence for a card: how many identical requests it also covers, or that this
+    request has no card in chats."""
     if record.final:
         return ()
     said = []

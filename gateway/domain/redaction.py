@@ -1,9 +1,9 @@
-"""Find secrets by shape or name, and mask them in every text made from a request; start at
-`render_safe` and `mask`.
+"""Find secrets by their form or name, and mask them in every text made from a request. Start
+reading at `render_safe` and `mask`.
 
-The digest of a request covers the real bytes; only texts for people are masked. The mask of an
-unquoted value ends at a space, a quote or an operator, that of a quoted value at its closing quote.
-`cards.masks` decides whether a masked value could change what runs.
+The digest of a request covers the real bytes; only texts for people are masked. If a value is not
+quoted, its mask ends at a space, a quote or an operator. If it is quoted, its mask ends at the
+closing quote. `cards.masks` decides whether a masked value could change what runs.
 """
 
 from __future__ import annotations
@@ -143,7 +143,8 @@ _ISSUED = (
 
 
 def _by_first(expressions: Iterable[str]) -> str:
-    """Join the expressions by first letter, so that a position is compared with one group."""
+    """Group the expressions by their first letter, so that each position is compared with only one
+    group."""
     groups: dict[str, list[str]] = {}
     whole = "|".join(expressions)
     depth = begun = 0
@@ -230,7 +231,8 @@ _WORD = (
 
 
 def _program(names: str, more: str, holds: str) -> tuple[list[str], _Stretch]:
-    """Return the signs and the stretch of a line of `programs.txt`."""
+    """Parse a line of `programs.txt` into the words to look for, and the expression that finds the
+    secret."""
     sign, _, names = names.rpartition(":")
     begins = "|".join(rf"{name}(?<![\w.-]{name})" for name in names.split("|"))
     more = more.replace("-", "", more == "-").replace("~", f"{_NEXT}{_QUOTE}")
@@ -306,10 +308,11 @@ _KEY = bytearray(token_bytes(32))  # random for this process, until `key_masks` 
 def render_safe(
     text: str, *, reveal: bool = False, found: Sequence[tuple[int, int]] | None = None
 ) -> Visible:
-    """Return text in the form that people may see: deceptive characters escaped, secrets masked.
+    """Return text in the form that people may see: deceptive characters are escaped, and secrets
+    masked.
 
     With `reveal`, secrets are readable and highlighted. `found` gives the positions of secrets if
-    the caller knows more than their shapes tell.
+    the caller knows more of them than the text shows.
     """
     found = list(secrets_in(text)) if found is None else found
     if reveal or not found:
@@ -332,7 +335,7 @@ def render_safe(
 
 
 def mask(value: Any, spell: _Spelling = str) -> Any:
-    """Return a JSON value, or text, with secrets masked, as the audit stores it.
+    """Return a JSON value, or a string, with secrets masked, as the audit log stores it.
 
     `spell` converts the text around the secrets.
     """
@@ -359,7 +362,7 @@ def _mask_within(value: Any, name: str, spell: _Spelling) -> Any:
 def across(values: Sequence[Any]) -> dict[int, list[tuple[int, int]]]:
     """Return, by position, the secrets in a list's items that earlier items reveal.
 
-    The list may be a command: an earlier word is then the flag or the program.
+    For example, the list may be a command, in which a flag or the program is before the secret.
     """
     if len(values) < 2 or not any(isinstance(one, str) for one in values):  # noqa: PLR2004
         return {}
@@ -379,7 +382,8 @@ def across(values: Sequence[Any]) -> dict[int, list[tuple[int, int]]]:
 
 
 def _member(name: str, value: Any, spell: _Spelling) -> Any:
-    """Return a member's value masked; its name may show that it is a secret."""
+    """Return a member's value with secrets masked. The member's name may show that the value is a
+    secret."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return _mask_within(value, name, spell)
     if not name:
@@ -414,29 +418,30 @@ def holds_secrets(text: str) -> bool:
 
 
 def bug(error: Exception) -> str:
-    """Return an exception's type and its place in the code, innermost first, for the log.
+    """Return an exception's type and where in the code it was raised, innermost call first, for the
+    log.
 
-    It leaves out the message and all values: they may contain words of an agent or a person.
+    The message and all values are left out, because they may contain words of an agent or a person.
     """
     frames = reversed(traceback.extract_tb(error.__traceback__))
     return f"{type(error).__name__} in {' < '.join(f'{one.name}:{one.lineno}' for one in frames)}"
 
 
 def quote_start(name: str, most: int) -> str:
-    """Return the start of a name that an agent chose, quoted as in JSON and masked; "…" marks a
-    cut.
+    """Return the start of a name that an agent chose, quoted as in JSON and masked. "…" means that
+    it was shortened.
 
-    The quotes keep it from passing for the gateway's words.
+    Because of the quotes, it cannot imitate the gateway's words.
     """
     begun = start_of(masked := str(mask(name)), most)
     return json.dumps(begun, ensure_ascii=False) + ("" if begun == masked else "…")
 
 
 def start_of(text: str, most: int) -> str:
-    """Return at most `most` characters, without part of a secret at the end.
+    """Return the start of a text, at most `most` characters, without a part of a secret at the end.
 
-    Half a secret would not be recognized as one. A long text is searched only as far as a secret
-    can reach.
+    Half a secret would not be recognized as a secret. A long text is searched only as far as a
+    secret can reach.
     """
     if len(text) <= most:
         return text
@@ -476,7 +481,7 @@ def secrets_behind(name: str, text: str) -> Iterator[tuple[int, int]]:
 
 
 def _begins_in(name: str, text: str) -> bool:
-    """Whether a secret could begin in a name that is followed by a text."""
+    """Whether a secret could begin in a name if this text follows the name."""
     if any(sign in fold(name) for sign in chain(STEMS, *_STRETCH_SIGNS)):
         return True
     return min(_list_starts(f"{name}{text}"), default=len(name)) < len(name)
@@ -484,13 +489,15 @@ def _begins_in(name: str, text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _secrets_in_short(text: str) -> tuple[tuple[int, int], ...]:
-    """Find secrets, cached: each surface, and each redraw of a card, reads the same short texts."""
+    """Find secrets, and cache the result, because each platform and each update of a card reads the
+    same short texts."""
     return tuple(_merge(_find_secrets(text, len(text), _span)))
 
 
 @lru_cache(maxsize=8)
 def _secrets_in_long(text: str) -> tuple[tuple[int, int], ...]:
-    """Find secrets, cached: the head, pages and offers of one long request read the same texts."""
+    """Find secrets, and cache the result, because the first lines, pages and offers of a long
+    request read the same texts."""
     return tuple(_merge(_find_secrets(text, len(text), _span)))
 
 
@@ -500,7 +507,7 @@ def _find_secrets(text: str, end: int, span: _SpanOf) -> Iterator[tuple[int, int
 
 
 def _find_shaped(text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of `_SECRET`, trying only positions where a shape can begin."""
+    """Yield the matches of `_SECRET`. Only positions where a secret can begin are tried."""
     done = 0
     for at in sorted(_list_starts(text)):
         if at >= done and (match := _SECRET.match(text, at)):
@@ -509,7 +516,7 @@ def _find_shaped(text: str) -> Iterator[re.Match[str]]:
 
 
 def _list_starts(text: str) -> set[int]:
-    """Return every position where a shape can begin, and possibly more."""
+    """Return every position where a secret can begin, and possibly others."""
     folded = fold(text)
     starts = {match.start() for match in _PREFIXED.finditer(f" {text}")}
     for signs, searched in ((_WORDS, folded), (_SIGNS, text)):
@@ -527,7 +534,7 @@ def _list_starts(text: str) -> set[int]:
 
 
 def _find_stretched(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the secrets that only an earlier word reveals, in order."""
+    """Yield the secrets that can only be recognized by an earlier word, in order."""
     folded = fold(text)
     return heapq.merge(
         *(
@@ -580,7 +587,7 @@ def mask_of(secret: str, what: str = "secret") -> str:
 
 
 def key_masks(key: bytes) -> None:
-    """Set the key of the digests in masks, once at the start.
+    """Set the key for the digests in masks. Call it once, at the start.
 
     All replicas use the same key, so that they draw the same masks. Without a key, anybody could
     find a PIN by trying all of them.
@@ -605,8 +612,8 @@ def list_known(
 ) -> tuple[str, ...]:
     """Return the secrets in JSON values and in `remarks` about them, the longest first.
 
-    A secret that is also readable in the values, or `beside` them, is left out. People read it
-    anyway, and an agent could hide its other words by calling one of them a password.
+    A secret that is also readable elsewhere in the values, or in `beside`, is left out: people read
+    it anyway. Otherwise an agent could hide its own words by calling one of them a password.
     """
     secrets = {text[start:end] for text in remarks for start, end in secrets_in(text)}
     clear = [*beside]
@@ -628,9 +635,9 @@ def list_known(
 def find_known(text: str, known: Sequence[str], *, named: bool = False) -> list[Span]:
     """Return the positions of secrets in a text made from a request.
 
-    It finds secrets by shape, and the `known` ones, whole or cut off at "…". A plain word counts
-    only in quotation marks, or if the whole text is `named` in the request. So the gateway's own
-    words are never hidden.
+    It finds secrets by their form, and the `known` secrets, whole or cut off at "…". If a known
+    secret is a plain word, it counts only in quotation marks, or if the whole text is `named` in
+    the request. So the gateway's own words are never hidden.
     """
     found = [*secrets_in(text)]
     quoted: list[Span] | None = [(0, len(text))] if named else None
@@ -647,7 +654,7 @@ def find_known(text: str, known: Sequence[str], *, named: bool = False) -> list[
 
 
 def hide_known(text: str, known: Sequence[str], *, named: bool = False) -> str:
-    """Return a text with everything that `find_known` finds in it masked."""
+    """Return a text in which everything that `find_known` finds is masked."""
     parts, done = [], 0
     for start, end in find_known(text, known, named=named):
         parts += [text[done:start], mask_of(text[start:end])]
@@ -656,12 +663,14 @@ def hide_known(text: str, known: Sequence[str], *, named: bool = False) -> str:
 
 
 def hide_in(value: Any, known: Sequence[str]) -> Any:
-    """Return a JSON value masked, with known secrets hidden in all its texts."""
+    """Return a JSON value with its secrets masked, and with known secrets masked in all its
+    texts."""
     return _hide_beside(value, mask(value), known)
 
 
 def _hide_beside(value: Any, masked: Any, known: Sequence[str]) -> Any:
-    """Hide known secrets in a value; `masked` is the value with each member judged by name."""
+    """Hide known secrets in a value. In `masked`, each member has already been masked according to
+    its name."""
     if not known:
         return masked
     if isinstance(value, str):
@@ -694,7 +703,7 @@ def _list_texts(value: Any, name: str) -> Iterator[tuple[str, list[Span]]]:
 
 @lru_cache(maxsize=4096)
 def _spell(secret: str) -> set[str]:
-    """Return the ways to write a secret: plain, and as in JSON."""
+    """Return the ways in which a secret can be written: plain, and as in JSON."""
     return {secret, *(json.dumps(secret, ensure_ascii=one)[1:-1] for one in (True, False))}
 
 
@@ -709,7 +718,7 @@ def _find(secret: str, text: str, begin: int, end: int) -> Iterator[Span]:
 
 
 def _find_cut(secret: str, text: str) -> Iterator[Span]:
-    """Yield the first characters of a secret before "…", and its last ones after it."""
+    """Yield the start of a secret before "…", and the end of the secret after it."""
     for cut in re.finditer('"?…', text):
         begin, end = cut.span()
         # Checking the characters next to the cut first rules out most secrets quickly.

@@ -1,4 +1,5 @@
-"""Assess the risk of a request by the operator's rules, and define what each level requires."""
+"""Assess the risk of a request by the operator's rules, and define the requirements of each risk
+level."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ _SIGNS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaisedRisk(Wire):
-    """A raised risk: the decider's id, its name for people, the level and reasons."""
+    """A risk that a decider raised: the decider's id, its name for people, the level and the
+    reasons."""
 
     decider: str
     by: str
@@ -36,7 +38,7 @@ class RaisedRisk(Wire):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The sentences that people read about it."""
+        """The sentences about the raised risk that people read."""
         said = f"Risk raised by {self.by}"
         return tuple(f"{said}: {reason}" for reason in self.reasons) or (said,)
 
@@ -45,8 +47,9 @@ class RaisedRisk(Wire):
 class RiskRule(Wire):
     """Sets the risk of the requests that match it, with a reason for the card.
 
-    All given members must match. `agents` and `tools` are as in a route. One string of `contains`
-    must be in arguments or payload; case, invisible characters and look-alike letters are ignored.
+    All given members must match. `agents` and `tools` match as in a route. At least one string of
+    `contains` must be in the arguments or payload; case, invisible characters and look-alike
+    letters are ignored.
     """
 
     name: str
@@ -58,7 +61,8 @@ class RiskRule(Wire):
     contains: tuple[str, ...] = ()
 
     def fits(self, request: ApprovalRequest, text: str) -> bool:
-        """Whether it matches a request; `text` is the `searchable_text` of its parts."""
+        """Whether the rule matches a request. `text` is the `searchable_text` of the request's
+        parts."""
         return (
             is_named(self.agents, request.agent)
             and is_named(self.tools, request.tool)
@@ -70,7 +74,8 @@ class RiskRule(Wire):
 def assess_by_rules(
     rules: Sequence[RiskRule], request: ApprovalRequest, arguments: JsonObject
 ) -> Risk:
-    """Return the highest risk of the matching rules, or medium; the agent's claim may raise it."""
+    """Return the highest risk of the matching rules, or medium if none matches. The agent's claim
+    may raise it."""
     parts = (arguments,) if request.payload is None else (arguments, request.payload)
     text = searchable_text(parts) if rules else ""
     fitting = [rule for rule in rules if rule.fits(request, text)]
@@ -82,7 +87,7 @@ def assess_by_rules(
 
 
 def raise_risk(risk: Risk, claimed: Risk | None) -> Risk:
-    """Return `risk`, raised to the agent's claim if that is higher."""
+    """Return the higher of `risk` and the level that the agent claims."""
     if claimed is None or _RISK_ORDER.index(claimed.level) <= _RISK_ORDER.index(risk.level):
         return risk
     reasons = tuple(f"the agent says: {reason}" for reason in claimed.reasons)
@@ -95,7 +100,8 @@ def is_lower(level: RiskLevel, other: RiskLevel) -> bool:
 
 
 def lift(risk: Risk, raised: Iterable[RaisedRisk]) -> Risk:
-    """Return `risk`, raised to the highest level that a decider set; never lowered."""
+    """Return the highest of `risk` and the levels that deciders set, so that it is never
+    lowered."""
     above = [one for one in raised if is_lower(risk.level, one.level)]
     if not above:
         return risk
@@ -105,15 +111,16 @@ def lift(risk: Risk, raised: Iterable[RaisedRisk]) -> Risk:
 
 
 def finding_sign(*, alarms: bool) -> str:
-    """Return the sign before a finding without colours: red if guardrails act, else amber."""
+    """Return the sign that precedes a finding where text has no colour: red if guardrails are
+    active, else amber."""
     return "🔴" if alarms else "⚠️"
 
 
 def searchable_text(parts: Iterable[JsonObject]) -> str:
     """Return the text in which rules search for `contains` strings.
 
-    It has the parts as JSON, and again with JSON escapes decoded, up to three levels deep.
-    Everything is folded, as the strings to find must be.
+    The text contains the parts as JSON, and again with JSON escapes decoded, up to three levels
+    deep. All of it is folded with `fold`, so the strings to find must be folded too.
     """
     text = "\n".join(json.dumps(part, ensure_ascii=False) for part in parts)
     readings = [text]
@@ -134,7 +141,8 @@ def _join_pair(found: re.Match[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def is_named(patterns: tuple[str, ...], name: str) -> bool:
-    """Whether a name matches a pattern (`*` matches anything); no patterns match all."""
+    """Whether a name matches one of these patterns (`*` matches anything). If there are no
+    patterns, any name matches."""
     return not patterns or any(_pattern(pattern).fullmatch(name) for pattern in patterns)
 
 
@@ -150,7 +158,8 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 class StepUp(StrEnum):
-    """A way to verify an approval: the number on the agent's side, a passkey, a second person."""
+    """A way to verify an approval: a verification code shown where the agent runs, a passkey, or a
+    second person."""
 
     NUMBER = "number"
     PASSKEY = "passkey"
@@ -173,12 +182,12 @@ _LEAST, _NUMBERS = 100, 900
 
 
 def draw_number() -> str:
-    """Return a random number for a request: three digits, without a leading zero."""
+    """Return a random verification code for a request: three digits, without a leading zero."""
     return str(_LEAST + secrets.randbelow(_NUMBERS))
 
 
 def say_ways(ways: Iterable[StepUp], *, here: bool = False) -> str:
-    """Return the step-ups as a list in a sentence, any one of which is enough. `here` means that
+    """Return the step-ups, any one of which is enough, as a list in a sentence. `here` means that
     the reader is in the inbox."""
     *most, last = (WORDS[way] if here else WORDS[way] + _WHERE.get(way, "") for way in ways)
     return f"{', '.join(most)}, or {last}" if most else last
@@ -186,14 +195,14 @@ def say_ways(ways: Iterable[StepUp], *, here: bool = False) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepUpDone(Wire):
-    """A completed step-up. `name` is the passkey's name."""
+    """A step-up that a person completed. `name` is the passkey's name."""
 
     way: StepUp
     name: str = ""
 
     @property
     def words(self) -> str:
-        """How the approval was confirmed, as words to follow "confirmed"."""
+        """How the approval was verified, as words to follow "confirmed"."""
         if self.way is StepUp.PASSKEY:
             return f"by passkey {self.name}".rstrip()
         return "by number" if self.way is StepUp.NUMBER else "by a second person"
@@ -203,7 +212,7 @@ class StepUpDone(Wire):
 class LevelRules(Wire):
     """A route's exceptions for one risk level; None keeps the route's value.
 
-    `step_up` lists the step-ups of which one is required; empty for none.
+    `step_up` lists the step-ups of which an approval requires one; if empty, none is required.
     """
 
     approvers: tuple[str, ...] | None = None
@@ -219,7 +228,7 @@ class LevelRules(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesByRisk(Wire):
-    """A route's exceptions by risk level; None where there are none."""
+    """A route's exceptions by risk level. None means that a level has no exceptions."""
 
     low: LevelRules | None = None
     medium: LevelRules | None = None
@@ -232,7 +241,7 @@ class RulesByRisk(Wire):
 
     @property
     def takes_numbers(self) -> bool:
-        """Whether any level can require a number."""
+        """Whether any level can require a verification code."""
         every = (self.at(level) for level in RiskLevel)
         return any(rules is not None and StepUp.NUMBER in rules.step_up for rules in every)
 

@@ -1,13 +1,13 @@
-"""Escape deceptive characters before people see a text; start at `make_visible`.
+"""Escape deceptive characters before people see a text. Start reading at `make_visible`.
 
-An approver reads what will run. Some characters are invisible, reorder or cover their neighbours,
-or look like other letters, so that the card would differ from what runs. `make_visible` replaces
-each with an escape such as ⟨U+202E⟩. Plain CJK, emoji (also joined ones), accented Latin, and
-Hebrew or Arabic without overrides stay as they are.
+An approver reads a call before it runs. Some characters are invisible, reorder or cover their
+neighbours, or look like other letters, so that the card would differ from what runs. `make_visible`
+replaces each with an escape such as ⟨U+202E⟩. Plain CJK, emoji (also joined ones), accented Latin,
+and Hebrew or Arabic without overrides stay as they are.
 
-Letters are judged word by word. A word is deceptive if it mixes Latin with look-alikes of another
-script. So is a word of look-alikes only, unless the text around it shows that it is real Cyrillic
-or Greek. Names and categories of characters come from `unicodedata`.
+Letters are judged word by word. A word is deceptive if it mixes Latin with look-alikes from another
+script. A word that has only look-alikes is also deceptive, unless the text around it shows that it
+is real Cyrillic or Greek. Names and categories of characters come from `unicodedata`.
 """
 
 from __future__ import annotations
@@ -99,11 +99,12 @@ _NEWER = (range(0x1F000, 0x1FB00), range(0x20000, 0x323B0))  # assigned after th
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """Text that people may see: `segments` of (text, is highlighted), in order.
+    """Text that people may see, as `segments` in order. Each segment is a pair: a string, and
+    whether it is highlighted.
 
     Escapes, masks and revealed secrets are highlighted. `hidden` says that an invisible character,
     or one that moves or covers others, was replaced. `mixed_script` says that look-alike letters
-    were. `masked` counts the masked secrets.
+    were replaced. `masked` counts the masked secrets.
     """
 
     segments: tuple[Segment, ...]
@@ -113,7 +114,7 @@ class Visible:
 
     @property
     def suspicious(self) -> bool:
-        """Whether anything was replaced."""
+        """Whether any deceptive character was replaced."""
         return self.hidden or self.mixed_script
 
     @property
@@ -122,7 +123,8 @@ class Visible:
         return "".join(text for text, _ in self.segments)
 
     def shortened(self, begin: int, end: int) -> Visible:
-        """Return the first `begin` and last `end` characters around "…"; escapes stay whole."""
+        """Return the first `begin` and the last `end` characters, with "…" between them. Escapes
+        stay whole."""
         length = len(self.text)
         first, last = self._between(0, begin), self._between(length - end, length)
         return replace(self, segments=(*first, ("…", False), *last))
@@ -145,14 +147,15 @@ class Visible:
         return [tuple(segment for segment in line if segment[0]) for line in lines]
 
     def count_lines(self) -> int:
-        """Return how many lines people see; a final line end starts no new line."""
+        """Return how many lines people see. A line end at the end of the text does not start a new
+        line."""
         return len(self.lines()) - self.text.endswith("\n")
 
 
 def make_visible(text: str, marked: Sequence[Span] = ()) -> Visible:
     """Return `text` with every deceptive character replaced by a visible escape.
 
-    The `marked` spans, in order, are highlighted and stay readable.
+    The spans in `marked`, which must be in order, are highlighted and stay readable.
     """
     if not _SUSPECT.search(text) and not _RUN.search(text):
         plain: tuple[Segment, ...] = ((text, False),) if text else ()
@@ -169,7 +172,7 @@ def make_visible(text: str, marked: Sequence[Span] = ()) -> Visible:
 
 
 def show_masked(text: str) -> Visible:
-    """Return text that is already masked in the form that people may see; its masks stay."""
+    """Convert text that is already masked to the form that people may see; its masks stay."""
     parts = [make_visible(part) for part in MASK.split(text)]
     segments = list(parts[0].segments)
     for found, part in zip(MASK.findall(text), parts[1:], strict=True):
@@ -179,7 +182,8 @@ def show_masked(text: str) -> Visible:
 
 
 def ascii_escaped(json_text: str) -> str:
-    r"""Return JSON text with deceptive characters written as \uXXXX; its value is unchanged."""
+    r"""Return JSON text with deceptive characters written as \uXXXX. The JSON value is
+    unchanged."""
     try:
         marks = _find_hidden(json_text) | _alike(json_text)
     except _Crowd:
@@ -191,11 +195,12 @@ def ascii_escaped(json_text: str) -> str:
 
 
 class _Crowd(Exception):
-    """There are more deceptive characters than anybody would read one by one."""
+    """The text has more deceptive characters than anybody would read one by one."""
 
 
 def _few(places: Iterable[int]) -> set[int]:
-    """Return the positions, or raise _Crowd for too many, because each costs time."""
+    """Return the positions. Raises _Crowd if there are too many, because each position costs
+    time."""
     found = set(islice(places, _MOST_ESCAPES + 1))
     if len(found) > _MOST_ESCAPES:
         raise _Crowd
@@ -203,7 +208,8 @@ def _few(places: Iterable[int]) -> set[int]:
 
 
 def _escape_all(text: str, marked: Sequence[Span]) -> Visible:
-    """Return text with every character escaped that is not plain; stricter and faster."""
+    """Return text in which every character that is not plain is escaped. This is stricter and
+    faster than `make_visible`."""
     parts = ((_CROWD.sub(_crowd, part), mark) for part, mark in _segments(text, {}, marked))
     return Visible(tuple(parts), hidden=True, mixed_script=True)
 
@@ -227,7 +233,8 @@ def _segments(
 
 
 def _part(text: str, begin: int, end: int, marked: deque[Span]) -> Iterator[Segment]:
-    """Yield parts of a text without escapes, with their highlighting; drop spans that end in it."""
+    """Yield a part of a text that needs no escapes, as highlighted and plain segments. Drop the
+    spans that end in it."""
     while begin < end:
         first, last = marked[0] if marked else (end, end)
         if last <= begin:
@@ -244,7 +251,7 @@ def _escape(char: str, *, ink: bool = False) -> str:
 
 
 def _part_run(found: re.Match[str]) -> Iterator[tuple[int, str]]:
-    """Yield each run of one blank character, with its position."""
+    """Yield each run of the same blank character, with its position."""
     for one in _SAME.finditer(found.group()):
         yield found.start() + one.start(), one.group()
 
@@ -266,7 +273,7 @@ def _find_hidden(text: str) -> set[int]:
 
 @lru_cache(maxsize=4096)
 def _deceives(char: str) -> bool:
-    """Whether a character is deceptive, unless its neighbours excuse it."""
+    """Whether a character is deceptive, unless the characters next to it show that it is not."""
     if char in _BLANK or char in _COVERING:
         return True
     category = unicodedata.category(char)
@@ -310,7 +317,7 @@ def _in_flag(text: str, at: int) -> bool:
 
 
 def _marks_a_letter(text: str, at: int) -> bool:
-    """Whether a combining mark is on a letter, without too many other marks between."""
+    """Whether a combining mark belongs to a letter, with few other marks between."""
     base = at - 1
     while base >= 0 and at - base <= _MOST_MARKS and unicodedata.category(text[base]) == "Mn":
         base -= 1
@@ -351,7 +358,8 @@ def _alike_in(word: re.Match[str], latin: bool, honest: set[str]) -> Iterator[in
 
 
 def _poses(letters: str, latin: bool, honest: set[str]) -> bool:
-    """Whether a word of one script reads as a Latin word, and no text around excuses it."""
+    """Whether a word of one script looks like a Latin word, and no text around it shows that it is
+    not."""
     scripts = {_script(char) for char in set(letters)}
     if not scripts <= _CONFUSABLE_SCRIPTS or not all(map(_is_alike, set(letters))):
         return False
@@ -402,7 +410,7 @@ _KEPT = 5000
 
 
 class _Folds(dict[int, str]):
-    """A cache from each character to its folded form, computed on first use."""
+    """A cache that maps each character to its folded form, which is computed on first use."""
 
     def __missing__(self, code: int) -> str:
         folded = "".join(map(_fold_letter, unicodedata.normalize("NFKC", chr(code))))
@@ -415,7 +423,8 @@ _FOLDS = _Folds()
 
 
 def fold(text: str) -> str:
-    """Return text in lower case, look-alikes as ASCII letters, without invisible characters."""
+    """Return text in lower case, with look-alikes replaced by ASCII letters and invisible
+    characters removed."""
     if _PLAIN.fullmatch(text):
         return text.lower()
     return text.translate(_FOLDS)

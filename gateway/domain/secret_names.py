@@ -1,7 +1,7 @@
-"""Find secrets by the name before them: which names tell, and how far each value extends.
+"""Find secrets by the name before them: which names mean a secret, and where each value ends.
 
-Start with `find_named`. The words of a name count, however they are joined: `dbPass`, `DB_PASS`,
-`db-pass`. Code, types and other names in place of a value are no secrets.
+Start reading at `find_named`. The words of a name count, however they are joined: `dbPass`,
+`DB_PASS`, `db-pass`. If code, a type or a name is written instead of the value, it is not a secret.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gateway.domain.safe_text import MASK, Span
 
 
 class Tells(IntEnum):
-    """How surely a name tells that its value is a secret. For LIKELY the value must be one word,
+    """How surely a name means that its value is a secret. For LIKELY the value must be one word;
     for MAYBE it must also have a digit."""
 
     NOTHING = 0
@@ -124,7 +124,7 @@ _FLAG_POINTS = re.compile(r"-|id=|type=|(?:file|env|fd):")
 
 
 class _Name(NamedTuple):
-    """A name in a text, with how surely it tells of a secret and how its value follows."""
+    """A name in a text, how surely it means a secret, and how the value follows it."""
 
     text: str
     begin: int
@@ -137,7 +137,7 @@ class _Name(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def judge(name: str) -> Tells:
-    """Return how surely a name tells that its value is a secret."""
+    """Return how surely a name means that its value is a secret."""
     words = list_words(name)
     while words and (words[-1].isdigit() or words[-1] == "value"):
         words.pop()
@@ -173,18 +173,19 @@ def list_words(name: str) -> list[str]:
 
 @lru_cache(maxsize=2)  # each search folds the same text
 def fold(text: str) -> str:
-    """Return text in lower case, of the same length, as a case-insensitive expression reads it."""
+    """Return text in lower case without changing its length, as a case-insensitive regular
+    expression compares it."""
     if text.isascii():
         return text.lower()
     return text.replace("\u0130", "i").lower().replace("\u0131", "i").replace("\u017f", "s")
 
 
 def name_items(value: Any, name: str) -> Iterator[tuple[str | None, str, Any]]:
-    """Yield each item of an object or list: its member's name, if any, the name that tells, and the
-    item.
+    """Yield each item of an object or list. Each result is the name of the item's member, if any,
+    the name that decides whether it is a secret, and the item.
 
-    {"name": "password", "value": …}, {"password": {"value": …}} and ["password", …] count as
-    members, because rules and variables are written so.
+    {"name": "password", "value": …}, {"password": {"value": …}} and ["password", …] are treated
+    like members, because rules and variables are written in these forms.
     """
     told = name if judge(name) else ""
     if isinstance(value, dict):
@@ -209,14 +210,15 @@ def _is_first(member: str) -> bool:
 
 
 def value_behind(name: str, text: str) -> list[Span]:
-    """Return the position of the secret in the value of a member with this name, if it is one."""
+    """Return the position of the secret in the value of a member with this name. The list is empty
+    if the value is not a secret."""
     if tells := judge(name):
         return _within(_Name(name, 0, 0, tells), text, 0, len(text), quoted=True)
     return []
 
 
 def find_named(text: str, *, words: bool = False) -> Iterator[Span]:
-    """Yield the values in a text that the name before them marks as secrets, in order. With
+    """Yield the values in a text that are secrets because of the name before them, in order. With
     `words`, yield only those after a flag or a blank, which may be the next item of a list."""
     folded = fold(text)
     starts: set[int] = set()
@@ -279,7 +281,7 @@ def _spans_behind(  # noqa: PLR0911 (one for each way to write a name and its va
 
 
 def _value(text: str, at: int, name: _Name) -> list[Span]:
-    """Return the positions of secrets after a name and its sign."""
+    """Return the positions of secrets after a name and the `=`, `:` or blank that follows it."""
     if opened := _OPENS.match(text, at):
         if _ENDS.match(text, opened.end()):
             return []  # the closing quote of a text that ends with the name
@@ -304,7 +306,8 @@ def _value(text: str, at: int, name: _Name) -> list[Span]:
 
 
 def _close(text: str, begin: int, depth: str, quote: str) -> int:
-    """Return the end of a quoted text; an unclosed one ends with its line."""
+    """Return the end of a quoted text. If the closing quote is missing, the text ends with its
+    line."""
     line = text.find("\n", begin) if quote != "`" else -1
     line = len(text) if line < 0 else line
     for found in _ANY_QUOTE.finditer(text, begin, line):
@@ -315,7 +318,8 @@ def _close(text: str, begin: int, depth: str, quote: str) -> int:
 
 
 def _within(name: _Name, text: str, begin: int, end: int, *, quoted: bool) -> list[Span]:
-    """Return the position of the secret in a value, if it has one."""
+    """Return the position of the secret in a value. The list is empty if the value has no
+    secret."""
     value = text[begin:end]
     if quoted and (scheme := _SCHEME.match(value)):
         begin += scheme.end()
@@ -352,8 +356,8 @@ def _is_secret(  # noqa: PLR0911 (each line is a separate reason)
 
 
 def _points_elsewhere(name: _Name, value: str, text: str) -> bool:
-    """Whether a value is a folder, a list of cookies, which are found one by one, or a reference to
-    the place of a secret."""
+    """Whether a value is a folder, a list of cookies (each cookie is found separately), or a
+    reference to where a secret is stored."""
     said = name.text.lower()
     if said.endswith("pwd") and "/" in value and text[name.begin - 1 : name.begin] != ";":
         return True
@@ -363,7 +367,7 @@ def _points_elsewhere(name: _Name, value: str, text: str) -> bool:
 
 
 def _is_code(name: _Name, value: str, text: str, end: int, *, digits: bool) -> bool:
-    """Whether an unquoted value is a name, a type, a call or a word of a sentence."""
+    """Whether a value without quotes is a name, a type, a function call or a word of a sentence."""
     if re.match(r"[A-Za-z_.]{1,60}(?:\[|::)", value) or _LOOKED_UP.fullmatch(value):
         return True
     if re.fullmatch(r"token", name.text) and text[end - len(value) - 1] == ":":

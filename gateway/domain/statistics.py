@@ -1,4 +1,4 @@
-"""Count decisions and requests from the audit, for reports; start at `EventTally`."""
+"""Count decisions and requests from the audit log, for reports. Start reading at `EventTally`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ _NOBODY = (DeciderKind.GRANT.value, DeciderKind.RULE.value)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApproverReport(Wire):
-    """One person's decisions. Times are milliseconds from shown to decided, over the `timed`
-    decisions on requests shown within the period. `hasty` is the share of them under 2 s."""
+    """One person's decisions. Times are in milliseconds, from when the request was shown until it
+    was decided. They count only the `timed` decisions, on requests that were shown within the
+    period. `hasty` is the share of these that took less than 2 s."""
 
     name: str
     decisions: int
@@ -39,8 +40,8 @@ class ApproverReport(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentReport(Wire):
-    """One agent's requests and their outcomes. The shares are of the `ended` ones; `auto` is
-    decided by a rule or a grant, without a person."""
+    """One agent's requests and their outcomes. The shares refer to the requests that `ended`.
+    `auto` is the share that a rule or a grant decided, without a person."""
 
     name: str
     requests: int
@@ -52,7 +53,7 @@ class AgentReport(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookReport(Wire):
-    """How many requests one policy hook, or another rule, changed."""
+    """How many requests a policy hook, or another rule, changed."""
 
     name: str
     changed: int
@@ -60,7 +61,8 @@ class HookReport(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodReport(Wire):
-    """The figures of a period, from `since` to before `until`, in milliseconds since the epoch."""
+    """The figures of a period, from `since` (inclusive) to `until` (exclusive), in milliseconds
+    since the epoch."""
 
     since: int
     until: int
@@ -87,7 +89,7 @@ class _Agent:
 
 
 class EventTally:
-    """Counts events, which must arrive in order."""
+    """Counts events. Pass events to it in their order."""
 
     def __init__(self) -> None:
         self._people: defaultdict[str, _Person] = defaultdict(_Person)
@@ -132,7 +134,8 @@ class EventTally:
         )
 
     def _count_changes(self, event: AuditEvent) -> None:
-        """Count each hook that changed a request once, even if several events name it."""
+        """Count a request for each hook that changed it, only once even if several events name the
+        hook."""
         told = [one["by"] for one in event.data.get("edits", ())]
         found = {str(by["name"]) for by in told if by["kind"] == DeciderKind.RULE}
         if found:
@@ -141,7 +144,8 @@ class EventTally:
             known |= found
 
     def _count_delivery(self, request_id: str, at: int) -> None:
-        """Note the first card in a chat; before it, nobody there could see the request."""
+        """Record when the first card was posted in a chat, because nobody there could see the
+        request earlier."""
         if request_id in self._shown and request_id not in self._posted:
             self._posted.add(request_id)
             self._shown[request_id] = at

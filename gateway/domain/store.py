@@ -1,4 +1,5 @@
-"""Define the durable state that the core needs: changes, guards and results; start at `Store`."""
+"""Define the durable state that the core needs: changes, guards and results. Start reading at
+`Store`."""
 
 from __future__ import annotations
 
@@ -41,11 +42,12 @@ class WriteResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageContext:
-    """The message behind a store call: its sender, to be answered, and the ingress entry to delete.
+    """The message that caused a store call: the sender, who gets an answer, and the ingress entry
+    to delete.
 
-    HTTP messages, which get a direct answer, have no `entry`; `arrived_ms` is when it was
-    written. `owner` is the owner of the agent's credential. `since` is when the credential got this
-    agent's name; earlier requests under the name are not this agent's.
+    HTTP messages have no `entry`, because they get a direct answer; `arrived_ms` is when the entry
+    was written. `owner` is the owner of the agent's credential. `since` is when the credential got
+    this agent's name; earlier requests with the name belong to a previous agent.
     """
 
     agent: str
@@ -62,8 +64,9 @@ class ChangeKind(StrEnum):
     """The kind of a change, which determines its guards (see `Transition.guards`).
 
     DECISION: a person, a rule or a policy hook decided, or votes were counted. USE: an agent claims
-    an approval. STEP: a pending request moves on, for example by a reminder. EXPIRY: its deadline
-    passed. FACT: it was cancelled, stopped, reported or erased, which is valid at any time.
+    an approval. STEP: a pending request changes without a decision, for example by a reminder.
+    EXPIRY: the request's deadline passed. FACT: the request was cancelled, stopped, reported or
+    erased, which is valid at any time.
     """
 
     DECISION = "decision"
@@ -76,9 +79,9 @@ class ChangeKind(StrEnum):
 class Guards(NamedTuple):
     """Conditions that must hold at the moment when a change is written.
 
-    `clock` is `before` (after the deadline the change is rejected as late), `after` (until then it
-    is rejected as early) or empty. `generation`, unless None, must be that of the active policy.
-    The kill switch rejects `stoppable` changes.
+    `clock` is `before` (after the deadline, the change is rejected as late), `after` (before the
+    deadline, it is rejected as early) or empty. `generation`, unless None, must be the generation
+    of the active policy. While the kill switch is on, `stoppable` changes are rejected.
     """
 
     clock: str = ""
@@ -89,12 +92,12 @@ class Guards(NamedTuple):
 class Transition(NamedTuple):
     """One change of a record, applied only if all its guards hold at that moment.
 
-    `after` replaces `before` if its revision is still current. A decision names the `generation` of
-    the policy that it was made under. If `number` is set, it must be the request's. With the
-    agent's `budget`, as after a person's decision, denials in a row are counted. For `minutes`
-    after a denial, an identical call is denied too. `grants`, each a
-    `gateway.policy.grants.grant.Grant`, are saved in the same step. `data` goes into the event; a
-    decision's event gets the decision.
+    `after` replaces `before` if the revision of `before` is still current. A decision names the
+    `generation` of the policy that it was made under. If `number` is set, it must equal the
+    request's verification code. If the agent's `budget` is given, which it is for a person's
+    decision, denials in a row are counted. For `minutes` after a denial, an identical call is
+    denied too. `grants`, each a `gateway.policy.grants.grant.Grant`, are saved in the same step.
+    `data` is added to the event; a decision's event also has the decision.
     """
 
     before: StoredRequest
@@ -129,10 +132,10 @@ class Transition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """Work that is due at `now`, in ms of the server's time.
+    """Work that is due at `now`, in ms of the Redis server's time.
 
-    It lists expired requests, processes with lapsed leases, idle sessions, and requests that the
-    kill switch must end.
+    The work consists of expired requests, processes with expired leases, idle sessions, and
+    requests that the kill switch must end.
     """
 
     now: int
@@ -143,7 +146,7 @@ class Due:
 
 
 class Store(Protocol):
-    """Durable state. Each write is one atomic script, which validates before it writes.
+    """Durable state. Each write is one atomic script, which checks its guards before it writes.
 
     None of these methods sets the status of a request: see `WritableStore`.
     """
@@ -152,15 +155,16 @@ class Store(Protocol):
         """Return the current record, or None."""
 
     def recent(self, request_id: str) -> StoredRequest | None:
-        """Return a pending record as this process last saw it, or None. It may be out of date: use
-        it only to begin a transition, whose guards decide, and never show it."""
+        """Return a pending record as this process last saw it, or None. It may be out of date, so
+        never show it. Use it only to begin a transition, whose guards check it."""
 
     async def load_many(self, request_ids: Sequence[str]) -> list[StoredRequest | None]:
-        """Return the records in the same order, None for those that are missing or unreadable; the
-        latter are logged."""
+        """Return the records in the same order, with None for each that is missing or unreadable.
+        Unreadable records are logged."""
 
     async def attach(self, request_ids: Sequence[str], origin: MessageContext) -> list[str]:
-        """Attach a process to requests, renew its lease, answer each; return the visible ids."""
+        """Attach a process to requests, renew its lease, and answer each request. Return the ids
+        that it may see."""
 
     async def answer(
         self,
@@ -170,42 +174,43 @@ class Store(Protocol):
         state: JsonObject | None = None,
         error: JsonObject | None = None,
     ) -> None:
-        """Answer a message that changed nothing, and delete its entry."""
+        """Answer a message that changed nothing, and delete its ingress entry."""
 
     async def add_version(self, call: str, request_id: str) -> list[str]:
-        """Add a request to the versions of one part of a coding agent's call; return the ids of the
-        others. They are forgotten after an hour unless one of them is stored."""
+        """Add a request to the versions of one part of a coding agent's call. Return the ids of the
+        other versions. All versions are forgotten after an hour unless one of them is stored."""
 
     async def keep_versions(self, call: str) -> None:
-        """Keep the versions of a part as long as a request can live, because one was stored."""
+        """Keep the versions of a part for the longest lifetime of a request, because one of them
+        was stored."""
 
     async def secrets(self, request_id: str) -> JsonObject | None:
         """Return the secret answers to a form, which are stored until its deadline."""
 
     async def number_of(self, request_id: str) -> str | None:
-        """Return the number that a pending request's agent shows, or None.
+        """Return the verification code that a pending request's agent shows, or None.
 
-        Give it only to that agent, and compare it with the number that a person typed.
+        Return it only to that agent, and compare it with the code that a person typed.
         """
 
     async def counted(self, spends: Sequence[Spend]) -> list[int]:
-        """Return the amount already counted in the window of each of these."""
+        """For each of these, return the amount that its counter already has within the window."""
 
     async def forget_secrets(self, request_id: str) -> None:
-        """Delete the secret answers, once the process that asked has them."""
+        """Delete the secret answers, after the process that asked has received them."""
 
     async def page(self, query: Query) -> Page:
         """Return one page of requests, in the order that the query names."""
 
     async def list_decided(self, agent: str, tool: str, *, limit: int) -> list[str]:
-        """Return ids of requests that people approved or denied for this agent and tool within
+        """Return the ids of requests with this agent and tool that people approved or denied within
         DECIDED_DAYS, newest first."""
 
     async def pending_of(self, agent: str) -> list[str]:
         """Return the ids of an agent's pending requests, oldest first."""
 
     async def list_voted(self) -> list[str]:
-        """Return the ids of pending requests that have a vote already."""
+        """Return the ids of pending requests that already have a vote."""
 
     async def count_pending(self) -> int:
         """Return how many requests are pending."""
@@ -214,22 +219,23 @@ class Store(Protocol):
         """Return when the oldest pending request was submitted, in ms, or None."""
 
     async def event_counts(self) -> dict[str, int]:
-        """Return the counts of sealed events by name; see `gateway.domain.audit`."""
+        """Return the number of sealed events by name; `gateway.domain.audit` defines the names."""
 
     async def sessions(self, agent: str | None) -> list[Session]:
-        """Return the sessions that have not ended, the most recent first."""
+        """Return the sessions that have not ended, most recent first."""
 
     async def touch_session(self, agent: str, session: str) -> None:
-        """Restart the idle time of a session, unless it has ended."""
+        """Restart the idle time of a session, unless the session has ended."""
 
     async def end_session(self, agent: str, session: str) -> bool:
         """Forget a session; return whether there was one."""
 
     async def due(self, *, idle_ms: int, limit: int) -> Due:
-        """Return the work that is due by the server's time."""
+        """Return the work that is due, by the Redis server's time."""
 
     async def expire_process(self, agent: str, process: str) -> list[str]:
-        """Record on its requests that a process whose lease ran out is gone; return their ids."""
+        """Record on the requests of a process that it is gone, because its lease expired. Return
+        their ids."""
 
     async def policy(self) -> PolicyDocument:
         """Return the active policy."""
@@ -238,37 +244,38 @@ class Store(Protocol):
         """Return the generation of the active policy."""
 
     async def apply(self, policy: PolicyDocument, *, by: str) -> int:
-        """Replace the policy of the generation that `policy` carries; return the new generation.
+        """Replace the policy whose generation `policy` carries. Return the new generation.
 
-        All pending requests go on the outbox REROUTING. Raises Conflict if another policy was
-        applied meanwhile.
+        All pending requests are added to the outbox REROUTING. Raises Conflict if a different
+        policy was applied meanwhile.
         """
 
     async def note(
         self, event: str, *, agent: str = "", data: JsonObject, urgent: bool = False
     ) -> str:
-        """Append an event that changes no request; return its id. An `urgent` one is written even
-        if the server's memory is full."""
+        """Append an event that changes no request, and return its id. An `urgent` event is written
+        even if the server's memory is full."""
 
     async def set_stopped(self, stopped: bool, *, by: str) -> None:
         """Turn the kill switch on or off."""
 
     async def stopped_by(self) -> tuple[str, int] | None:
-        """Return who turned the kill switch on and when, in ms; None while it is off. If its state
-        is unknown, return "" and 0."""
+        """Return who turned the kill switch on and when, in ms, or None while it is off. If its
+        state is unknown, return "" and 0."""
 
     async def is_stopped(self) -> bool | None:
-        """Return whether the kill switch is on; None if unknown, which counts as on."""
+        """Return whether the kill switch is on, or None if unknown. Callers must treat None as
+        on."""
 
     async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
-        """Return up to `limit` events after a stream id; None starts at the oldest stored one."""
+        """Return up to `limit` events after a stream id. None starts at the oldest stored event."""
 
     async def latest(self, count: int) -> list[AuditEvent]:
-        """Return the last `count` events, the newest last."""
+        """Return the last `count` events, newest last."""
 
 
 class WritableStore(Store, Protocol):
-    """Durable state with the calls that set a request's status. Only
+    """Durable state, including the calls that set a request's status. Only
     `gateway.approvals.request_writer` uses them."""
 
     async def create(
@@ -285,12 +292,12 @@ class WritableStore(Store, Protocol):
     ) -> tuple[WriteResult, StoredRequest]:
         """Create a record, pending or already decided, and answer the message.
 
-        The agent's side is told the `number`, which is stored beside the record. The deadline is
-        min(arrival, server's time) + timeout. A pending request must fit the agent's `budget`;
-        `posts` says whether it would get cards. Results: OK with the stored record. EXISTS, AGAIN,
-        STOPPED, LATE, SPENT, OVER_LIMIT, CROWDED, PAUSED with nothing written. CLOCK if the
-        decision's expiry differs from the deadline: `created` of the returned record is then the
-        server's time.
+        The answer contains the verification code `number`, which is stored separately from the
+        record. The deadline is min(arrival, server's time) + timeout. A pending request must fit
+        the agent's `budget`; `posts` says whether it would get cards. Results: OK with the stored
+        record. EXISTS, AGAIN, STOPPED, LATE, SPENT, OVER_LIMIT, CROWDED, PAUSED with nothing
+        written. CLOCK if the decision's expiry differs from the deadline: `created` of the returned
+        record is then the server's time.
         """
 
     async def change(
@@ -302,5 +309,5 @@ class WritableStore(Store, Protocol):
         """
 
     async def change_all(self, transitions: Sequence[Transition]) -> tuple[WriteResult, str]:
-        """Apply all these transitions in one step, or none. Return `change`'s result, and the id of
-        the request that caused a rejection."""
+        """Apply all these transitions in one step, or none of them. Return the same result as
+        `change`, and the id of the request that caused a rejection."""

@@ -1,4 +1,4 @@
-"""Read the wall clock, nowhere else in the product, and cancel tasks reliably."""
+"""Read the wall clock, and cancel tasks reliably. No other module reads the wall clock."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, Protocol
 
 
 class Clock(Protocol):
-    """Wall time for display and records. The Redis server's time decides deadlines instead."""
+    """Wall time for display and records. Deadlines use the Redis server's time instead."""
 
     def now_ms(self) -> int:
         """Return milliseconds since the Unix epoch."""
 
 
 class SystemClock:
-    """The host's clock."""
+    """The clock of this machine."""
 
     def now_ms(self) -> int:
-        """Return the host's milliseconds since the Unix epoch."""
+        """Return this machine's time in milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000
 
 
@@ -31,7 +31,7 @@ _AGAIN_SECONDS = 0.1
 
 
 async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks, repeatedly if necessary, until all are done."""
+    """Cancel tasks, several times if necessary, until all are done."""
     waiting = {task for task in tasks if not task.done()}
     while waiting:
         for task in waiting:
@@ -40,8 +40,8 @@ async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
 
 
 def check_wanted() -> None:
-    """Raise CancelledError if the current task was cancelled. Call it before each wait of a loop,
-    because the cancellation may have been lost."""
+    """Raise CancelledError if the current task was cancelled. Call this before each wait in a loop,
+    because an earlier wait may have swallowed the cancellation."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

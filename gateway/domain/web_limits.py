@@ -1,4 +1,5 @@
-"""Limit what unknown callers can send: the size and time of a body, and failed credentials."""
+"""Limit the data that unknown callers can send: the size and time of a body, and failed
+credentials."""
 
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ MAX_REMEMBERED = 10_000  # addresses
 
 @dataclass(slots=True)
 class FailureLimit:
-    """Counts failures: at most `most` per address and `in_all` in total, within `window` seconds.
+    """Counts failures: at most `most` per address and `in_all` in total are allowed within `window`
+    seconds.
 
-    It limits only failures. Callers behind one proxy share its address, so one that fails on
-    purpose must not lock out the others. `now` returns monotonic seconds.
+    Only failures are limited. Callers that use the same proxy share its address, so one that fails
+    on purpose must not lock out the others. `now` returns monotonic seconds.
     """
 
     now: Callable[[], float]
@@ -39,7 +41,7 @@ class FailureLimit:
     def _next(
         self, kept: tuple[float, int], now: float, most: int
     ) -> tuple[tuple[float, int], bool]:
-        """Return a window with one more failure, and whether it was within the limit."""
+        """Return a window with one more failure, and whether the failure was within the limit."""
         began, count = kept
         if now - began >= self.window:
             began, count = now, 0
@@ -52,7 +54,7 @@ SECONDS = 30.0  # for a whole body to arrive
 
 
 class BodyTooLarge(Exception):
-    """The body exceeds the size limit."""
+    """The body is larger than allowed."""
 
 
 class BodyTooSlow(Exception):

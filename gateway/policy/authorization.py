@@ -1,4 +1,5 @@
-"""Check who may decide a request, fresh at every click; refuse when in doubt. See `approver`."""
+"""Check who may decide a request, again at every click. If in doubt, refuse. Start reading at
+`approver`."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ ADMIN = "admin:"
 
 
 class Approver(NamedTuple):
-    """Someone who may decide a request, and the entry (`via`) of the `route` that admits them."""
+    """Someone who may decide a request, and the entry of the `route` (`via`) that admits them."""
 
     name: str
     via: str
@@ -32,11 +33,12 @@ class Approver(NamedTuple):
 
 
 def approver(ruling: Ruling, record: StoredRequest, identity: Identity) -> Approver:
-    """Return the person behind an identity who may decide this request; raises Unauthorized.
+    """Return the person to whom an identity belongs and who may decide this request. Raises
+    Unauthorized.
 
-    Someone who is only in a platform's group, and not among the policy's people, is known by their
-    identity. On a route that bars requesters or needs a quorum they may not decide: it could be
-    the second account of another person.
+    Someone who is in a platform's group, but not among the policy's people, is known only by their
+    identity. They may not decide on a route that bars requesters or needs a quorum, because the
+    identity could be the second account of another person.
     """
     if record.unreviewed:
         raise Unauthorized("policy hooks are still reviewing this request; try again in a moment")
@@ -55,7 +57,7 @@ def approver(ruling: Ruling, record: StoredRequest, identity: Identity) -> Appro
 
 
 def may_approve(ruling: Ruling, record: StoredRequest, identity: Identity) -> bool:
-    """Return whether an identity is an approver of a request's route, at the request's risk."""
+    """Return whether an identity is an approver on a request's route, at the request's risk."""
     names = ruling.policy.names_of(identity)
     return matching_approver(ruling.route_at(record), names) is not None
 
@@ -67,7 +69,8 @@ def _bars_requesters(route: Route, record: StoredRequest) -> bool:
 def refuse_requester(
     policy: PolicyDocument, record: StoredRequest, identity: Identity, instead: str
 ) -> None:
-    """Raise Unauthorized for the requester, and for unknown people who could be the requester."""
+    """Raise Unauthorized if an identity is the requester, or an unknown person who could be the
+    requester."""
     asked = requesters(policy, record)
     if policy.name_of(identity) in asked:
         raise Unauthorized(f"you submitted this request yourself; {instead}")
@@ -76,7 +79,7 @@ def refuse_requester(
 
 
 def refuse_unknown(policy: PolicyDocument, identity: Identity) -> None:
-    """Raise Unauthorized for an account that belongs to nobody in the policy."""
+    """Raise Unauthorized if an account belongs to nobody in the policy."""
     if policy.person_of(identity) is None:
         raise Unauthorized(
             "only people in the policy may do this: an admin can add "
@@ -85,7 +88,8 @@ def refuse_unknown(policy: PolicyDocument, identity: Identity) -> None:
 
 
 def requesters(policy: PolicyDocument, record: StoredRequest) -> set[str]:
-    """Return the people behind a request: the credential's owner and the sender it names."""
+    """Return the people who count as requesters: the credential's owner, and the sender that the
+    request names."""
     origin = record.request.origin
     names = {record.owner} if record.owner else set()
     if origin.sender:
@@ -94,11 +98,12 @@ def requesters(policy: PolicyDocument, record: StoredRequest) -> set[str]:
 
 
 def with_valid_votes(ruling: Ruling, record: StoredRequest) -> StoredRequest:
-    """Return the record with only the votes that still count, and the quorum that is needed now.
+    """Return the record with only the votes that are still valid, and the quorum that is required
+    now.
 
     A vote counts only if its person is still in the policy by this name and still an approver. If
-    each vote needs a step-up now, a vote without one is void. A quorum that was raised meanwhile
-    applies to pending requests; one that was lowered does not.
+    each vote requires a step-up now, a vote without a step-up does not count. If the quorum was
+    raised after the submission, the new quorum applies; if it was lowered, the old one applies.
     """
     votes = record.votes
     if votes:
@@ -119,8 +124,8 @@ def with_valid_votes(ruling: Ruling, record: StoredRequest) -> StoredRequest:
 
 
 def who_may_approve(ruling: Ruling, record: StoredRequest) -> Approvers:
-    """Return who may approve a request now, for display only: at the click, `approver` decides
-    again."""
+    """Return who may approve a request now. For display only: `approver` decides again at the
+    click."""
     policy, route = ruling.policy, ruling.route_at(record)
     if not route.approvers:
         return Approvers(nobody="its route has no approvers")
@@ -178,8 +183,8 @@ def matching_approver(route: Route, names: tuple[str, ...]) -> str | None:
 def is_backed(policy: PolicyDocument, grant: Grant) -> bool:
     """Return whether enough of the people who made a grant may still approve on its routes.
 
-    A denial needs no backing, because it allows nothing. An admin's own grant stays active while
-    they are an admin.
+    A deny grant needs no such people, because it allows nothing. An admin's own grant stays active
+    while they are an admin.
     """
     if grant.effect is Effect.DENY or _by_admin(policy, grant.backers):
         return True
@@ -195,8 +200,9 @@ def is_backed(policy: PolicyDocument, grant: Grant) -> bool:
 def holds_at_risk(
     policy: PolicyDocument, grant: Grant, record: StoredRequest, route: Route
 ) -> bool:
-    """Return whether a grant may decide a request at its risk: its makers still form the quorum
-    there, and no step-up is required. Denials and admins' own grants always may."""
+    """Return whether a grant may decide a request at its risk. Its makers must still be enough for
+    the quorum at this risk, and no step-up may be required. Deny grants and admins' own grants
+    always may."""
     if grant.effect is Effect.DENY or _by_admin(policy, grant.backers):
         return True
     if route.step_up(record.risk.level):
@@ -210,9 +216,9 @@ def _routes_of(policy: PolicyDocument, agent: str) -> list[Route]:
 
 
 def lets_through(policy: PolicyDocument, grant: Grant, record: StoredRequest, route: Route) -> bool:
-    """Return whether a pass or plan is backed by people who may decide this very request.
+    """Return whether the people who made a session pass or plan may decide this very request.
 
-    On a route without self-approval, the votes of the request's own requesters do not count.
+    On a route without self-approval, votes of the people who requested it do not count.
     """
     voices = grant.backers
     asked = set() if route.self_approval else requesters(policy, record)

@@ -1,6 +1,7 @@
-"""The policy chain: ask the deciders in order and take the first answer; without one, ask people.
+"""The policy chain: ask the deciders in order and use the first answer. If none answers, people
+decide.
 
-Start at `judge`, which runs the chain for a request and returns its outcome.
+Start reading at `judge`, which runs the chain for a request and returns its outcome.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ _MOST_REASONS, _MOST_REASON = 8, 300
 
 
 class ChainResult(NamedTuple):
-    """A record with the risk that deciders raised, and the verdict; None means that people
-    decide."""
+    """The record, with the risk that deciders raised, and the verdict. A verdict of None means that
+    people decide."""
 
     record: StoredRequest
     verdict: Verdict | None
@@ -50,8 +51,7 @@ class ChainResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opinion(Wire):
-    """One decider's answer to one request and the risk that it raised, for `gateway
-    explain`."""
+    """One decider's answer to one request, and the risk that it raised, for `gateway explain`."""
 
     decider: str
     priority: int
@@ -62,7 +62,7 @@ class Opinion(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shadow(Wire):
-    """A report-only rule, and the effect that it would have had, with the reason."""
+    """A report-only rule, with the effect that it would have had and the reason."""
 
     rule: str
     effect: str
@@ -71,7 +71,7 @@ class Shadow(Wire):
 
 class Chain:
     """Asks deciders in order of priority, highest first. A decider fails if it takes longer than
-    its own `seconds` or, without these, the chain's."""
+    its own `seconds` or, if it has none, the chain's."""
 
     def __init__(self, deciders: Iterable[Decider], *, seconds: float = 5.0) -> None:
         self._seconds = seconds
@@ -84,12 +84,12 @@ class Chain:
     ) -> ChainResult:
         """Return the first answer, and the record with the highest risk that deciders raised.
 
-        If the request is not `stored` yet, stop at the first decider with `after_storing`: the
-        effect is then `later`.
+        If the request is not `stored` yet, the chain stops at the first decider with
+        `after_storing`, and the effect is `later`.
 
-        After a decider asks for people or fails, no lower decider may allow: the missing answer
-        could have been a denial. Denials still count. At high risk, also when a decider has just
-        raised it, an allow becomes a request for people.
+        After a decider asks for people or fails, no lower decider may allow the request, because
+        the missing answer could have been a denial. Denials still count. At high risk, even if a
+        decider has only now raised it, people decide instead of an allow.
         """
         people = False
         for decider in self._deciders:
@@ -119,7 +119,8 @@ class Chain:
         return ChainResult(record, None)
 
     async def shadows(self, record: StoredRequest) -> list[Shadow]:
-        """Return the effects that report-only rules would have had, and an entry for a failure."""
+        """Return the effects that report-only rules would have had, and an entry if a decider
+        failed."""
         found: list[Shadow] = []
         for decider in self._shadowing:
             try:
@@ -133,7 +134,7 @@ class Chain:
         return found
 
     async def asks_because(self, record: StoredRequest) -> str:
-        """Return why people decide though a grant or rule almost matched; "" if none did."""
+        """Return why people decide although a grant or rule almost matched; "" if none did."""
         for decider in self._reasoning:
             try:
                 said: str = await decider.asks_because(record)
@@ -147,7 +148,7 @@ class Chain:
         return ""
 
     async def explain(self, record: StoredRequest, route: Route) -> list[Opinion]:
-        """Return the answer of each decider, in the order they are asked."""
+        """Return the answer of each decider, in the order in which they are asked."""
         found: list[Opinion] = []
         for decider in self._deciders:
             record, opinion = await self._opinion(decider, record, route)
@@ -177,14 +178,14 @@ class Chain:
 
 
 async def _in_shadow(decider: Decider, record: StoredRequest) -> str:
-    """Return the effect that a decider without an opinion would have, were it not report-only."""
+    """Return the effect that a decider without an opinion would have if it were not report-only."""
     found: list[Shadow] = await decider.shadows(record) if hasattr(decider, "shadows") else []
     said = dict.fromkeys(f"{one.effect}: {one.why or one.rule}" for one in found)
     return f"report-only: would {'; '.join(said)}" if said else ""
 
 
 def find_decisive(opinions: Iterable[Opinion]) -> Opinion | None:
-    """Return the opinion that `Chain.decide` would take; None if people would decide."""
+    """Return the opinion that `Chain.decide` would use, or None if people would decide."""
     people = False
     for one in opinions:
         if one.effect == NO_OPINION:
@@ -202,11 +203,11 @@ def _decides(effect: str, people: bool) -> bool:
 async def _answer(
     decider: Decider, record: StoredRequest, route: Route, limit: float
 ) -> ChainResult:
-    """Return a decider's answer and the record with the raised risk; raises if the answer is late
+    """Return a decider's answer, and the record with the raised risk. Raises if the answer is late
     or invalid.
 
-    Only here can a decider's answer become an approval. It never does for a high-risk request, or
-    when the agent requires a person.
+    This is the only place where a decider's answer can become an approval. It never becomes one if
+    the request is high risk, or if the agent requires a person.
     """
     seconds = getattr(decider, "seconds", limit)
     if seconds is None:  # a built-in decider, which waits for nothing but the store
@@ -246,10 +247,10 @@ def _raised_by(decider: Decider, verdict: Verdict) -> Iterator[RaisedRisk]:
 def _raise_risk(
     record: StoredRequest, decider: Decider, raised: Iterable[RaisedRisk]
 ) -> StoredRequest:
-    """Return the record with its risk raised by a decider that answered.
+    """Return the record, with its risk raised by a decider that answered.
 
-    If asked again about a whole call, the decider replaces what it raised before. If asked only
-    about a hook's later change, it adds to that.
+    If the decider judges the whole call again, its new reasons replace those that it gave before.
+    If it judges only a change that a hook made later, its new reasons are added.
     """
     before = record.raised
     if record.edited is None:
@@ -275,8 +276,8 @@ class ModeDecider:
     seconds = None
 
     async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
-        """Allow or deny by the route's mode. No opinion if the mode asks people, or if an approval
-        would need a step-up. The chain still asks people about high risk."""
+        """Allow or deny by the route's mode. Return None if the mode asks people, or if an approval
+        would need a step-up. At high risk, the chain asks people even if this allows."""
         if route.mode is Mode.ASK or record.request.questions:
             return None
         if route.mode is Mode.AUTO_APPROVE and route.step_up(record.risk.level):
@@ -292,9 +293,11 @@ class ModeDecider:
 async def judge(
     chain: Chain, record: StoredRequest, ruling: Ruling, *, stored: bool = True
 ) -> tuple[StoredRequest, RequestOutcome | None]:
-    """Return the record, as changed by hooks, and its outcome; None if people decide.
+    """Return the record, as changed by hooks, and its outcome. If people decide, there is no
+    outcome (None).
 
-    If the request is not `stored` yet, `approvals.agent_service` asks the slow deciders later.
+    If the request is not `stored` yet, the chain stops at a slow decider, and
+    `approvals.agent_service` asks it later.
     """
     record, verdict = await _judge_weighed(chain, record, ruling, stored=stored)
     if verdict is not None and verdict.effect == LATER:
@@ -315,7 +318,7 @@ async def judge(
 
 
 def _refuse_at_once(record: StoredRequest, ruling: Ruling) -> RequestOutcome | None:
-    """Return the denial of a request that nobody could approve, or None."""
+    """Return a denial if nobody could approve the request, else None."""
     asked, able = ruling.step_up(record)
     if not asked or able:
         return None
@@ -339,7 +342,7 @@ async def _judge_weighed(
 
 
 def _modify(record: StoredRequest, verdict: Verdict, ruling: Ruling) -> StoredRequest:
-    """Return the record as a hook changed it, with a new digest and risk; people see the change."""
+    """Return the record as a hook changed it, with a new digest and risk. People see the change."""
     request, arguments = record.request, verdict.arguments or {}
     if Action.EDIT not in request.allowed:
         raise InvalidRequest("a policy hook changed the call, but the agent accepts no changes")
@@ -349,7 +352,7 @@ def _modify(record: StoredRequest, verdict: Verdict, ruling: Ruling) -> StoredRe
 
 
 def _outcome_of(record: StoredRequest, verdict: Verdict) -> RequestOutcome | None:
-    """Return the outcome of a verdict for a pending request, None if people decide."""
+    """Return the outcome that a verdict has for a pending request, or None if people decide."""
     if verdict.effect in (ASK, MODIFY):
         return None
     allows = verdict.effect == ALLOW

@@ -1,7 +1,8 @@
-"""Declare the arguments of a tool from a card: see `open_values`, `dangers_of` and `with_word`.
+"""Declare the arguments of a tool from a card. Start reading at `open_values`, `dangers_of` and
+`with_word`.
 
-A declaration cannot weaken the built-in minimum, which the model of calls enforces. An admin must
-confirm one that frees a value whose name means a command, an action or a path.
+A declaration cannot weaken the built-in minimum, which `gateway.policy.calls` enforces. If a
+declaration frees a value whose name means a command, an action or a path, an admin must confirm it.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _NAMES = re.compile(r'\["((?:[^"\\]|\\.)*)"\]|([^.\[\]]+)')
 class OpenValue:
     """A value of a call that a grant fixes because its role is not declared.
 
-    `held` is the restrictive role (a command, an action, a path …) that its role or look suggests.
+    `held` is the restrictive role (a command, an action, a path …) that its role or form suggests.
     """
 
     address: str
@@ -75,10 +76,11 @@ class OpenValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolWord:
-    """An admin's declaration of a tool: roles by address, and whether it is harmless, if said.
+    """An admin's declaration of a tool: roles by address and, if stated, whether the tool is
+    harmless.
 
-    `agents` are those whose calls it applies to, and `*` in a name matches anything. Empty means
-    all agents; None keeps the agents of the existing row.
+    `agents` names the agents whose calls it applies to; `*` in a name matches anything. If `agents`
+    is empty, it applies to all agents; None keeps the agents of the existing row.
     """
 
     tool: str
@@ -130,7 +132,7 @@ def row_of(policy: PolicyDocument, tool: str) -> ToolRow | None:
 
 
 def with_word(policy: PolicyDocument, word: ToolWord, *, by: str, at: str) -> PolicyDocument:
-    """Return the policy with this declaration; the same object if nothing changes.
+    """Return the policy with this declaration added, or the same object if nothing changes.
 
     Raises InvalidRequest if the tool would have too many declared arguments.
     """
@@ -153,7 +155,7 @@ def with_word(policy: PolicyDocument, word: ToolWord, *, by: str, at: str) -> Po
 
 
 def _join_agents(known: tuple[str, ...], new: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return the agents of a row that is extended by `new`; empty means all agents."""
+    """Return the agents of a row that is extended by the agents `new`; empty means all agents."""
     if new is None or not known:
         return known
     if not new:
@@ -164,10 +166,10 @@ def _join_agents(known: tuple[str, ...], new: tuple[str, ...] | None) -> tuple[s
 def dangers_of(
     policy: PolicyDocument, word: ToolWord, record: StoredRequest | None = None
 ) -> tuple[str, ...]:
-    """Return what an admin must confirm about a declaration: held values that it frees, and more
-    agents that it applies to.
+    """Return the risks of a declaration that an admin must confirm: restricted values that it
+    frees, and more agents that it applies to.
 
-    With the `record` of the card, the looks of its values count too.
+    If the card's `record` is given, the form of its values counts too.
     """
     looks = {one.address: one.held for one in open_values(record)} if record else {}
     said = list(_find_freed(word, looks))
@@ -191,8 +193,8 @@ def _find_freed(word: ToolWord, looks: Mapping[str, Role | None]) -> Iterator[st
 
 
 def held_as(tool: str, address: str) -> Role | None:
-    """Return the role for which a name in an address, or the table of known tools, holds a value;
-    freeing it is a risk. None if neither does."""
+    """Return the restrictive role that a name in an address, or the table of known tools, gives to
+    a value. Freeing such a value is a risk. None if neither gives one."""
     known = narrowing_roles(tool).get(plain_name(address))
     if known in HELD:
         return known

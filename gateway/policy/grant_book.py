@@ -1,7 +1,7 @@
-"""Answer requests from grants, as deciders of the policy chain. Start at `GrantBook`.
+"""Decide requests by grants, as deciders of the policy chain. Start reading at `GrantBook`.
 
-Grants stay in memory for one generation of the policy. A stale entry decides nothing: the script
-that stores the decision rejects another generation, and a grant that has ended or is used up.
+Grants stay in memory for one generation of the policy. A stale entry cannot decide a request. The
+script that stores the decision rejects an old generation, and a grant that has ended or is used up.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ _Entry = tuple[int, tuple[Grant, ...]]
 
 
 class GrantStore(Protocol):
-    """Stores grants. Creating a grant, or ending one before its time, starts a new generation of
-    the policy."""
+    """Stores grants. Creating a grant, or ending a grant early, starts a new generation of the
+    policy."""
 
     async def add(self, grant: Grant) -> str:
-        """Write a grant and its event. Results: OK, EXISTS (or ended before), FULL."""
+        """Write a grant and its event. Results: OK, EXISTS (also if the grant existed and ended),
+        FULL."""
 
     async def end(
         self,
@@ -56,52 +57,52 @@ class GrantStore(Protocol):
         only_spent: bool = False,
         announced: bool = False,
     ) -> bool:
-        """End a grant and return whether it was there; with `only_spent`, only if it has expired
-        or is used up.
+        """End a grant and return whether it was active. With `only_spent`, end it only if it has
+        expired or is used up.
 
-        With `announced`, its cards also get a message about the end.
+        With `announced`, a message about the end is also posted at its cards.
         """
 
     async def say(
         self, grant: Grant, field: str, *, before: str, after: str, event: str, announced: bool
     ) -> bool:
-        """Set a field of a live grant if its value was `before`; return whether it was."""
+        """Set a field of an active grant if its value was `before`; return whether it was."""
 
     async def mark_outdated(self, grant: Grant, outdated: Outdated) -> bool:
-        """Suspend a live grant, so that no request finds it; return False if it changed
+        """Suspend an active grant, so that no request finds it. Return False if it changed
         meanwhile."""
 
     async def erase(self, grant: Grant) -> None:
-        """Erase what an ended grant covered, and keep the rest of it."""
+        """Erase what an ended grant covered, and keep its other data."""
 
     async def get(self, grant_id: str) -> Grant | None:
-        """Return a grant with its uses, None if it is not active any more."""
+        """Return an active grant with its uses, or None."""
 
     async def find(self, grant_id: str) -> Grant | None:
-        """Return a grant with its uses, also if it has ended and is still stored."""
+        """Return a grant with its uses, even if it has ended, as long as it is stored."""
 
     async def about(self, agent: str, tool: str, digest: str) -> tuple[int, list[Grant]]:
-        """Return the generation, and the grants that may cover such a request, without their
-        uses."""
+        """Return the generation, and the grants that may cover a call with this tool and digest,
+        without their uses."""
 
     async def count(self) -> tuple[int, int]:
         """Return the generation, and the number of grants in it."""
 
     async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:
-        """Return one page of grants with their uses, the newest first, and the next cursor."""
+        """Return one page of grants with their uses, newest first, and the next cursor."""
 
     async def list_ended(self, limit: int) -> list[Grant]:
-        """Return the grants that ended last, the latest first."""
+        """Return the grants that ended last, the most recent first."""
 
     async def of_session(self, agent: str, session: str, *, denials: bool = True) -> list[Grant]:
-        """Return the grants that end with a session, with or without the plain `denials`."""
+        """Return the grants that end with a session, with or without plain denials (`denials`)."""
 
     async def due(self, now: int, limit: int) -> tuple[list[Grant], list[Grant]]:
-        """Return the grants that have expired at `now`, and those with an end to announce."""
+        """Return the grants that have expired at `now`, and those whose end must be announced."""
 
 
 async def every(store: GrantStore) -> list[Grant]:
-    """Return all grants with their uses, the newest first."""
+    """Return all grants with their uses, newest first."""
     found: list[Grant] = []
     cursor: str | None = None
     while True:
@@ -126,7 +127,8 @@ class GrantBook:
 
     @property
     def deciders(self) -> tuple[Decider, ...]:
-        """The deciders: denials, approvals, and approvals of each part of a command line."""
+        """The deciders: deny grants, grants that allow, and grants that allow each part of a
+        command line."""
         return (_Link(self, Effect.DENY, DENY_PRIORITY),
                 _Allows(self, Effect.ALLOW, ALLOW_PRIORITY), _Lines(self))  # fmt: skip
 
@@ -138,21 +140,21 @@ class GrantBook:
         self.policy = policy
 
     def spend(self, grant_id: str) -> None:
-        """Never use this grant again: the server reported that it has ended."""
+        """Never use this grant again, because the server reported that it has ended."""
         self._spent.add(grant_id)
 
     def is_limited(self, grant_id: str) -> bool:
-        """Return whether a grant that was seen here has a limited number of uses."""
+        """Return whether a grant that was read before has a limited number of uses."""
         return grant_id in self._limited
 
     async def about(self, record: StoredRequest) -> tuple[Grant, ...]:
-        """Return the grants that may cover a record, the session's first."""
+        """Return the grants that may cover a record, those for its session first."""
         request = record.request
         key = (request.agent, request.tool, record.digest)
         return await self._recall(key, lambda: self.store.about(*key))
 
     async def changing_files(self, agent: str) -> tuple[Grant, ...]:
-        """Return an agent's grants about file changes, by any tool, denials included."""
+        """Return an agent's grants for file changes with any tool, deny grants included."""
 
         async def look() -> tuple[int, list[Grant]]:
             generation = self._generation
@@ -164,7 +166,7 @@ class GrantBook:
     async def _recall(
         self, key: tuple[str, str, str], look: Callable[[], Awaitable[tuple[int, list[Grant]]]]
     ) -> tuple[Grant, ...]:
-        """Return the usable grants under a key, from the cache or else from `look`."""
+        """Return the usable grants under a key from the cache, or call `look` for them."""
         if await self.is_empty():
             return ()
         found = self._entries.get(key)
@@ -180,7 +182,7 @@ class GrantBook:
         return tuple(one for one in found[1] if one.live(now) and one.id not in self._spent)
 
     async def planned(self, record: StoredRequest) -> list[Grant]:
-        """Return the unused lines of plans of a record's session."""
+        """Return the unused plan lines of a record's session."""
         if await self.is_empty():
             return []
         request, now = record.request, self._clock.now_ms()
@@ -188,12 +190,12 @@ class GrantBook:
         return [one for one in known if one.line is not None and one.live(now)]
 
     def redeclare(self, record: StoredRequest) -> StoredRequest:
-        """Return the record with its tool's declarations by this policy, replacing others."""
+        """Return the record with its tool's declarations replaced by this policy's."""
         return self.policy.declare(record)
 
     def fit(self, grant: Grant, record: StoredRequest, route: Route) -> bool:
-        """Return whether a grant may decide a request of this risk; passes and plans, whose
-        requests nobody sees, are checked for dangers too."""
+        """Return whether a grant may decide a request of this risk. Session passes and plans are
+        also checked for dangers, because nobody sees their requests."""
         if not holds_at_risk(self.policy, grant, record, route):
             return False
         own = self.policy.own_domains
@@ -209,7 +211,7 @@ class GrantBook:
 
 
 class _Link:
-    """Decides with all denials, or with all approvals, that are remembered."""
+    """Decides with all deny grants, or with all grants that allow."""
 
     def __init__(self, book: GrantBook, effect: Effect, priority: int) -> None:
         self._book = book
@@ -236,17 +238,19 @@ class _Link:
 
 
 class _Allows(_Link):
-    """Decides with remembered approvals, and can say why none covered a request."""
+    """Decides with grants that allow, and can return why none covered a request."""
 
     async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
-        """Answer with the first grant that covers the request, unless a part of it is denied."""
+        """Answer with the first grant that covers the request, unless a deny grant matches a part
+        of the request."""
         verdict = await super().decide(record, route)
         if verdict is not None and await _Lines(self._book).refuses(record):
             return None
         return verdict
 
     async def asks_because(self, record: StoredRequest) -> str:
-        """Return why the nearest remembered approval of the tool does not cover the request."""
+        """Return why the grant that comes nearest, of those for this tool, does not cover the
+        request."""
         if said := await _Lines(self._book).tell_new(record):
             return said
         record = self._book.redeclare(record)
@@ -256,7 +260,7 @@ class _Allows(_Link):
 
 
 class _Lines:
-    """Allows command lines whose parts are each covered by an approval or a rule."""
+    """Allows command lines if a grant or rule covers each part."""
 
     name = "remembered approvals of each part"
     priority = LINE_PRIORITY
@@ -266,9 +270,9 @@ class _Lines:
         self._book = book
 
     async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
-        """Allow a line in the name of the approval that ends first; the message names the others.
+        """Allow a line by the grant that ends first; the message names the other grants.
 
-        A decision counts one use, so at most one approval with limited uses may take part."""
+        A decision counts only one use, so at most one of the grants may have limited uses."""
         covered = await self._cover(record)
         if not covered or any(one is None for _, one in covered):
             return None
@@ -285,13 +289,13 @@ class _Lines:
         return _cite(ALLOW, first, _each([*others, *by_rules]))
 
     async def refuses(self, record: StoredRequest) -> bool:
-        """Return whether a denial, or a rule that denies or asks, matches a part of a line."""
+        """Return whether a deny grant, or a rule that denies or asks, matches a part of a line."""
         calls = [one for part in split(self._book.redeclare(record))
                  for way in part.ways for one in way]  # fmt: skip
         return any([await self._is_refused(one) for one in calls])
 
     async def tell_new(self, record: StoredRequest) -> str:
-        """Say which parts of a line are new, if other parts are remembered."""
+        """Return which parts of a line no grant covers, if grants cover other parts."""
         covered = await self._cover(record)
         new = list(dict.fromkeys(part.text for part, one in covered if one is None))
         if not new or all(one is None for _, one in covered):
@@ -315,7 +319,7 @@ class _Lines:
     async def _find(
         self, part: Part, record: StoredRequest, route: Route
     ) -> Grant | PolicyRule | None:
-        """Return an approval or rule that covers a part, preferably one without a limit."""
+        """Return a grant or rule that covers a part, preferably one without a limit."""
         book = self._book
         found: list[Grant] = []
         if part.written:
@@ -337,8 +341,7 @@ class _Lines:
         return next((one for one in book.policy.rules if _lets(one, part)), None)
 
     async def _is_refused(self, call: StoredRequest) -> bool:
-        """Return whether a denial, or a rule that denies or asks, may match a part on its
-        own."""
+        """Return whether a deny grant, or a rule that denies or asks, may match a single part."""
         denials = [one for one in await self._book.about(call) if one.effect is Effect.DENY]
         rules = [one for one in self._book.policy.rules if _refuses(one)]
         return any(covers(one, call) is not MatchResult.NO for one in denials) or any(
@@ -346,7 +349,8 @@ class _Lines:
         )
 
     async def _list_writing(self, record: StoredRequest, route: Route) -> tuple[Grant, ...]:
-        """Return the approvals of file changes that apply where a line runs, on its route."""
+        """Return the grants for file changes that apply in the folder and on the route of a
+        line."""
         request, policy = record.request, self._book.policy
         known = await self._book.changing_files(request.agent)
         refused = {one.match.tool for one in known if one.effect is Effect.DENY}

@@ -1,7 +1,7 @@
-"""Find signs that a request destroys something or reads secrets; start at `assess`.
+"""Find signs that a request destroys something or reads secrets. Start reading at `assess`.
 
 Signs are not proof, and a request without signs may still do harm. Guardrails are report-only by
-default: the findings are on the card and in the audit log, and decide nothing.
+default: the findings appear on the card and in the audit log, and decide nothing.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _WORDS = re.compile(r"[^\s\"'`;|&<>()=,\[\]{}]+")
 
 
 def assess(record: StoredRequest, ruling: Ruling) -> StoredRequest:
-    """Return a record with the risk and the findings of its current call, under a policy.
+    """Return a record with the risk and the findings of its current call, under a policy. Call this
+    for each new record and after each change of the call.
 
-    Call it for each new record and after each change of the call. It keeps the risk that deciders
-    raised. Active guardrails raise the risk of a request with findings. Raises InvalidRequest for
-    an invalid plan.
+    A risk that deciders raised stays raised. Active guardrails raise the risk of a request with
+    findings. Raises InvalidRequest for an invalid plan.
     """
     policy = ruling.policy
     watched = policy.guardrails is not Guardrails.OFF
@@ -75,8 +75,8 @@ def assess(record: StoredRequest, ruling: Ruling) -> StoredRequest:
 
 
 def calculate_risk(record: StoredRequest, ruling: Ruling) -> StoredRequest:
-    """Return a record with the risk and the quorum of its current call, from the policy and what
-    deciders raised. The quorum never falls."""
+    """Return a record with the risk and the quorum of its current call, from the policy and the
+    risks that deciders raised. The quorum is never lowered."""
     edited = record.edited
     request = record.request if edited is None else replace(record.request, arguments=edited)
     base = ruling.policy.risk_of(request, record.arguments)
@@ -97,7 +97,8 @@ class GuardrailFinding:
 
 
 def _find_all(record: StoredRequest, policy: PolicyDocument) -> tuple[GuardrailFinding, ...]:
-    """Return each sign of a request; a sign of a plan has its line as its place."""
+    """Return each sign of a request. If the request is a plan, the place of a sign is the plan's
+    line."""
     if record.request.kind is not Kind.CALLS:
         return find_dangers(record, policy.own_domains)
     found: dict[str, GuardrailFinding] = {}
@@ -109,7 +110,7 @@ def _find_all(record: StoredRequest, policy: PolicyDocument) -> tuple[GuardrailF
 
 def find_dangers(record: StoredRequest, own: tuple[str, ...] = ()) -> tuple[GuardrailFinding, ...]:
     """Return the signs of a request, each with the place of the first value that shows it. A
-    recipient outside the `own` domains is one of them."""
+    recipient outside the `own` domains is also a sign."""
     found: dict[str, GuardrailFinding] = {}
     for call in chain.from_iterable(one.everything() for one in effects_of(record)):
         looks = (_in_texts, _in_joined, _in_paths, _in_commands, _in_arguments, _in_surroundings)
@@ -130,7 +131,8 @@ def _in_recipients(call: CallEffects, own: tuple[str, ...]) -> Iterator[Guardrai
 
 
 def _in_texts(call: CallEffects) -> Iterator[GuardrailFinding]:
-    """Search all texts that run, are typed, are handed on or unknown; never data or remarks."""
+    """Search all texts that run, are typed, are passed to inner calls or are unknown. Data and
+    remarks are never searched."""
     commands = {one.text for one in call.programs if one.proven and not call.foreign_shell}
     for place, text in call.texts_to_look_through():
         if len(text) > _MOST_TEXT:
@@ -197,8 +199,8 @@ def _in_commands(call: CallEffects) -> Iterator[GuardrailFinding]:
 
 
 def _say_why_outside(text: str, home: tuple[str, ...] | None, base: str | None) -> Iterator[str]:
-    """Yield the signs of a path that a command changes outside the working folder: it runs later,
-    belongs to the system, or is only outside."""
+    """Yield the signs of paths that a command changes outside the working folder. A file there may
+    run later, belong to the system, or only be outside."""
     systems = lies_with_system(text, home, base)
     if not (systems or (leads_away(text) if home is None else lies_outside(text, home, base))):
         return
@@ -238,7 +240,8 @@ def _in_surroundings(call: CallEffects) -> Iterator[GuardrailFinding]:
 
 
 def _list_variables(leaf: Leaf) -> Iterator[str]:
-    """Yield the variables that a value sets; an argument's own name `env` is not one."""
+    """Yield the variables that a value sets. The argument's own name, such as `env`, is not a
+    variable."""
     if leaf.name != "env":
         yield leaf.name
     for text in texts_of(leaf.value):
@@ -254,8 +257,8 @@ def _secret(path: str, place: str) -> Iterator[GuardrailFinding]:
 
 
 def _hide_secrets(record: StoredRequest, sign: GuardrailFinding) -> GuardrailFinding | None:
-    """Return a sign with the request's secrets masked in what it quotes. None if it quotes only a
-    secret that it took for a path."""
+    """Return a sign, with the request's secrets masked where it quotes them. Return None if it
+    quotes only a secret that was mistaken for a path."""
     if '"' not in sign.words:
         return sign
     before, quoted, behind = _split_at_quotes(sign.words)
@@ -275,8 +278,8 @@ def _split_at_quotes(words: str) -> tuple[str, str, str]:
 
 
 def _quote_path(path: str) -> str:
-    """Quote a path in ASCII, so that it cannot end the quotation or begin a line. A "…" behind it
-    means that it was cut."""
+    """Quote a path in ASCII, so that it cannot end the quotation or begin a new line. A "…" after
+    it means that it was shortened."""
     kept = start_of(path, _MOST_PATH)
     while len(quoted := json.dumps(kept)) > _MOST_QUOTED:  # JSON writes an emoji in 12 characters
         kept = start_of(kept, len(kept) * 2 // 3)

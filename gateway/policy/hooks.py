@@ -1,6 +1,7 @@
-"""Policy hooks: processes of the operator that review calls, by JSON-RPC 2.0 over stdio.
+"""Policy hooks: programs that the operator provides, which review calls by JSON-RPC 2.0 over stdio.
 
-Start at `HookLink` (the hooks as a decider of the policy chain) or `HookProcess` (one hook).
+Start reading at `HookLink` (the hooks as a decider of the policy chain) or `HookProcess` (one
+hook).
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ class BadHooks(InvalidRequest):
 class Hook(Wire):
     """One hook process.
 
-    `intercept` names the methods it answers, `observe` the kinds of events it receives (`*` for
-    all). Hooks with a lower `priority` are asked first, then by name. `timeout` is in seconds. Its
-    approval allows a call only with `may_allow`; its results replace the tool's only with
-    `may_respond`. The process gets `env` and a few basic variables.
+    `intercept` names the methods that the hook answers, `observe` the kinds of events that it
+    receives (`*` for all). Hooks with a lower `priority` are asked first; if equal, they are asked
+    in order of their names. `timeout` is in seconds. The hook's approval allows a call only with
+    `may_allow`; its results replace the tool's only with `may_respond`. The process gets `env` and
+    a few basic variables.
     """
 
     command: tuple[str, ...]
@@ -77,13 +79,13 @@ class Hook(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HooksFile(Wire):
-    """The hooks file, by name of the hook."""
+    """The contents of the hooks file: hooks by name."""
 
     hooks: dict[str, Hook] = field(default_factory=dict)
 
 
 def read_hooks(path: Path) -> dict[str, Hook]:
-    """Return the hooks by name, in the order they are asked; raises BadHooks."""
+    """Return the hooks by name, in the order in which they are asked. Raises BadHooks."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
         found = parse_message(HooksFile, json.dumps(values, allow_nan=False).encode())
@@ -118,13 +120,13 @@ _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
 
 
 class HookFailed(GatewayError):
-    """A hook gave no valid answer. The gateway then allows nothing on the hook's behalf."""
+    """A hook gave no valid answer. The gateway then allows nothing because of this hook."""
 
     code = "hook_failed"
 
 
 class HookProcess:
-    """A hook process, which runs while its `running` context is entered."""
+    """A hook process, which runs while its `running` context is active."""
 
     def __init__(self, name: str, hook: Hook) -> None:
         self.name = name
@@ -146,7 +148,8 @@ class HookProcess:
             await asyncio.wait({task})
 
     async def ask(self, method: str, params: JsonObject) -> Any:
-        """Return the result of a method; raises HookFailed, at the latest after the timeout."""
+        """Call a method of the hook and return the result. Raises HookFailed, at the latest after
+        the timeout."""
         try:
             async with asyncio.timeout(self.hook.timeout):
                 await self._ready.wait()
@@ -155,7 +158,7 @@ class HookProcess:
             raise HookFailed(f"the hook {self.name} did not answer in time") from None
 
     def tell(self, method: str, params: JsonObject) -> None:
-        """Send a notification without waiting; it is lost if the hook is down or reads slowly."""
+        """Send a notification without waiting. It is lost if the hook is down or reads slowly."""
         process = self._process
         if process is None or process.stdin is None or not self._ready.is_set():
             return
@@ -168,7 +171,7 @@ class HookProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process's id while it runs, else None."""
+        """The id of the process while it runs, else None."""
         return self._process.pid if self._process else None
 
     # ---------------------------------------------------------------- keeping it running
@@ -269,7 +272,7 @@ class HookProcess:
             self._fail("it ended")
 
     def _take(self, line: bytes) -> None:
-        """Pass an answer to the call that waits for it; log and ignore anything else."""
+        """Pass an answer to the call that waits for it. Any other line is logged and ignored."""
         try:
             message = parse(line, max_bytes=MAX_LINE)
         except InvalidRequest as error:
@@ -314,7 +317,7 @@ def _read_error(message: JsonObject) -> str:
 
 
 async def _log_stderr(name: str, process: asyncio.subprocess.Process) -> None:
-    """Log what the process writes to its standard error, so that its pipe never fills."""
+    """Log everything that the process writes to standard error, so that its pipe never fills."""
     assert process.stderr is not None
     while block := await process.stderr.read(_LOGGED_CHARS):
         text = block.decode(errors="replace").rstrip()
@@ -322,7 +325,7 @@ async def _log_stderr(name: str, process: asyncio.subprocess.Process) -> None:
 
 
 async def _asked_to_end(process: asyncio.subprocess.Process) -> None:
-    """Ask a process to end, and give it a moment."""
+    """Ask a process to end, and wait a moment for it."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     with suppress(TimeoutError):
@@ -331,7 +334,7 @@ async def _asked_to_end(process: asyncio.subprocess.Process) -> None:
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
-    """Kill a process and its children, without waiting for their end."""
+    """Kill a process and its children, without waiting until they have ended."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -364,13 +367,13 @@ class HookAction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A tool and its arguments."""
+    """A tool name and the arguments."""
 
     tool: str
     arguments: JsonObject
 
     def same_as(self, other: ToolCall) -> bool:
-        """Return whether both run the same. Python's `==` would take 1 and true for equal."""
+        """Return whether two calls run the same. Python's `==` would treat 1 and true as equal."""
         mine, theirs = (
             json.dumps([one.tool, one.arguments], sort_keys=True) for one in (self, other)
         )
@@ -379,8 +382,8 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookReply:
-    """An interceptor's answer: its changed `call` or `body`, its `result` instead of the tool's,
-    and the `risk` to raise to."""
+    """An interceptor's answer: the changed `call` or `body`, a `result` to use instead of the
+    tool's, and the `risk` level to raise the request to."""
 
     action: HookAction
     reason: str = ""
@@ -400,7 +403,7 @@ class HookApproval:
 
 
 def tool_answer(raw: Any) -> HookReply:
-    """Return the answer to before_tool; raises HookFailed."""
+    """Return the answer to before_tool. Raises HookFailed."""
     values = _object(raw)
     action = _action(values)
     call = _call(values["call"]) if values.get("call") is not None else None
@@ -413,8 +416,8 @@ def tool_answer(raw: Any) -> HookReply:
 
 
 def other_answer(raw: Any, member: str) -> HookReply:
-    """Return the answer to before_llm, after_llm or after_tool, which may change one `member`;
-    raises HookFailed."""
+    """Return the answer to before_llm, after_llm or after_tool, which may change only `member`.
+    Raises HookFailed."""
     values = _object(raw)
     action = _action(values)
     if action in (HookAction.RESPOND, HookAction.DENY_TOOL):
@@ -427,7 +430,7 @@ def other_answer(raw: Any, member: str) -> HookReply:
 
 
 def approval(raw: Any) -> HookApproval:
-    """Return the answer to approve_tool; raises HookFailed unless `approved` is true or false."""
+    """Return the answer to approve_tool. Raises HookFailed unless `approved` is true or false."""
     values = _object(raw)
     if not isinstance(values.get("approved"), bool):
         raise HookFailed('a hook must answer "approved" with true or false')
@@ -435,7 +438,8 @@ def approval(raw: Any) -> HookApproval:
 
 
 def _risk(values: JsonObject) -> Risk | None:
-    """Return the risk that a hook raises, or None; raises HookFailed for an unknown level."""
+    """Return the risk level that a hook raises the request to, or None. Raises HookFailed for an
+    unknown level."""
     if values.get("risk") is None:
         return None
     raw = _object(values["risk"])
@@ -488,7 +492,7 @@ _CHANGES = {"before_llm": "request", "after_llm": "response", "after_tool": "res
 
 
 class Intercepted(NamedTuple):
-    """A call as hooks changed it, the last answer and its hook, and the risks that hooks raised,
+    """A call as hooks changed it, the last answer with its hook, and the risks that hooks raised,
     each with the hook's name."""
 
     call: ToolCall
@@ -512,7 +516,7 @@ class HookHost:
             yield
 
     def list_interceptors(self, method: str) -> Sequence[HookProcess]:
-        """Return the hooks that intercept a method, in the order they are asked."""
+        """Return the hooks that intercept a method, in the order in which they are asked."""
         return [one for one in self._hooks if method in one.hook.intercept]
 
     @property
@@ -523,8 +527,8 @@ class HookHost:
         return one_by_one + max(together, default=0.0) + 1.0
 
     async def before_tool(self, call: ToolCall, about: JsonObject) -> Intercepted:
-        """Ask the hooks in turn, each about the call as the previous one left it. Raises HookFailed
-        if one gives no answer, because it could have refused."""
+        """Ask the hooks one after another; each gets the call as the previous hook left it. Raises
+        HookFailed if a hook gives no answer, because it could have denied the call."""
         answer, by = HookReply(action=HookAction.CONTINUE), ""
         risks: list[tuple[str, Risk]] = []
         for hook in self.list_interceptors("before_tool"):
@@ -544,8 +548,8 @@ class HookHost:
     async def approve_tool(
         self, call: ToolCall, about: JsonObject
     ) -> list[tuple[str, HookApproval]]:
-        """Ask all approvers at once; return their answers. Raises HookFailed if one gives no
-        answer, unless another one refuses."""
+        """Ask all approvers at the same time; return their answers. Raises HookFailed if an
+        approver gives no answer, unless another one denies the call."""
         hooks = self.list_interceptors("approve_tool")
         params = {**about, "tool": call.tool, "arguments": call.arguments}
         raw = await asyncio.gather(
@@ -563,14 +567,15 @@ class HookHost:
         return found
 
     def allows(self) -> bool:
-        """Return whether there are approvers, and each has `may_allow`."""
+        """Return whether there are approvers and each of them has `may_allow`."""
         hooks = self.list_interceptors("approve_tool")
         return bool(hooks) and all(hook.hook.may_allow for hook in hooks)
 
     async def intercept(self, method: str, params: JsonObject) -> HookReply:
-        """Ask about before_llm, after_llm or after_tool; return the last change, or an abort.
+        """Ask the hooks about before_llm, after_llm or after_tool. Return the last change, or an
+        abort.
 
-        These methods protect nothing, so a hook that fails is skipped.
+        No decision depends on these methods, so a hook that fails is skipped.
         """
         member = _CHANGES[method]
         last = HookReply(action=HookAction.CONTINUE)
@@ -591,7 +596,8 @@ class HookHost:
     async def review_message(
         self, method: str, params: JsonObject
     ) -> tuple[str, str, JsonObject | None]:
-        """Return the hooks' answer to an agent's message: action, reason and changed members."""
+        """Return the hooks' answer to an agent's message: the action, the reason and the changed
+        members."""
         answer = await self.intercept(method, params)
         return answer.action.value, answer.reason, answer.body
 
@@ -603,7 +609,8 @@ class HookHost:
 
 
 def host_hooks(path: Path | None) -> HookHost:
-    """Return a host for the hooks file, empty without a file. Raises BadHooks."""
+    """Return a HookHost for the hooks file, or one without hooks if there is no file. Raises
+    BadHooks."""
     return HookHost({} if path is None else read_hooks(path))
 
 
@@ -617,7 +624,7 @@ _ABORTS = {HookAction.ABORT_TURN: "turn", HookAction.HARD_ABORT: "agent"}
 
 
 class HookLink:
-    """Asks hooks about a request: first those that may change it, then all approvers.
+    """Asks hooks about a request: first the hooks that may change it, then all approvers.
 
     If a hook fails, no lower decider may allow the request: people decide.
     """
@@ -631,7 +638,7 @@ class HookLink:
         self.seconds = host.slowest
 
     async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
-        """Return the hooks' verdict and the risk that they raise; None for a question."""
+        """Return the hooks' verdict and the risk that they raise; None for a form."""
         request = record.request
         if request.questions:
             return None
@@ -655,13 +662,14 @@ class HookLink:
 
 
 def links(host: HookHost) -> list[HookLink]:
-    """Return the decider for the hooks that review calls; empty if no hook does."""
+    """Return the decider for the hooks that review calls, in a list; the list is empty if no hook
+    does."""
     judges = host.list_interceptors("before_tool") or host.list_interceptors("approve_tool")
     return [HookLink(host)] if judges else []
 
 
 def about_request(request: ApprovalRequest) -> JsonObject:
-    """Return the members that hooks get about a request in addition to its call."""
+    """Return the members that hooks get about a request, in addition to its call."""
     origin = request.origin
     inbound = {
         "channel": origin.channel or "",
@@ -678,7 +686,7 @@ def about_request(request: ApprovalRequest) -> JsonObject:
 
 
 def meta_of(request: ApprovalRequest) -> JsonObject:
-    """Return the members that tell hooks where a request comes from."""
+    """Return the members that describe to hooks where a request comes from."""
     return {
         "AgentID": request.agent,
         "TurnID": request.turn or "",
@@ -691,7 +699,7 @@ def meta_of(request: ApprovalRequest) -> JsonObject:
 
 
 def _raise_risk(verdict: Verdict, risks: Iterable[tuple[str, Risk]]) -> Verdict:
-    """Return a verdict with the risks that the hooks raised, each in the hook's name."""
+    """Return a verdict with the risks that the hooks raised, each under the hook's name."""
     raised = (
         RaisedRisk(decider=HookLink.name, by=f"hook {name}", level=one.level, reasons=one.reasons)
         for name, one in risks

@@ -1,7 +1,7 @@
-"""Numbers in rules: comparisons with a call's values, and limits on what a rule approves.
+"""Check numbers in rules: comparisons with a call's values, and limits on what a rule approves.
 
-Only plain numbers count. Limits are kept in ten-thousandths, as integers that fit in the doubles of
-a Redis script, so that all arithmetic is exact.
+Only plain numbers are accepted. Limits are stored in ten-thousandths, as integers that a double in
+a Redis script can hold, so that all arithmetic is exact.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _ONE = re.compile(r"(?=.{1,256}\Z)[#@+]?[a-z0-9_](?:[a-z0-9_]|[.#/:+-](?=[a-z0-9
 
 
 def number_of(value: Any) -> Decimal | None:
-    """Return a JSON number, or a text that is a plain decimal such as `100.00`; else None."""
+    """Return a JSON number, or the number in a string that is a plain decimal such as `100.00`,
+    else None."""
     if isinstance(value, str):
         return Decimal(value) if _PLAIN.fullmatch(value) else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -49,20 +50,21 @@ def number_of(value: Any) -> Decimal | None:
 
 @lru_cache(maxsize=1024)
 def read_comparisons(text: str) -> tuple[tuple[str, Decimal], ...]:
-    """Return comparisons such as `> 0, <= 100`; empty if one of them is invalid."""
+    """Return the comparisons in a string such as `> 0, <= 100`. The result is empty if one of them
+    is invalid."""
     found = [_COMPARISON.fullmatch(part) for part in text.split(",")]
     return tuple((one[1], Decimal(one[2])) for one in found if one) if all(found) else ()
 
 
 def meets(wanted: str, number: Decimal) -> bool:
-    """Return whether a number meets all comparisons; False if there are none."""
+    """Return whether a number satisfies all comparisons; False if there are none."""
     read = read_comparisons(wanted)
     return bool(read) and all(_COMPARE[sign](number, bound) for sign, bound in read)
 
 
 def numbers_named(effects: CallEffects, name: str) -> list[Decimal]:
-    """Return the numbers under a name or at an address. Empty if one is missing, negative or not
-    plain, or if two arguments have the name."""
+    """Return the numbers under a name or at an address. The result is empty if a number is missing,
+    negative or not plain, or if two arguments have the name."""
     found = [number_of(value) for value in values_named(effects, name)]
     numbers = [one for one in found if one is not None and one >= 0]
     several = "." in name or "[" in name
@@ -73,9 +75,9 @@ def numbers_named(effects: CallEffects, name: str) -> list[Decimal]:
 
 
 def spends_of(rule: PolicyRule, agent: str, effects: CallEffects) -> tuple[Spend, ...] | None:
-    """Return what an approval of a call adds to a rule's counters; None if it cannot be counted.
+    """Return what an approval of a call adds to a rule's counters, or None if it cannot be counted.
 
-    Counters belong to the rule's name: a later rule of the same name continues them.
+    Counters belong to the rule's name, so a later rule with the same name continues them.
     """
     found: dict[str, Spend] = {}
     for limit in rule.limits:
@@ -100,7 +102,8 @@ def spends_of(rule: PolicyRule, agent: str, effects: CallEffects) -> tuple[Spend
 
 
 def say_shortage(rule: PolicyRule, spends: Sequence[Spend] | None, counted: Sequence[int]) -> str:
-    """Return which limit of a rule has too little left for a call, and how much; "" if none."""
+    """Return a sentence on which limit of a rule a call would exceed, and how much is left; "" if
+    none."""
     if spends is None:
         return f'the rule "{rule.name}" cannot count this call'
     for one, already in zip(spends, counted, strict=True):
@@ -133,7 +136,8 @@ def limit_mistakes(rule: PolicyRule) -> Iterator[str]:
 
 
 def to_units(number: Decimal) -> int | None:
-    """Return a number in ten-thousandths; None if it is finer, negative or too large."""
+    """Return a number in ten-thousandths, or None if it has more decimals, is negative or is too
+    large."""
     if not 0 <= number <= _MOST:
         return None
     units = number.scaleb(_PLACES)
@@ -156,7 +160,7 @@ def _amount(limit: RuleLimit, effects: CallEffects) -> int | None:
 
 
 def _counted_for(limit: RuleLimit, agent: str, effects: CallEffects) -> list[str]:
-    """Return the names whose counters a call counts against; empty if one is not plain."""
+    """Return the names of the counters that a call adds to; empty if one is not plain."""
     if limit.for_each in _SHARED:
         return [agent if limit.for_each else ""]
     found = [_spell(value) for value in each_named(effects, limit.for_each)]
@@ -164,7 +168,8 @@ def _counted_for(limit: RuleLimit, agent: str, effects: CallEffects) -> list[str
 
 
 def _spell(value: Any) -> str:
-    """Return the name under which a value is counted: lower case, an address without its tag."""
+    """Return the name under which a value is counted: in lower case, and without an address's
+    tag."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ""
     text = str(value).lower()
@@ -173,7 +178,8 @@ def _spell(value: Any) -> str:
 
 
 def each_named(effects: CallEffects, name: str) -> Iterator[Any]:
-    """Yield the values under a name or at an address, with each list entry as a value."""
+    """Yield the values under a name or at an address. Each entry of a list is yielded as a
+    value."""
     for value in values_named(effects, name):
         yield from value if isinstance(value, list) else [value]
 

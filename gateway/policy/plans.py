@@ -1,4 +1,4 @@
-"""Read each line of a plan as a separate request. Start at `lines_of`."""
+"""Read each line of a plan as a separate request. Start reading at `lines_of`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _KEPT = "_lines"
 
 
 class PlanLine(NamedTuple):
-    """A line of a plan: its number from 1, its name for people, its call, and that call as a
-    request. `words` and `match` are the scope of the grant that it becomes."""
+    """A line of a plan: its number, from 1, its name for people, its call, and that call as a
+    request. `words` and `match` are the scope of the grant that is made from the line."""
 
     number: int
     name: str
@@ -34,10 +34,11 @@ class PlanLine(NamedTuple):
 
 
 def lines_of(policy: PolicyDocument, record: StoredRequest) -> tuple[PlanLine, ...]:
-    """Return the lines of a plan, with their tools declared by the policy; empty if not a plan.
+    """Return the lines of a plan, with the policy's declarations of their tools. The result is
+    empty if the request is not a plan.
 
     The result is cached on the record. Raises InvalidRequest for an invalid plan, and for a line
-    that cannot be planned.
+    whose call may not be in a plan.
     """
     if record.request.kind is not Kind.CALLS:
         return ()
@@ -61,7 +62,7 @@ def _lines_of(policy: PolicyDocument, record: StoredRequest) -> Iterator[PlanLin
 
 
 def risks_of(lines: tuple[PlanLine, ...], policy: PolicyDocument) -> list[RaisedRisk]:
-    """Return the risks that the calls of a plan raise, by the risk rules."""
+    """Return the risks of the calls in a plan, by the risk rules."""
     found = [(one, policy.risk_of(one.record.request, one.record.arguments)) for one in lines]
     return [
         RaisedRisk(decider="plan", by=line.name, level=risk.level, reasons=risk.reasons)
@@ -70,7 +71,8 @@ def risks_of(lines: tuple[PlanLine, ...], policy: PolicyDocument) -> list[Raised
 
 
 def quorum_of(lines: tuple[PlanLine, ...], policy: PolicyDocument) -> int:
-    """Return how many people must vote for a plan: the most that a grant for any line needs."""
+    """Return how many people must vote for a plan: the highest number that a grant for any line
+    needs."""
     found = [(one, policy.ruling_on(one.record.request).route_at(one.record)) for one in lines]
     return max(
         (

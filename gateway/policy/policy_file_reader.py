@@ -1,7 +1,9 @@
-"""Read and check the policy file, and find out whether anybody could still approve or be an admin.
+"""Read and check the policy file, and find out whether anybody could still approve requests or be
+an admin.
 
-Start at `read_policy`. `gateway apply` writes the policy to Redis as one document, so that all
-replicas use the same one. Any mistake rejects the whole file, with a message.
+Start reading at `read_policy`. `gateway apply` writes the policy to Redis as one document, so that
+all replicas use the same policy. If the file has any mistake, the whole file is rejected with a
+message.
 """
 
 from __future__ import annotations
@@ -42,15 +44,15 @@ LOGIN = "token"  # platform of people who log in by name, with a credential of t
 
 
 class BadPolicy(InvalidRequest):
-    """The policy file cannot be applied; the policy stays as it was."""
+    """The policy file cannot be applied. The active policy stays unchanged."""
 
     code = "bad_policy"
 
 
 def read_policy(text: str) -> PolicyDocument:
-    """Return the document that a policy file describes; raises BadPolicy.
+    """Return the document that a policy file describes. Raises BadPolicy.
 
-    Each person also gets an identity to log in by name, for which they need a credential.
+    Each person also gets an identity for signing in by name, which requires a credential.
     """
     try:
         values = tomllib.loads(text)
@@ -80,7 +82,7 @@ def read_policy_file(path: Path) -> PolicyDocument:
 
 
 def differences(before: PolicyDocument, after: PolicyDocument) -> list[str]:
-    """Return the changes that a new document makes, a line for each."""
+    """Return the changes that a new document makes, one line for each."""
     return [
         *_compare_named("person", before.people, after.people),
         *_compare_named("route", before.routes, after.routes),
@@ -152,7 +154,8 @@ def _role_mistakes(policy: PolicyDocument, text: str) -> Iterator[str]:
 
 
 def _place(text: str, number: int, address: str) -> str:
-    """Return the line of an argument's role as a prefix: the first line that defines it."""
+    """Return the line number of an argument's role as a prefix for a message. If several lines
+    define the role, the first counts."""
     lines = text.splitlines(keepends=True)
     written = tomllib.loads(text)["tools"][number]["arguments"][address]
     for count, line in enumerate(lines, 1):
@@ -189,8 +192,8 @@ def _approver_mistakes(route: Route, people: set[str]) -> Iterator[str]:
 
 
 def _level_mistakes(route: Route) -> Iterator[str]:
-    """Yield where a risk level requires less than a lower one: an edit that raises the risk must
-    not make approval easier."""
+    """Yield a mistake for each risk level that requires less than a lower level. An edit that
+    raises the risk may not make approval easier."""
     for (lower, below), (level, above) in pairwise(route.levels()):
         if above.quorum < below.quorum:
             yield (
@@ -251,14 +254,15 @@ def _compare_named(what: str, before: Iterable[Any], after: Iterable[Any]) -> It
 
 
 def _describe_lost(one: Any) -> str:
-    """Return what a removed row declared on a card, since no file holds it; else ""."""
+    """Return what a removed row declares if it was declared on a card, because no file has it; else
+    ""."""
     if not isinstance(one, ToolRow) or not one.declared_by:
         return ""
     return ": " + "; ".join(f"{member} {text}" for member, text in _describe(one).items())
 
 
 def declared_since(before: PolicyDocument, after: PolicyDocument) -> list[str]:
-    """Return the tools with declarations made on cards that the new document lacks."""
+    """Return the tools that were declared on cards and that the new document lacks."""
     kept = {row.name: row for row in after.tools}
     return [
         row.name
@@ -293,7 +297,7 @@ def _bare(value: Any) -> Any:
 
 
 def _describe(one: Person | Route | RiskRule | PolicyRule | Budget | ToolRow) -> dict[str, str]:
-    """Return the members that differ from the defaults, in words."""
+    """Return the members that differ from their defaults, in words."""
     return {name: _words(value) for name, value in plain(one).items() if name != "name"}
 
 
@@ -310,7 +314,7 @@ def _words(value: Any) -> str:
 
 def find_lockout(policy: PolicyDocument, tokens: Collection[str]) -> str:
     """Return why nobody could approve anything under this policy, and what to do; "" if somebody
-    could. `tokens` are the names of the people who have a token to log in with."""
+    could. `tokens` are the names of the people who have a token to sign in with."""
     levels = [one for route in policy.routes for _, one in route.levels()]
     if any(_is_answerable(policy, route, tokens) for route in levels):
         return ""
@@ -326,7 +330,8 @@ def find_lockout(policy: PolicyDocument, tokens: Collection[str]) -> str:
 
 
 def find_no_admin(policy: PolicyDocument, tokens: Collection[str]) -> str:
-    """Return that no admin could log in under this policy, and what to do; "" if one could."""
+    """Return a sentence if no admin could sign in under this policy, and what to do; "" if an admin
+    could."""
     admins = {person.name: person for person in policy.people if person.admin}
     if any(_can_log_in(person, tokens) for person in admins.values()):
         return ""
@@ -344,7 +349,8 @@ def find_no_admin(policy: PolicyDocument, tokens: Collection[str]) -> str:
 
 
 def unanswerable_levels(policy: PolicyDocument, tokens: Collection[str]) -> list[str]:
-    """Return the risk levels at which nobody could approve on a route that works at others."""
+    """Return the risk levels at which nobody could approve, for routes on which somebody could
+    approve at other levels."""
     found = []
     for route in policy.routes:
         able = {level: _is_answerable(policy, one, tokens) for level, one in route.levels()}
@@ -359,8 +365,8 @@ def unanswerable_levels(policy: PolicyDocument, tokens: Collection[str]) -> list
 
 
 def unprovable_levels(policy: PolicyDocument, why_no_passkeys: str) -> list[str]:
-    """Return the risk levels at which a route requires a passkey though none can be used, so that
-    nobody can approve there. `why_no_passkeys` is empty if passkeys work."""
+    """Return the risk levels at which nobody can approve, because a route requires a passkey and
+    none can be used. `why_no_passkeys` is empty if passkeys work."""
     if not why_no_passkeys:
         return []
     return [
@@ -373,7 +379,8 @@ def unprovable_levels(policy: PolicyDocument, why_no_passkeys: str) -> list[str]
 
 
 def lost_logins(before: PolicyDocument, after: PolicyDocument) -> list[str]:
-    """Return the identities that people lose with a new document, and how to keep them."""
+    """Return the identities that people lose with a new document, and how to keep these
+    identities."""
     stays = {person.name: person.identities for person in after.people}
     found = []
     for person in before.people:
@@ -388,7 +395,8 @@ def lost_logins(before: PolicyDocument, after: PolicyDocument) -> list[str]:
 
 
 def _is_answerable(policy: PolicyDocument, route: Route, tokens: Collection[str]) -> bool:
-    """Return whether enough approvers of a route can log in; a chat's group counts as enough."""
+    """Return whether enough approvers of a route can sign in. A group of a chat platform counts as
+    enough."""
     people = {person.name: person for person in policy.people}
     able = set()
     for name in route.approvers:

@@ -1,4 +1,5 @@
-"""Write a policy as a short TOML file that `read_policy` reads back. Start at `write_policy`."""
+"""Write a policy as a short TOML file that `read_policy` can read. Start reading at
+`write_policy`."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def write_tables(values: JsonObject) -> str:
 
 
 def _write_members(values: JsonObject, path: str = "") -> Iterator[str]:
-    """Yield the lines of a table, plain members first: in TOML a subtable ends them."""
+    """Yield the lines of a table, plain members first, because in TOML they must precede
+    subtables."""
     tables = {name: value for name, value in values.items() if _has_tables(value)}
     for name, value in values.items():
         if name not in tables:
@@ -60,7 +62,7 @@ def _write_key(name: str) -> str:
 
 
 def _write_value(value: Any) -> str:
-    """Return a value on one line, with escapes for characters that do not print."""
+    """Return a value as TOML on one line, with escapes for characters that do not print."""
     if isinstance(value, list):
         return f"[{', '.join(map(_write_value, value))}]"
     if isinstance(value, float) and value.is_integer() and value < 2**53:  # the most as an integer

@@ -1,4 +1,4 @@
-"""Apply the operator's rules, and the guardrails, in the policy chain. Start at `Rules`."""
+"""Apply the operator's rules, and the guardrails, in the policy chain. Start reading at `Rules`."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ ReadCounted = Callable[[Sequence[Spend]], Awaitable[list[int]]]
 
 
 def rule_links(policy: ReadPolicy, counted: ReadCounted) -> tuple[Rules | GuardrailLink, ...]:
-    """Return the deciders for the guardrails, and for the rules of each effect."""
+    """Return the deciders: one for the guardrails, and one for the rules of each effect."""
     return (GuardrailLink(policy), *(Rules(policy, counted, effect) for effect in RuleEffect))
 
 
 class Rules:
-    """Decides with the rules of one effect, in the order of the policy file."""
+    """Decides with all rules that have one effect, in the order of the policy file."""
 
     def __init__(self, policy: ReadPolicy, counted: ReadCounted, effect: RuleEffect) -> None:
         self._policy = policy
@@ -98,7 +98,7 @@ class Rules:
         self.priority = PRIORITIES[effect]
 
     async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
-        """Answer with the first active rule that fits."""
+        """Answer with the first active rule that fits the request."""
         found = [one for one in await self._find_fitting(record) if not one[0].shadow]
         certain = (rule for rule, cover in found if cover is MatchResult.YES)
         unsure = (
@@ -110,12 +110,14 @@ class Rules:
         return next(unsure, None) if rule is None else await self._limit(rule, record)
 
     async def asks_because(self, record: StoredRequest) -> str:
-        """Return which limit kept a fitting allow rule from allowing; "" if none."""
+        """Return which limit stopped an allow rule that fits from allowing the request; "" if none
+        did."""
         found = await self.decide(record, Route()) if self._effect is RuleEffect.ALLOW else None
         return found.message if found is not None and found.effect == ASK else ""
 
     async def _limit(self, rule: PolicyRule, record: StoredRequest) -> Verdict:
-        """Return the verdict of a fitting rule: beyond its limits, people decide."""
+        """Return the verdict of a rule that fits the request. If it exceeds the rule's limits,
+        people decide."""
         spends = spends_of(rule, record.request.agent, effects_of(record)[0])
         # Only an estimate: the script that stores the decision counts again.
         counted = await self._counted(spends) if spends else []
@@ -124,7 +126,7 @@ class Rules:
         return replace(_verdict(rule), spends=spends or ())
 
     async def shadows(self, record: StoredRequest) -> list[Shadow]:
-        """Return what the report-only rules would have done."""
+        """Return the effects that the report-only rules would have had."""
         found = await self._find_fitting(record)
         return [Shadow(rule=one.name, effect=one.effect.value) for one, _ in found if one.shadow]
 
@@ -136,7 +138,7 @@ class Rules:
 
 
 class GuardrailLink:
-    """Decides with the built-in guardrails, if the policy has them active."""
+    """Decides with the built-in guardrails, if the policy enables them."""
 
     name = "guardrails"
     priority = GUARDRAILS_PRIORITY
@@ -146,7 +148,7 @@ class GuardrailLink:
         self._policy = policy
 
     async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
-        """Ask or deny, as the policy says, if a guardrail finds something."""
+        """If a guardrail finds something, ask people or deny, whichever the policy specifies."""
         policy = await self._policy()
         mode = policy.guardrails
         if mode not in (Guardrails.ASK, Guardrails.DENY):
@@ -165,15 +167,16 @@ class GuardrailLink:
         )
 
     async def shadows(self, record: StoredRequest) -> list[Shadow]:
-        """Return the findings that active guardrails would have denied."""
+        """Return the findings for which active guardrails would have denied the request."""
         if (await self._policy()).guardrails is not Guardrails.SHADOW:
             return []
         return [Shadow(rule=self.name, effect=DENY, why=why) for why in record.located_findings]
 
 
 def fits(rule: PolicyRule, record: StoredRequest, own: tuple[str, ...] = ()) -> MatchResult:
-    """Return whether a rule fits a request. An allow never fits if in doubt, and must name each
-    recipient outside the `own` domains; a deny or ask may also be unsure."""
+    """Return whether a rule fits a request. An allow rule never fits if anything is unclear, and
+    must name each recipient outside the `own` domains. For a deny or ask rule the result may also
+    be unsure."""
     request = record.request
     if not (is_named(rule.agents, request.agent) and _is_for_tool(rule, record)):
         return MatchResult.NO
@@ -190,7 +193,8 @@ def fits(rule: PolicyRule, record: StoredRequest, own: tuple[str, ...] = ()) -> 
 
 
 def _is_for_tool(rule: PolicyRule, record: StoredRequest) -> bool:
-    """Return whether a rule names the tool; for a deny or ask, also another name or inner call."""
+    """Return whether a rule names the tool. A deny or ask rule may also name an inner call or the
+    tool by one of its other names."""
     if is_named(rule.tools, record.request.tool):
         return True
     if rule.effect is RuleEffect.ALLOW:
@@ -246,7 +250,7 @@ def _may_allow(rule: PolicyRule, record: StoredRequest, own: tuple[str, ...]) ->
 
 
 def _has_arguments(rule: PolicyRule, effects: CallEffects) -> bool:
-    """Return whether a call has each value that an allow names, and each fits."""
+    """Return whether a call has each value that an allow rule names, and each of them fits."""
     found: list[tuple[list[Any], Callable[[Any], bool]]] = [
         *((_values(effects, one, said), partial(_is_surely, said))
           for one, said in rule.arguments.items()),
@@ -257,15 +261,17 @@ def _has_arguments(rule: PolicyRule, effects: CallEffects) -> bool:
 
 
 def _is_surely(wanted: str | list[str], value: Any) -> bool:
-    """Return whether a value fits an allow, and a `*` matches no second address or name."""
+    """Return whether a value fits a pattern of an allow rule, and no `*` in it matches a second
+    address or name."""
     patterns = [wanted] if isinstance(wanted, str) else wanted
     found = (one for one in patterns if fits_text(one, value))
     return any(_is_one_name(one, value, listed=one != wanted) for one in found)
 
 
 def _is_one_name(pattern: str, value: Any, *, listed: bool) -> bool:
-    """Return whether a text is a single address or name, if the pattern requires one: signs that a
-    listed pattern lacks could separate several. A pattern with a blank is for any text."""
+    """Return whether a string is a single address or name, if the pattern requires one. In a list
+    of patterns, signs that the pattern lacks could separate several names. A pattern with a blank
+    accepts any text."""
     if isinstance(value, str) and "*" in pattern and "@" in pattern[1:]:
         return is_address(value)
     if not (listed and isinstance(value, str) and set(pattern) > {"*"}) or " " in pattern:
@@ -275,13 +281,15 @@ def _is_one_name(pattern: str, value: Any, *, listed: bool) -> bool:
 
 
 def _values(effects: CallEffects, name: str, wanted: str | list[str]) -> list[Any]:
-    """Return the values under a name; if the rule has a list, also the entries of lists."""
+    """Return the values under a name. If the rule has a list of values, also return the entries of
+    lists."""
     return [*(values_named if isinstance(wanted, str) else each_named)(effects, name)]
 
 
 def _names_each(rule: PolicyRule, effects: CallEffects, own: tuple[str, ...]) -> bool:
-    """Return whether an allow names each amount if it compares numbers, and each recipient if it
-    names one. It must always name each recipient outside the own domains."""
+    """Return whether an allow rule names every value that it must. If it compares numbers, it must
+    name each amount; if it names a recipient, it must name each recipient. It must always name each
+    recipient outside the `own` domains."""
     given = [one for one in effects.leaves if one.value not in (None, "", [], {})]
     compares = rule.numbers or any(one.of for one in rule.limits)
     if compares and not all(_names(rule, one) for one in given if names_amount(one)):
@@ -306,8 +314,8 @@ def _names(rule: PolicyRule, leaf: Leaf, *, any_value: bool = True) -> bool:
 
 
 def _read(rule: PolicyRule, record: StoredRequest) -> CallEffects:
-    """Return a call's effects. If a rule names tools and commands, the tools' command arguments
-    are read as if they were declared so."""
+    """Return a call's effects. If a rule names both tools and commands, arguments with a command's
+    name are read as commands."""
     (found,) = effects_of(record)
     if not (rule.tools and rule.commands):
         return found
@@ -326,8 +334,8 @@ def _role_of_command(name: str) -> Role | None:
 
 
 def _runs_plainly(rule: PolicyRule, effects: CallEffects) -> bool:
-    """Return whether a call, under every reading, runs in its context's folder or the rule's, as
-    the same user and with no more rights."""
+    """Return whether a call, under every reading, runs in its context's folder or the rule's
+    folder, as the same user and without additional rights."""
     if effects.rights or effects.users or effects.environment or effects.foreign_shell:
         return False
     if any(one is not effects for one in effects.everything()) or effects.with_role(
@@ -340,8 +348,8 @@ def _runs_plainly(rule: PolicyRule, effects: CallEffects) -> bool:
 
 
 def _adds_nothing(effects: CallEffects, rule: PolicyRule) -> bool:
-    """Return whether a call has no inner call, and sets no environment, user or rights except
-    those that the rule names."""
+    """Return whether a call has no inner call, and sets no environment variables, user or rights
+    except those that the rule names."""
     inner = any(one is not effects for one in effects.everything())
     more = (*effects.rights, *effects.users, *effects.environment)
     named = set(map(plain_name, rule.arguments))
@@ -349,8 +357,8 @@ def _adds_nothing(effects: CallEffects, rule: PolicyRule) -> bool:
 
 
 def _stays_in(rule: PolicyRule, record: StoredRequest, effects: CallEffects) -> bool:
-    """Return whether a call names paths and runs nothing, and all paths are in the rule's folders
-    and not delicate, under every reading."""
+    """Return whether a call names paths and runs nothing. Under every reading, all paths must be in
+    the rule's folders and not delicate."""
     if not _adds_nothing(effects, rule) or any(effects.all_programs()):
         return False
     if effects.urls or effects.with_role(*_RUNNING, Role.HOST, Role.URL):
@@ -371,8 +379,8 @@ def _lies_in(rule: PolicyRule, path: str | None) -> bool:
 
 
 def _is_ordinary(rule: PolicyRule, effects: CallEffects) -> bool:
-    """Return whether a call may be allowed with any arguments: nothing runs, nothing is delicate,
-    and each path is clear."""
+    """Return whether a call may be allowed whatever its arguments are: nothing runs, nothing is
+    delicate, and each path is clear."""
     if may_run_anything(effects.call.tool) or not _adds_nothing(effects, rule):
         return False
     if effects.with_role(*_RUNNING) or any(one.kind in _UNCLEAR for one in effects.uncertainties):
@@ -414,7 +422,7 @@ def _hits(rule: PolicyRule, record: StoredRequest) -> Iterator[MatchResult]:
 
 
 def _has_argument(effects: CallEffects, address: str, wanted: str | list[str]) -> MatchResult:
-    """Return whether a call, or one within it, has a value that an argument condition matches."""
+    """Return whether a call, or an inner call, has a value that an argument condition matches."""
     return over_readings(effects, lambda one: _has_value(one, address, wanted))
 
 
@@ -433,8 +441,8 @@ def _has_value(effects: CallEffects, address: str, wanted: str | list[str]) -> M
 
 
 def _has_number(parts: Sequence[CallEffects], address: str, wanted: str) -> MatchResult:
-    """Return whether a call, or one within it, has a number that a comparison matches; unsure if
-    the number is missing, negative or not plain."""
+    """Return whether a call, or an inner call, has a number that satisfies a comparison. The result
+    is unsure if the number is missing, negative or not plain."""
 
     def judge(effects: CallEffects) -> MatchResult:
         numbers = [number_of(one) for one in values_named(effects, address)]
@@ -450,7 +458,7 @@ def _has_number(parts: Sequence[CallEffects], address: str, wanted: str) -> Matc
 
 
 def _leaves_named(effects: CallEffects, name: str) -> list[Leaf]:
-    """Return the values of this name anywhere in a call."""
+    """Return all values with this name, anywhere in a call."""
     plain = plain_name(name)
     return [one for one in effects.leaves if plain_name(one.name) == plain]
 

@@ -15,14 +15,14 @@ from gateway.wire.codec import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A decider's answer: its `effect` (allow, deny, ask or continue), and `by` whom, as the
-    decision cites it.
+    """A decider's answer: its `effect` (allow, deny, ask or continue), and the name that the
+    decision cites (`by`).
 
-    Ask means that people decide: lower deciders may still deny, but not allow. Continue is no
-    opinion. Only hooks also modify, with other `arguments` for the chain to judge, or respond, with
-    a `result` instead of a run. `abort` stops the turn or the agent after a denial. Any answer may
-    raise the `risk`, and none can lower it; hooks, which answer together, use `raised`. An allow
-    `spends` part of its rule's limits.
+    Ask means that people decide: lower deciders may still deny, but not allow. Continue means no
+    opinion. Only hooks can also modify, with new `arguments` for the chain to judge, or respond,
+    with a `result` instead of running the call. `abort` stops the turn or the agent after a denial.
+    Any answer may raise the `risk`, and none can lower it. Hooks answer together, so they use
+    `raised`. An allow `spends` part of its rule's limits.
     """
 
     effect: str
@@ -38,11 +38,12 @@ class Verdict:
 
 
 class Decider(Protocol):
-    """A decider of the policy chain, asked in order of priority; None means no opinion.
+    """A decider of the policy chain. Deciders are asked in order of priority; None means no
+    opinion.
 
     Optional members: `seconds`, its longest time, or None; `after_storing`, true if it is asked
-    only about stored requests. `shadows(record)` returns what its report-only part would do, and
-    `asks_because(record)` why it did not allow.
+    only about stored requests. `shadows(record)` returns the effects that its report-only part
+    would have had, and `asks_because(record)` why it did not allow.
     """
 
     @property
@@ -51,7 +52,7 @@ class Decider(Protocol):
 
     @property
     def priority(self) -> int:
-        """Deciders with a higher priority are asked first."""
+        """The decider's place in the order; a higher priority is asked first."""
 
     async def decide(self, record: StoredRequest, route: Route) -> Verdict | None:
         """Allow, deny, or return None. If it raises, nothing is allowed: people decide."""

@@ -1,7 +1,8 @@
-"""Public interface between the gateway and adapters; start with `Adapter` and `AdapterApi`.
+"""Define the public interface between the gateway and adapters. Start reading at `Adapter` and
+`AdapterApi`.
 
-An adapter extends `Adapter` and calls the gateway through an `AdapterApi`. It may import from this
-package, `gateway.cards`, `gateway.chat`, `gateway.models` and `gateway.errors` only.
+An adapter extends `Adapter` and calls the gateway through an `AdapterApi`. It may import only from
+this package, `gateway.cards`, `gateway.chat`, `gateway.models` and `gateway.errors`.
 """
 
 from __future__ import annotations
@@ -232,7 +233,8 @@ class Credentials(Protocol):
     """Checks bearer tokens. Tokens are stored hashed and compared in constant time."""
 
     async def authenticate(self, token: str) -> Credential | None:
-        """Return the owner of a token, or None if the token is unknown, malformed or revoked."""
+        """Return the credential of a token, or None if the token is unknown, malformed or
+        revoked."""
 
     async def holder(self, agent: str) -> Credential:
         """Return the credential of an agent. Raises Unauthorized if it has none."""

@@ -1,7 +1,7 @@
-"""Calls that adapters may make, in groups: requests, grants, operators; start with `AdapterApi`.
+"""Define the calls that adapters may make, in groups: requests, grants, suggestions and operators.
+Start reading at `AdapterApi`.
 
-The core checks the rights of the acting person at each call. `gateway.approvals` implements the
-groups.
+The core checks the person's rights at each call. `gateway.approvals` implements the groups.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from gateway.wire.codec import JsonObject
 
 
 class QueueFilter(StrEnum):
-    """A part of the queue as one person sees it. `mine`: requests that they may decide and have not
-    decided; `others`: requests that other people must decide."""
+    """A part of the queue as one person sees it. `mine` has the requests that they may decide and
+    have not decided; `others` has the requests that other people must decide."""
 
     MINE = "mine"
     OTHERS = "others"
@@ -68,7 +68,7 @@ class QueueCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """Search criteria. An empty member matches everything.
+    """Search criteria. An empty criterion matches everything.
 
     `text` must occur in the text of a card. `who` is the person who decided or acted. `outcome` is
     the final status or the kind of event. `since` (inclusive) and `until` (exclusive) are in ms
@@ -86,7 +86,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Requests that match a search. `looked` is how many of the newest requests were searched;
+    """The requests that match a search. `looked` is how many of the newest requests were searched;
     `next` is the cursor for the next call, or None at the end."""
 
     items: tuple[StoredRequest, ...]
@@ -96,8 +96,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundEvents:
-    """Events that match a search, newest first, and what each says as a sentence. `looked` is how
-    many events were searched. `more` means that older events, or further matches, exist."""
+    """The events that match a search, newest first, each with a sentence that describes it.
+    `looked` is how many events were searched. `more` means that there are older events or more
+    matches."""
 
     items: tuple[AuditEvent, ...]
     sentences: tuple[str, ...]
@@ -110,7 +111,7 @@ class FoundEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManualGrantRequest:
-    """A grant that an admin wants to create. `chosen` is the ID of an offer for the example call,
+    """The grant that an admin wants to create. `chosen` is the ID of an offer for the example call,
     or the offer's match."""
 
     agent: str
@@ -142,17 +143,18 @@ Wait = Callable[[float], Awaitable[bool]]
 
 
 class Feed(Protocol):
-    """Live event stream of all replicas."""
+    """A live stream of the events of all replicas."""
 
     def changes(self) -> AbstractAsyncContextManager[AsyncIterator[AuditEvent]]:
         """Subscribe to new events. The subscription is active on entry, so read state
         afterwards."""
 
     def controls(self) -> AbstractAsyncContextManager[AsyncIterator[AuditEvent]]:
-        """Subscribe to policy and grant events, without their data. Other events cause no work."""
+        """Subscribe to policy and grant events, without their data. All other events are
+        ignored."""
 
     def watch(self, request_id: str | None) -> AbstractAsyncContextManager[Wait]:
-        """Watch one request, or every request if None. The watch is active on entry."""
+        """Watch one request, or every request with None. The watch is active on entry."""
 
 
 Groups = Callable[[], Awaitable[tuple[str, ...]]]
@@ -166,8 +168,8 @@ class RequestCalls(Protocol):
     async def get(self, request_id: str, *, revision: int | None = None) -> StoredRequest:
         """Return a request. Raises NotFound.
 
-        `revision` is the revision that a card shows. The request may have changed since; `decide`
-        rejects a click on an outdated card.
+        `revision` is the revision that a card shows. The request may have changed since then, but
+        `decide` rejects a click on an outdated card.
         """
 
     async def page(self, query: Query) -> Page:
@@ -180,11 +182,12 @@ class RequestCalls(Protocol):
         than `limit` requests even if more pages follow."""
 
     async def count_queue(self, identity: Identity, *, since: int = 0) -> QueueCounts:
-        """Count the pending requests on each side, among the thousand with the earliest deadlines.
-        `since` is in ms since the epoch (`QueueCounts.fresh`)."""
+        """Count the pending requests in each part of the queue, among the thousand with the
+        earliest deadlines. `since` is in ms since the epoch (`QueueCounts.fresh`)."""
 
     async def search(self, search: Search) -> Found:
-        """Return the ended requests that match, newest first. Continues at `Search.after`."""
+        """Return the ended requests that match, newest first, starting after the cursor
+        `Search.after`."""
 
     async def search_events(self, identity: Identity, search: Search) -> FoundEvents:
         """Return the newest events that match. Raises Unauthorized unless the person is an
@@ -199,9 +202,9 @@ class RequestCalls(Protocol):
     ) -> StoredRequest:
         """Apply a click and return the updated request.
 
-        This is the only place that checks rights. `groups` is called only if the person has no
-        right without their groups and finding the groups needs a platform call. `prove` verifies
-        the passkey for the subject that it gets. Pass it if the click carries a passkey assertion.
+        This is the only place that checks rights. `groups` fetches the person's groups from the
+        platform; it is called only if the person has no right without them. `prove` verifies the
+        passkey for the subject that it gets. Pass `prove` if the click has a passkey assertion.
 
         Raises NotFound; Conflict if the request ended or the revision is outdated; InvalidRequest
         if the action is not allowed or its content is bad. Raises Unauthorized for people who are
@@ -209,7 +212,8 @@ class RequestCalls(Protocol):
         """
 
     async def decide_all(self, clicks: Sequence[Click]) -> list[StoredRequest]:
-        """Apply the same decision of one person to requests of one agent: all clicks or none.
+        """Apply one person's decision to several requests of one agent: either all clicks are
+        applied, or none.
 
         Raises BatchRefused with a reason for each request, and InvalidRequest.
         """
@@ -222,13 +226,14 @@ class RequestCalls(Protocol):
         on: bool = True,
         groups: Groups | None = None,
     ) -> StoredRequest:
-        """Record that a person is looking at a request, or (`on=False`) no longer is.
+        """Record that a person is looking at a request or, with `on=False`, that they stopped.
 
         Raises the same errors as `decide`.
         """
 
     async def reveal(self, request_id: str, identity: Identity) -> StoredRequest:
-        """Return a request whose masked secrets this person is about to see. The event is audited.
+        """Return a request so that this person can see its masked secrets. The audit log records
+        this.
 
         Raises NotFound, and Unauthorized unless they may decide the request or are an admin.
         """
@@ -256,14 +261,14 @@ class RequestCalls(Protocol):
         self, stood: Callable[[str, MessageRef], bool], *, away: str = ""
     ) -> None:
         """Check the cards of pending requests again, because the platform reports that some may be
-        gone. The callback selects them by target and message reference.
+        gone. The callback selects the cards by target and message reference.
 
-        `away` is the reason why nobody can answer there. If it is set, the requests go to other
-        places.
+        `away` is the reason why nobody can answer there. If it is set, the requests are posted at
+        other targets.
         """
 
     async def refuse(self, request_id: str, identity: Identity, why: str) -> None:
-        """Audit an attempt that the adapter rejected before it built a click."""
+        """Record in the audit log an attempt that the adapter rejected before it built a click."""
 
 
 class GrantCalls(Protocol):
@@ -272,9 +277,9 @@ class GrantCalls(Protocol):
     async def newest(
         self, *, ended: bool = False, revocable_by: Identity | None = None
     ) -> list[Grant]:
-        """Return the newest grants with their use counts, at most 500. `revocable_by` keeps only
-        those that this identity may revoke. `ended=True` returns the last 50 ended grants instead,
-        without denials of a few minutes that expired."""
+        """Return the newest grants with their use counts, at most 500. With `revocable_by`, return
+        only grants that this identity may revoke. With `ended=True`, return the last 50 ended
+        grants instead, without expired denials that lasted only a few minutes."""
 
     async def card(self, grant_id: str) -> GrantCard:
         """Return the card of a grant, even of an ended one. Raises NotFound."""
@@ -292,8 +297,8 @@ class GrantCalls(Protocol):
     async def revoke_all(
         self, identity: Identity, *, agent: str | None = None, session: str | None = None
     ) -> list[Grant]:
-        """Revoke all grants of an agent, a session or everyone that this person may revoke; return
-        them."""
+        """Revoke all grants of an agent, of a session, or of all agents, if this person may revoke
+        them. Return these grants."""
 
     async def offers(
         self, identity: Identity, agent: str, example: str | ApprovalRequest, effect: Effect
@@ -321,8 +326,8 @@ class GrantCalls(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """A suggested grant. `offer` is its ID. `text` says why it is suggested, what it would have
-    approved and what it covers. Secrets are masked."""
+    """A suggested grant. `offer` is the ID of its offer. `text` says why it is suggested, which
+    requests it would have approved, and its scope. Secrets are masked."""
 
     offer: str
     text: str
@@ -332,12 +337,12 @@ class SuggestionCalls(Protocol):
     """Suggest grants from people's past decisions."""
 
     async def find_usual(self, record: StoredRequest) -> str:
-        """Return the ID of the narrowest offer that covers the last ten similar requests. "" if
-        there are fewer than ten, or if people denied one of them."""
+        """Return the ID of the narrowest offer that covers the last ten similar requests. Return ""
+        if there are fewer than ten, or if people denied one of them."""
 
     async def suggest(self, identity: Identity, record: StoredRequest) -> Suggestion | None:
-        """Return an offer that this person approves often, at most once a week. It is shown on one
-        request that they may decide or approved."""
+        """Return an offer that covers requests that this person often approves, at most once a
+        week. Show it on one request that they may decide or have approved."""
 
     async def decline(self, identity: Identity, record: StoredRequest, offer: str) -> None:
         """Stop suggesting an offer to this person for 90 days. Raises InvalidRequest if the request
@@ -346,8 +351,8 @@ class SuggestionCalls(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayStatus:
-    """State of the gateway: the kill switch, the agents in a cool-down after several denials in a
-    row, and current problems as sentences."""
+    """The state of the gateway: the kill switch, the agents in a cool-down after several denials in
+    a row, and current problems as sentences."""
 
     switch: KillSwitch
     paused: tuple[Paused, ...]
@@ -355,15 +360,15 @@ class GatewayStatus:
 
 
 class OperatorCalls(Protocol):
-    """The kill switch, agents in a cool-down, sessions, declarations about tools, and the
+    """Control the kill switch, agents in a cool-down, sessions and tool declarations, and get the
     report."""
 
     async def status(self, identity: Identity | None = None) -> GatewayStatus:
         """Return the state of the gateway. Only admins get `troubles`."""
 
     async def stop_all(self, identity: Identity, *, on: bool) -> None:
-        """Turn the kill switch on (deny every request) or off. Raises Unauthorized unless the
-        person is an admin; a rejected attempt is audited."""
+        """Turn the kill switch on, which denies every request, or off. Raises Unauthorized unless
+        the person is an admin; a rejected attempt is audited."""
 
     async def lift(self, agent: str, identity: Identity) -> bool:
         """End an agent's cool-down; return whether there was one. Raises Unauthorized unless the
@@ -417,14 +422,14 @@ class AwayCalls(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterApi:
-    """Everything that a running adapter can use.
+    """Everything from the gateway that a running adapter can use.
 
-    `notes` is storage shared by the adapter's replicas. `feed` delivers the events of all replicas.
-    `sizes` knows which cards show the complete call. `links` creates sign-in links. `inbox` is the
-    public address of the inbox, or "". `logins` signs people in on web pages. `secure` means that
-    browsers connect over TLS. `claims` adds new channels and accounts to the policy. `messages` has
-    the addresses of messages in chats; an adapter adds its own function for them when it runs.
-    `away` names delegates.
+    `notes` is a storage that the adapter's replicas share. `feed` delivers the events of all
+    replicas. `sizes` knows which cards show the complete call. `links` creates sign-in links.
+    `inbox` is the public address of the inbox, or "". `logins` signs people in on web pages.
+    `secure` means that browsers connect over TLS. `claims` adds new channels and accounts to the
+    policy. `messages` has the addresses of messages in chats; an adapter adds its own function for
+    them when it runs. `away` names delegates.
     """
 
     requests: RequestCalls
@@ -448,9 +453,9 @@ class AdapterApi:
         return address_of(self.inbox, request_id)
 
     async def lead_to(self, request_id: str, identity: Identity) -> str:
-        """Return a link to the inbox for a decision that needs extra verification. It signs this
-        person in once, so show it only to them. Without a login link it is the request's address,
-        or ""."""
+        """Return a link to the inbox for a decision that needs extra verification. The link signs
+        this person in once, so show it only to them. If there can be no sign-in link, return the
+        request's address, or ""."""
         try:
             return (await self.links.make(identity, request_id=request_id)).url
         except GatewayError:  # they sign in the usual way, and the core checks their rights
@@ -458,5 +463,6 @@ class AdapterApi:
 
 
 def address_of(inbox: str, request_id: str) -> str:
-    """Return the address of a request below this inbox address, or "" if it is empty."""
+    """Return the address of a request in the inbox with this address, or "" if the inbox has no
+    address."""
     return f"{inbox}/r/{request_id}" if inbox else ""

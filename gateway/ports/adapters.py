@@ -1,4 +1,5 @@
-"""Base class `Adapter`: the methods that the gateway calls and the attributes that it reads."""
+"""Define the base class `Adapter`: the methods that the gateway calls and the attributes that it
+reads."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Result of one check: `result` is OK, WARN or FAIL, `says` describes it, `remedy` says what to
-    do."""
+    """The result of one check. `result` is OK, WARN or FAIL, `says` describes it, and `remedy` says
+    what to do."""
 
     result: str
     says: str
@@ -33,7 +34,7 @@ def report_ok(says: str) -> Finding:
 
 
 def report_doubt(says: str, remedy: str) -> Finding:
-    """Return a finding for something that works, but may surprise the operator."""
+    """Return a finding for something that works but may surprise the operator."""
     return Finding(WARN, says, remedy)
 
 
@@ -51,8 +52,9 @@ reminders mention."""
 class LiveTrial:
     """A test with the operator's help: `gateway doctor --live --with-me`.
 
-    `user` is their account on the platform, without the platform's name. `say` prints a line for
-    them. `record` saves one exchange: its direction (`sent` or `got`) and its content.
+    `user` is the operator's account on the platform, without the platform's name. `say` prints a
+    line for the operator. `record` saves one exchange: its direction (`sent` or `got`) and its
+    content.
     """
 
     user: str
@@ -71,8 +73,8 @@ class WebPages:
 
 
 class Adapter:
-    """A platform where people decide requests. The gateway builds it from its entry point without
-    arguments.
+    """A platform where people decide requests. The gateway loads an adapter from its entry point
+    and creates it without arguments.
 
     Override `run`, and the other methods that the platform supports. Methods that post may raise
     only the errors of `gateway.ports`.
@@ -98,13 +100,13 @@ class Adapter:
 
     @property
     def problems(self) -> Sequence[str]:
-        """Sentences about problems that prevent decisions. The gateway is not ready while there is
-        one."""
+        """Sentences about problems that prevent decisions. While there is one, the gateway reports
+        that it is not ready."""
         return ()
 
     def run(self, api: AdapterApi) -> AbstractAsyncContextManager[WebPages | None]:
-        """Run the adapter. Entering connects and yields the pages to serve; it means healthy.
-        Leaving waits for running work."""
+        """Run the adapter, as a context manager. On entry it connects and yields the pages to
+        serve; from then on it counts as healthy. On exit it waits for running work."""
         raise NotImplementedError
 
     async def deliver(self, target: str, shown: Shown, nonce: str) -> MessageRef:
@@ -116,7 +118,7 @@ class Adapter:
         raise DeliveryFailed(f"the adapter {self.name} does not post cards")
 
     async def tell(self, notice: Notice, shown: Shown) -> None:
-        """Post a notice next to a card or about it."""
+        """Post a notice at a card, or a separate notice about it."""
         raise DeliveryFailed(f"the adapter {self.name} does not post notices")
 
     async def check_copy(self, ref: MessageRef) -> None:
@@ -127,10 +129,11 @@ class Adapter:
         self, called: Called, notes: AdapterStorage, *, live: bool, trial: LiveTrial | None = None
     ) -> Sequence[tuple[str, Finding]]:
         """Return findings for `gateway doctor`, each with its name. The adapter is not running
-        then.
+        during the checks.
 
-        `called` are its targets and `notes` is its storage. With `live` it may post messages, and
-        removes them again. With `trial` it also asks the operator to try the adapter.
+        `called` lists the adapter's targets, and `notes` is its storage. With `live`, it may post
+        messages, which it deletes afterwards. With `trial`, it also asks the operator to try the
+        adapter.
         """
         return ()
 
@@ -139,5 +142,6 @@ class Adapter:
         argparse's `add_subparsers`.
 
         Set the default `run` of each parser: an async function of the parsed options that returns
-        the exit code. The adapter is not running then and may not be configured.
+        the exit code. While a command runs, the adapter is not running, and it may not be
+        configured.
         """

@@ -1,4 +1,5 @@
-"""Connecting a chat: its setup in a terminal, and claims by its people; start with `ChatSetup`.
+"""Connect a chat: its setup in a terminal, and claims by people in it. Start reading at
+`ChatSetup`.
 
 The operator's terminal shows an invitation code. A person who types it in a chat claims a channel
 or an account for the policy. The operator must confirm the claim before anything changes.
@@ -28,7 +29,7 @@ class ClaimedPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimant:
-    """A person verified by the chat: a full member, not a bot, a guest or an external user.
+    """A person whom the chat verified as a full member: not a bot, a guest or an external user.
 
     `handle` is their short name in the chat. `words` describes them to the operator, such as `Ana
     Perez (@ana, full member, U024BE7LH)`.
@@ -49,10 +50,11 @@ class RoutePlaces:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation(Wire):
-    """An unused invitation code. `id` is its hash, `platform` the chat where it must be typed.
+    """An unused invitation code. `id` is the hash of the code, and `platform` the chat where a
+    person must type it.
 
-    An invitation for a channel names the `route` to extend, one for an account the `person`. Times
-    are in ms since the epoch.
+    An invitation for a channel names the `route` to extend; an invitation for an account names the
+    `person`. Times are in ms since the epoch.
     """
 
     id: str
@@ -67,8 +69,8 @@ class Invitation(Wire):
 class ChatClaim(Wire):
     """A claim made with an invitation, pending until the operator confirms it.
 
-    `identity` has the form `platform:id`. `target` and `place` are empty for an account. Both sides
-    see `number`, so that the operator confirms the right claim.
+    `identity` has the form `platform:id`. `target` and `place` are empty for an account. Both the
+    person and the operator see `number`, so that the operator confirms the right claim.
     """
 
     identity: str
@@ -90,8 +92,8 @@ class ClaimStore(Protocol):
         """Return an unexpired invitation and its claim, or None."""
 
     async def claim(self, invitation: Invitation, claim: ChatClaim, facts: dict[str, str]) -> bool:
-        """Save a claim for a day and audit it with these facts. Return False if the invitation
-        already has a claim."""
+        """Save a claim for a day, and record it in the audit log with these facts. Return False if
+        the invitation already has a claim."""
 
     async def list_all(self) -> list[tuple[Invitation, ChatClaim | None]]:
         """Return all unexpired invitations with their claims, oldest first."""
@@ -117,20 +119,20 @@ class ClaimCalls(Protocol):
     """Add channels and accounts from a chat to the policy."""
 
     async def claim(self, code: str, by: Claimant, place: ClaimedPlace | None = None) -> str:
-        """Claim a channel with a setup code. Without `place`, claim an account with a code of
+        """Claim a channel with a setup code. Without `place`, claim an account with a code from
         `gateway approver link`. Return a two-digit number that the operator also sees.
 
-        Raises Unauthorized if the code is wrong, expired, used, or for the other kind. Five wrong
-        codes end all codes of this chat.
+        Raises Unauthorized if the code is wrong, expired or used, or if a channel's code is used
+        for an account or the reverse. After five wrong codes, all codes of this chat are invalid.
         """
 
     async def list_routes(self, identity: Identity) -> tuple[RoutePlaces, ...]:
-        """Return the routes to an admin who wants requests in a channel. Raises Unauthorized for
-        other people, and InvalidRequest if a policy file is active."""
+        """Return the routes, for an admin who wants requests in a channel. Raises Unauthorized for
+        people who are not admins, and InvalidRequest if a policy file is active."""
 
     async def add_place(self, identity: Identity, route: str, place: ClaimedPlace) -> str:
-        """Add a channel to a route, for an admin; return a sentence that confirms it. Raises the
-        errors of `list_routes`, and NotFound for an unknown route."""
+        """Add a channel to a route, for an admin. Return a sentence that confirms it. Raises the
+        same errors as `list_routes`, and NotFound for an unknown route."""
 
     async def list_admins(self) -> tuple[str, ...]:
         """Return the names of the admins."""
@@ -156,9 +158,9 @@ class SetupTerminal(Protocol):
 class ChatSetup:
     """Base class for the setup of one chat with `gateway NAME setup`.
 
-    `variables` are the settings that the setup determines. `invite` is the text that people type in
-    a channel first, or "". `command` comes next, before `here` or `me`. `option` comes directly
-    before the code, or is "".
+    `variables` lists the settings that the setup determines. The people type `invite` in a channel
+    first, unless it is "". Then they type `command`, followed by `here` or `me`, by `option` unless
+    it is "", and by the code.
     """
 
     variables: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Devices that receive web push messages: their data, and the calls for web pages in
+"""Define the devices that receive web push messages, and the calls for web pages in
 `DeviceCalls`."""
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 class PushDevice(Wire):
     """One browser of a person. `id` is derived from its push `endpoint`.
 
-    `key` and `auth` encrypt messages for it. `server_key` is the gateway's public key that it
-    subscribed with. `place` is the adapter, `session` a session hash. A `discreet` device shows
-    nothing of the call. `failure` is the last error, at `failed_at`, or "" after a success.
+    `key` and `auth` encrypt messages for the browser. `server_key` is the gateway's public key that
+    it subscribed with. `place` is the adapter, `session` the hash of the session. A `discreet`
+    device shows nothing of the call. `failure` is the last error, which occurred at `failed_at`, or
+    "" after a success.
     """
 
     id: str
@@ -50,8 +51,8 @@ class PushDevice(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuietHours(Wire):
-    """Hours without notifications for a person: from `begin` to `end`, such as 22:00, in a time
-    zone such as Europe/Berlin. If `high` is set, requests of high risk still notify."""
+    """The hours in which a person gets no notifications: from `begin` to `end`, such as 22:00, in a
+    time zone such as Europe/Berlin. If `high` is set, high-risk requests still notify."""
 
     begin: str
     end: str
@@ -59,15 +60,17 @@ class QuietHours(Wire):
     high: bool = False
 
     def problem(self) -> str:
-        """Return what is wrong with the values, or ""."""
+        """Return why the values are invalid, or ""."""
         if not (_CLOCK.fullmatch(self.begin) and _CLOCK.fullmatch(self.end)):
             return "write each time as HH:MM, for example 22:00"
         if self.begin == self.end:
             return "quiet hours must not begin and end at the same time"
-        return "" if find_zone(self.zone) else "unknown time zone; write a name such as Europe/Berlin"
+        return (
+            "" if find_zone(self.zone) else "unknown time zone; write a name such as Europe/Berlin"
+        )
 
     def seconds_left(self, now_ms: int) -> float:
-        """Return the seconds until they end, or 0 outside them."""
+        """Return the seconds until the quiet hours end, or 0 outside them."""
         zone = find_zone(self.zone)
         if zone is None:  # known when saved: better notify than be silent
             return 0.0
@@ -88,7 +91,7 @@ def _minutes(clock: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """Push subscription that the browser returned, and a label for the device."""
+    """The push subscription that the browser returned, and a label for the device."""
 
     endpoint: str
     key: str
@@ -102,16 +105,18 @@ class DeviceCalls(Protocol):
 
     @property
     def missing(self) -> str:
-        """Sentence that says why web push is unavailable, or ""."""
+        """A sentence that says why web push is unavailable, or ""."""
 
     def server_key(self) -> str:
-        """Return the public key for browser subscriptions. Raises Conflict with `missing`."""
+        """Return the public key for browser subscriptions. Raises Conflict with the sentence of
+        `missing`."""
 
     async def subscribe(self, identity: Identity, session: str, wish: Subscription) -> PushDevice:
         """Send this browser notifications until the session ends.
 
-        Raises Conflict with `missing` or if the person has too many devices. Raises InvalidRequest
-        if the subscription is malformed or its address must not be called.
+        Raises Conflict with the sentence of `missing`, or if the person has too many devices.
+        Raises InvalidRequest if the subscription is malformed or the gateway may not call its
+        address.
         """
 
     async def devices(self, identity: Identity) -> Sequence[PushDevice]:
@@ -128,7 +133,7 @@ class DeviceCalls(Protocol):
 
     async def test(self, identity: Identity, device_id: str) -> None:
         """Send a test notification. Raises NotFound, and DeliveryFailed with the push service's
-        answer."""
+        response."""
 
     async def quiet(self, identity: Identity) -> QuietHours | None:
         """Return the person's quiet hours, or None."""
@@ -146,10 +151,10 @@ class DeviceCalls(Protocol):
         digest: str,
         action: Action,
     ) -> None:
-        """Check that a notification may decide a request: it showed the current call, and this
-        session's device was and still is offered an approval.
+        """Check that a notification may decide a request. It must have shown the current call, and
+        this session's device was offered an approval and still is.
 
-        It decides nothing; call `decide` afterwards. Raises NotFound, Conflict.
+        This decides nothing: call `decide` afterwards. Raises NotFound, Conflict.
         """
 
 
@@ -180,8 +185,8 @@ _SYSTEMS = (
 
 
 def name_device(user_agent: str) -> str:
-    """Return the browser and system from a `User-Agent`, such as "Firefox on Linux". The header is
-    not proof, so the result contains only names from the lists above."""
+    """Return the browser and system that a `User-Agent` names, such as "Firefox on Linux". Anybody
+    can forge the header, so the result contains only names from the lists in this module."""
     browser = next((name for mark, name in _BROWSERS if mark in user_agent), "A browser")
     system = next((name for mark, name in _SYSTEMS if mark in user_agent), "")
     return f"{browser} on {system}" if system else browser

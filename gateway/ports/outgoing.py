@@ -1,6 +1,7 @@
-"""Messages between the core and an adapter: posted cards, notices and errors; see `Outbox`.
+"""Define the messages between the core and an adapter: posted cards, notices and errors. Start
+reading at `Outbox`.
 
-An adapter turns each card into one message of its platform and reports the result. The core stores
+An adapter posts each card as one message on its platform and reports the result. The core stores
 where each card was posted. An adapter knows neither the policy nor Redis.
 """
 
@@ -36,7 +37,7 @@ def is_grant(subject_id: str) -> bool:
 
 
 class CopyState(StrEnum):
-    """State of one posted card (a copy)."""
+    """The state of one posted card (a copy)."""
 
     DUE = "due"  # not posted yet
     INTENDED = "intended"  # being posted; after a crash, unknown whether it was
@@ -48,17 +49,18 @@ class CopyState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy(Wire):
-    """One posted card, in code a copy: its target, its state, and what it currently shows.
+    """One posted card, which the code calls a copy: its target, its state, and the revision that it
+    currently shows.
 
-    `nonce` is stored before posting and is part of the buttons. The first click on a card posted
-    just before a crash therefore identifies it. `revision` is the revision that the card shows.
-    `reminders` counts the reminders sent. `count` is the number of similar requests that it shows,
-    first seen at `counted`. `outcome` marks a notice about the final outcome instead of a card.
-    `why` is the platform's error. `tries` counts rejected edits to revision `tried`, or attempts to
-    send an outcome. `at` is the time of the last change, or of the next try. A `disarmed` card has
-    no buttons because the request ended. An `away` card is at a place that the gateway cannot
-    reach, so nobody can answer there until an edit succeeds. `reposts` counts how often it was
-    deleted and posted again.
+    `nonce` is stored before posting and is part of the buttons. So if the gateway crashes just
+    after posting, the first click on the card identifies it. `revision` is the revision that the
+    card shows. `reminders` counts the reminders sent. `count` is the number of similar requests
+    that the card shows, first seen at `counted`. `outcome` marks a notice about the final outcome
+    instead of a card. `why` is the platform's error. `tries` counts rejected edits to revision
+    `tried`, or attempts to send an outcome. `at` is the time of the last change, or of the next
+    attempt. A `disarmed` card has no buttons because the request ended. An `away` card is at a
+    place that the gateway cannot reach, so nobody can answer there until an edit succeeds.
+    `reposts` counts how often the card was deleted and posted again.
     """
 
     target: str
@@ -80,12 +82,12 @@ class Copy(Wire):
 
     @property
     def key(self) -> str:
-        """Key that identifies this copy among those of its request."""
+        """The key that identifies this copy among the copies of its request."""
         return f"outcome {self.target}" if self.outcome else self.target
 
 
 class NoticeKind(StrEnum):
-    """Subject of a notice."""
+    """The subject of a notice."""
 
     REMINDER = "reminder"  # in the thread of the card, to people who may decide
     OUTCOME = "outcome"  # to the requester, or to people who want to know
@@ -93,8 +95,8 @@ class NoticeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """A short message about a card. `ref` is the card it belongs to, or None for a separate
-    message.
+    """A short message about a card. `ref` is the card that the notice belongs to, or None for a
+    separate message.
 
     `target` is where to post it. `mentions` are the approvers to mention, as identities and groups
     without the platform's name. `deciders` names who may decide, and who is away, in sentences. A
@@ -121,7 +123,8 @@ class CopyGone(DeliveryFailed):
     """The message no longer exists, or can never be edited again.
 
     `deleted` means that no button is left and that the card may be posted there again. If the
-    obstacle can disappear (access, a permission, a lock), raise a failed edit instead.
+    obstacle can disappear (missing access, a permission, a lock), raise the error of a failed edit
+    instead.
     """
 
     code = "copy_gone"
@@ -132,7 +135,7 @@ class CopyGone(DeliveryFailed):
 
 
 class DeliveryUncertain(DeliveryFailed):
-    """The message was sent, but no response came. It may exist."""
+    """The message was sent, but no response came, so it may or may not exist."""
 
     code = "delivery_uncertain"
 
@@ -164,7 +167,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxFigures:
-    """Delivery state of one adapter. Times are in seconds.
+    """The delivery state of one adapter. Times are in seconds.
 
     `waiting` cards are due, the oldest since `overdue`. `stale` cards still have buttons although
     their request ended, the oldest since `oldest_stale`.
@@ -178,15 +181,15 @@ class OutboxFigures:
 
 
 class Outbox(Protocol):
-    """Durable delivery queues, one for each adapter that posts. Leases expire by the server's
+    """Durable delivery queues, one for each adapter that posts. Leases expire by the Redis server's
     clock."""
 
     async def lease_due(self, queue: str, *, limit: int, lease_ms: int) -> list[Task]:
         """Lease up to `limit` entries that are due."""
 
     async def ack(self, queue: str, task: Task, *, again_ms: int | None = None) -> bool:
-        """Remove an entry, or with `again_ms` postpone it. Return False if it changed since the
-        lease."""
+        """Remove an entry or, with `again_ms`, postpone it. Return False if the entry changed since
+        the lease."""
 
     async def renew(self, queue: str, task: Task, *, lease_ms: int) -> Task | None:
         """Extend a lease. Return None if the entry changed since the lease."""
@@ -208,22 +211,22 @@ class Outbox(Protocol):
 
 
 class AdapterStorage(Protocol):
-    """Storage of an adapter: short texts by name, shared by its replicas."""
+    """The storage of an adapter: short strings by name, shared by its replicas."""
 
     async def get(self, name: str) -> str | None:
-        """Return the text with this name, or None."""
+        """Return the string with this name, or None."""
 
     async def put(self, name: str, text: str, *, seconds: float | None = None) -> None:
-        """Save a text for `seconds`, or permanently if None."""
+        """Save a string for `seconds`, or permanently if None."""
 
     async def put_new(self, name: str, text: str, *, seconds: float) -> bool:
-        """Save a text unless the name exists. Return whether it was saved."""
+        """Save a string unless the name exists. Return whether it was saved."""
 
     async def extend(self, name: str, text: str, *, seconds: float) -> bool:
-        """Set a new expiry if the value still equals `text`. Return whether it did."""
+        """Set a new expiry if the stored string still equals `text`. Return whether it did."""
 
     async def delete(self, name: str) -> None:
-        """Delete a text."""
+        """Delete a string."""
 
     async def take_turn(
         self,
@@ -239,9 +242,9 @@ class AdapterStorage(Protocol):
         """Take a turn of a rate budget that all replicas share, and return the seconds to wait. 0
         means that the turn was taken.
 
-        The budget allows `most` calls in `seconds`; `leave` of them stay free for others. A `name`
-        that must wait joins a line, lowest `rank` first. If its turn comes early, the adapter's
-        queue handles the subject with the ID `about` again.
+        The budget allows `most` calls in `seconds`; `leave` of them stay free for other calls. A
+        `name` that must wait joins a line, lowest `rank` first. If its turn comes early, the
+        adapter's queue handles the subject with the ID `about` again.
         """
 
     async def leave_line(self, budget: str, name: str, *, most: int, seconds: float) -> None:

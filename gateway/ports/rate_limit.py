@@ -1,8 +1,9 @@
-"""Stay below a platform's rate limits across all replicas; start with `RateLimiter.turn`.
+"""Stay below a platform's rate limits across all replicas. Start reading at `RateLimiter.turn`.
 
-A call that must wait joins a line shared by all replicas, lowest rank first, and gets a time to
-come back. It is in the line under its name. Any replica can take the turn, and a message that
-changed meanwhile is edited once. If the platform still rejects a call, all calls pause.
+A call that must wait joins a line that all replicas share, lowest rank first, and gets a time at
+which to try again. The line stores the call's name, so any replica can use the turn. A message that
+changed several times meanwhile is edited only once. If the platform still rejects a call, all calls
+pause.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Rate:
 
 
 class Priority(IntEnum):
-    """Urgency of an edit. The first three remove buttons that no longer work."""
+    """The urgency of an edit. Edits with the first three priorities remove buttons that no longer
+    work."""
 
     CLICKED = 0  # a person clicked this card and waits
     DECIDED = 1  # a person decided
@@ -59,7 +61,7 @@ def rank_edit(card: Card) -> int:
 
 
 class RateLimiter:
-    """Gives out turns of an adapter's rate budgets."""
+    """Distributes the turns of an adapter's rate budgets."""
 
     def __init__(self, notes: AdapterStorage) -> None:
         self._notes = notes
@@ -70,9 +72,9 @@ class RateLimiter:
     async def turn(
         self, budget: str, rate: Rate, name: str, *, rank: int = 0, about: str = ""
     ) -> AsyncIterator[None]:
-        """Take a turn for one call, after calls of a lower rank in this process.
+        """Take a turn for one call, after all calls with a lower rank in this process.
 
-        Raises RetryLater if the call must be made later; nothing is reserved meanwhile.
+        Raises RetryLater if the call must be made later. No turn is reserved until then.
         """
         slot = self.slot(budget, rate, name, rank=rank, about=about)
         try:
@@ -84,7 +86,7 @@ class RateLimiter:
             raise
 
     async def leave(self, name: str) -> None:
-        """Leave the line with a call that is no longer needed."""
+        """Remove a call that is no longer needed from the line."""
         if (place := await self._notes.get(_place_of(name))) is not None:
             budget, most, seconds = json.loads(place)
             await self._notes.leave_line(budget, name, most=most, seconds=seconds)
@@ -95,7 +97,7 @@ class RateLimiter:
     ) -> AsyncIterator[None]:
         """Take a turn for one call, in any order within this process; `leave` turns stay free.
 
-        Raises RetryLater if its turn is not now. If the turn comes earlier than announced, the
+        Raises RetryLater if the call must wait. If its turn comes earlier than announced, the
         adapter's queue handles the subject `about` again.
         """
         while wait := await self._notes.take_turn(
@@ -154,5 +156,5 @@ class RateLimiter:
 
 
 def _place_of(name: str) -> str:
-    """Return the name of the note that stores the line of a call."""
+    """Return the name of the note that stores the line in which a call waits."""
     return f"stands {name}"

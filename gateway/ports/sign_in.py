@@ -1,5 +1,5 @@
-"""Browser sign-in for people: sessions, devices, passkeys, identity provider; start with
-`Logins`."""
+"""Define how people sign in with a browser: sessions, devices, passkeys, identity provider. Start
+reading at `Logins`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_PASSKEYS = 20  # limit for one person
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passkey:
-    """One passkey of a person. `words` name the browser that created it. Times are in ms since the
+    """One passkey of a person. `words` names the browser that created it. Times are in ms since the
     epoch; `used` is 0 before the first use."""
 
     id: str
@@ -44,7 +44,7 @@ Prove = Callable[[str], Awaitable[Proof]]
 
 def subject_of(record: StoredRequest, click: Click) -> str:
     """Return the text that a passkey signs: one decision on one revision of a request. It includes
-    the exact call, all messages and the grant. A different decision needs another assertion."""
+    the exact call, all messages and the grant. A different decision needs a new assertion."""
     edits = click.action is Action.EDIT and click.arguments is not None
     digest = digest_of(record.request, click.arguments) if edits else record.digest
     parts = (click.answers, click.result, click.message, click.note, click.remember)
@@ -57,7 +57,7 @@ class Passkeys(Protocol):
 
     @property
     def problem(self) -> str:
-        """Sentence that says why passkeys are unavailable, or ""."""
+        """A sentence that says why passkeys are unavailable, or ""."""
 
     async def list_passkeys(self, session: str) -> list[Passkey]:
         """Return the passkeys of the session's person, newest last."""
@@ -103,7 +103,7 @@ class Provider(Protocol):
 
     @property
     def name(self) -> str:
-        """Host of the provider, shown on the button; "" if none is set."""
+        """The host of the provider, shown on the button; "" if none is set."""
 
     async def begin(self, browser: str, *, address: str) -> str:
         """Return the address of the provider's page. `browser` is a secret stored in the browser;
@@ -126,8 +126,9 @@ LONGEST_SECONDS = 30 * 86_400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One browser with a session. `words` name browser and system, `way` is the sign-in method.
-    Times are in ms since the epoch. `id` is not a secret and cannot sign in."""
+    """One browser with a session. `words` names the browser and system, `way` is the sign-in
+    method. Times are in ms since the epoch. `id` is not a secret, and nobody can sign in with
+    it."""
 
     id: str
     person: str
@@ -156,10 +157,10 @@ class LoginLinks(Protocol):
     """Create sign-in links for people whom a chat platform has verified."""
 
     async def make(self, identity: Identity, *, request_id: str = "") -> LoginLink:
-        """Return a sign-in link to the inbox, or to a request in it. The event is audited.
+        """Return a sign-in link to the inbox, or to a request in it. The audit log records this.
 
-        Raises Unauthorized if neither the policy nor a route names the identity. Raises Busy if it
-        asks too often, and InvalidRequest if the inbox has no address.
+        Raises Unauthorized if neither the policy nor a route names the identity. Raises Busy if the
+        identity asks too often, and InvalidRequest if the inbox has no address.
         """
 
 
@@ -194,5 +195,5 @@ class Logins(Protocol):
         """Return the devices where the session's person is signed in, last used first."""
 
     async def end_devices(self, session: str, ids: tuple[str, ...] | None = None) -> int:
-        """End sessions of the session's person by device ID, or with None all but this one. Return
-        how many ended."""
+        """End the sessions on the devices with these IDs, which must belong to the session's
+        person. With None, end all their sessions except this one. Return how many ended."""

@@ -1,4 +1,4 @@
-"""Find out what a tool call touches: the programs, paths, hosts and texts in its arguments.
+"""Find out what a tool call affects: the programs, paths, hosts and texts in its arguments.
 
-Start at `call_effects.touch`. The package is pure: it neither reads files nor runs anything.
+Start reading at `call_effects.touch`. The package neither reads files nor runs anything.
 """

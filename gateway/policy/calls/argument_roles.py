@@ -1,7 +1,9 @@
-"""Define the role of a call's values, and derive it from names and from the table of known tools.
+"""Define the roles that a call's values can have, and derive a value's role from its name and from
+the table of known tools.
 
-Start at `role_of_name`. Only `data`, `part` and `remark` may change without a rule. A name can give
-these roles only in shells, file tools and message tools; in other tools names only restrict.
+Start reading at `role_of_name`. Only values with the role `data`, `part` or `remark` may change
+without a rule. A name can give these roles only in shells, file tools and message tools. In other
+tools a name can only make a value more restricted.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ def is_on(value: Any) -> bool:
 
 
 def destroys(name: str) -> bool:
-    """Return whether an argument of this name, turned on, destroys or forces something."""
+    """Return whether an argument with this name destroys or forces something when it is turned
+    on."""
     words = [word.lower() for word in _SWITCH_WORDS.findall(name)]
     if not words:
         return False
@@ -128,7 +131,7 @@ def family_of(tool: str) -> Family:
 
 @lru_cache(maxsize=1024)
 def verbs_of_file_tool(tool: str) -> frozenset[str]:
-    """Return the actions in a file tool's name: read, list, write, move, delete."""
+    """Return the actions in a file tool's name, such as read, list, write, move or delete."""
     words = words_of(tool)
     said = {"read": _READING, "list": _LISTING, "write": _WRITING, "move": _MOVING,
             "delete": _DELETING}  # fmt: skip
@@ -136,18 +139,19 @@ def verbs_of_file_tool(tool: str) -> frozenset[str]:
 
 
 def is_foreign_shell(tool: str) -> bool:
-    """Return whether a tool's name means a shell that is not a POSIX one."""
+    """Return whether a tool's name says that it is a shell other than a POSIX shell."""
     return bool(_all_words(tool) & _FOREIGN_SHELLS) or tool.lower() in ("cmd", "cmd.exe")
 
 
 def may_run_anything(tool: str) -> bool:
-    """Return whether a tool may run anything it is given, by its name."""
+    """Return whether, judged by its name, a tool may run any code that it gets."""
     words = _all_words(tool)
     return not words or bool(words & _RUNNING_WORDS) or not tool.isascii()
 
 
 def names_of(tool: str, server: str | None = None) -> tuple[str, ...]:
-    """Return the names by which a denial may know a tool: as sent, without prefixes, in full."""
+    """Return the names by which a denial may identify a tool: as sent, without prefixes, and in
+    full."""
     bare = bare_name(tool)
     full = (f"mcp__{server}__{bare}",) if server else ()
     return tuple(dict.fromkeys((tool, bare, *full)))
@@ -162,7 +166,7 @@ def bare_name(tool: str) -> str:
 
 
 def words_of(tool: str) -> frozenset[str]:
-    """Return the words of a tool's name; empty if it has other characters than letters."""
+    """Return the words of a tool's name; empty if it has characters other than letters."""
     return _all_words(tool) if _JOINED.fullmatch(tool) else frozenset()
 
 
@@ -176,8 +180,8 @@ _CHANGING = _WRITING | _MOVING | _DELETING | _SPEAKING | load_words("changing_wo
 
 
 def is_lookup(tool: str) -> bool:
-    """Return whether a tool's name is a lookup verb and its object, and no other word in it may
-    change or run anything."""
+    """Return whether a tool's name is a lookup verb and its object, without a word that may mean a
+    change or a run."""
     found = [word.lower() for word in _PARTS.findall(bare_name(tool))]
     if found[:2] == ["look", "up"]:
         found[:2] = ["lookup"]
@@ -199,7 +203,7 @@ def begins_as_lookup(tool: str) -> bool:
 
 
 class RoleSource(StrEnum):
-    """The source of a role, the strongest first."""
+    """The source of a value's role, the strongest first."""
 
     OPERATOR = "operator"
     AUTHOR = "author"
@@ -355,7 +359,7 @@ _FILE_NAME = re.compile(r"\.[A-Za-z0-9_]\S*|[^\s:;,!?()]*[A-Za-z0-9_-]\.[A-Za-z]
 
 
 class SiblingContext(NamedTuple):
-    """The other arguments of a call, as far as they help to read a value's name."""
+    """Facts about a call's other arguments that help to interpret the name of a value."""
 
     family: Family
     command: bool = False  # another argument is a command
@@ -365,12 +369,12 @@ class SiblingContext(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def plain_name(argument: str) -> str:
-    """Return an argument's name in lower case, without signs between its words."""
+    """Return an argument's name in lower case, without separators between its words."""
     return argument.replace("_", "").replace("-", "").replace(" ", "").lower()
 
 
 def words_in(name: str) -> list[str]:
-    """Return the words of a name in any case style, in lower case."""
+    """Return the words of a name, whatever its case style, in lower case."""
     return [word.lower() for word in _WORDS.findall(name)]
 
 
@@ -388,7 +392,8 @@ def type_of(value: Any) -> JsonType:
 
 
 def role_of_name(name: str, value: Any, beside: SiblingContext) -> Role | None:
-    """Return the role that a name gives a value in such a tool; None if it gives none."""
+    """Return the role that a value gets from its name and the arguments beside it; None if it gets
+    none."""
     verb = beside.family is Family.FILE and isinstance(value, str) and value in _EDITING_VERBS
     if verb and plain_name(name) in COMMAND_NAMES:
         return Role.FLAG
@@ -396,7 +401,7 @@ def role_of_name(name: str, value: Any, beside: SiblingContext) -> Role | None:
 
 
 def fits_role(role: Role, name: str, value: Any) -> bool:
-    """Return whether a single value, no list or object, has a type that its role can have."""
+    """Return whether a single value (not a list or an object) has a type that its role allows."""
     if value is None:
         return role in (Role.WORKING_FOLDER, Role.REMARK, Role.PART, Role.RIGHTS)
     if role in _TEXT_ROLES or role is Role.DATA:
@@ -407,7 +412,7 @@ def fits_role(role: Role, name: str, value: Any) -> bool:
 
 
 def looks_like(value: Any) -> Role | None:
-    """Return the role that a text looks like, a URL, a patch or a path; None for another."""
+    """Return the role that a string's form suggests (URL, patch or path), or None."""
     if not isinstance(value, str) or not value:
         return None
     if "://" in value and _URL.match(value):
@@ -502,7 +507,7 @@ _STEP = re.compile(r"(?<=.)(?:\.|\[\])")
 
 @dataclass(frozen=True, slots=True)
 class KnownArgument:
-    """A row's role and type for one address."""
+    """The role and type of one argument address, from a table row."""
 
     role: Role
     type: str
@@ -511,7 +516,7 @@ class KnownArgument:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KnownTool:
-    """A row of the table: one tool of one host, with the roles of its arguments."""
+    """A row of the table: one tool of one coding agent, with the roles of its arguments."""
 
     names: tuple[str, ...]
     host: str
@@ -523,7 +528,7 @@ class KnownTool:
     fingerprint: str
 
     def fits(self, arguments: Mapping[str, Any]) -> bool:
-        """Return whether every argument that was sent is in the row and has its type."""
+        """Return whether the row has every argument that was sent, with the type of each."""
         left = [_MOST_PARTS]
         return len(arguments) <= _MOST_PARTS and all(
             isinstance(key, str) and self._has(key, value, left, 1)
@@ -553,7 +558,8 @@ _OF_SERVER = re.compile(r"mcp__(?P<server>[a-z-]+)__(?P<name>\w+)")
 
 
 def find_known_tools(tool: str) -> tuple[KnownTool, ...]:
-    """Return the rows with just this tool's name, or of the MCP server in its name."""
+    """Return the rows whose name is exactly this tool's, or that belong to the MCP server in its
+    name."""
     server = _OF_SERVER.fullmatch(tool)
     if server is None:
         return tools_by_name().get(tool, ())
@@ -563,14 +569,14 @@ def find_known_tools(tool: str) -> tuple[KnownTool, ...]:
 
 @lru_cache(maxsize=1024)
 def rows_of_any_name(tool: str) -> tuple[KnownTool, ...]:
-    """Return the rows of a tool, also by its name without the prefixes of dispatchers."""
+    """Return the rows of a tool, found by its name with or without the prefixes of dispatchers."""
     return tuple(dict.fromkeys((*find_known_tools(tool), *find_known_tools(bare_name(tool)))))
 
 
 @lru_cache(maxsize=1024)
 def narrowing_roles(tool: str) -> Mapping[str, Role]:
-    """Return the restrictive roles in a tool's rows, by any of its names: address, spelled as by
-    `plain_name`, to role."""
+    """Return the restrictive roles in the rows of a tool, found by any of its names. The keys are
+    addresses as `plain_name` writes them."""
     return {
         plain_name(address): known.role
         for row in rows_of_any_name(tool)
@@ -588,7 +594,7 @@ def known_tools() -> tuple[KnownTool, ...]:
 
 @lru_cache(maxsize=1)
 def tools_by_name() -> dict[str, tuple[KnownTool, ...]]:
-    """Return all rows, by each name of their tool."""
+    """Return all rows, grouped by each name of their tool."""
     found: dict[str, tuple[KnownTool, ...]] = {}
     for row in known_tools():
         for name in row.names:
@@ -619,7 +625,7 @@ def _read_argument(text: str) -> KnownArgument:
 
 
 def _addresses_above(address: str) -> list[str]:
-    """Return the addresses above one: `a` and `a[]` for `a[].b`."""
+    """Return the addresses that contain an address, such as `a` and `a[]` for `a[].b`."""
     marks = [
         at for at in range(1, len(address)) if address[at] == "." or address[at : at + 2] == "[]"
     ]

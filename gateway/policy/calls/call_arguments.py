@@ -1,4 +1,4 @@
-"""Find every value of a call, and give each exactly one role. Start at `walk`."""
+"""Find every value of a call, and give each exactly one role. Start reading at `walk`."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ from gateway.wire.roles import Role
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """Declared roles by address or name, and whether the tool is harmless.
+    """Declared roles by address or name, and whether the tool is declared harmless.
 
-    An author's declaration only restricts, unless it is `trusted`; an operator's always counts.
+    A tool author's declaration can only restrict, unless it is `trusted`. An operator's declaration
+    always counts.
     """
 
     by: RoleSource
@@ -67,10 +68,10 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call as it would run. `roles` are the declarations that apply to it, in any order.
+    """A call as it would run. `roles` lists the declarations that apply to it, in any order.
 
-    No declaration or table row applies to a `payload`: its roles come only from names and looks.
-    `server` is the server that an inner call names.
+    No declaration or table row applies to a `payload`: its roles come only from the names and forms
+    of its values. `server` is the MCP server that an inner call names.
     """
 
     tool: str
@@ -99,7 +100,7 @@ def calls_of(record: StoredRequest) -> tuple[Call, ...]:
 
 
 def declarations_of(record: StoredRequest) -> tuple[Declaration, ...]:
-    """Return what the operator and the tool's author declared about a record's tool."""
+    """Return the declarations that the operator and the tool's author made for a record's tool."""
     request = record.request
     operator = Declaration(
         by=RoleSource.OPERATOR, roles=_roles(record.declared), harmless=record.harmless
@@ -111,7 +112,7 @@ def declarations_of(record: StoredRequest) -> tuple[Declaration, ...]:
 
 
 def _roles(words: Mapping[str, str]) -> dict[str, Role]:
-    """Return words as roles; a role of a newer version becomes unknown, which restricts."""
+    """Convert strings to roles. A role of a newer version becomes `unknown`, which restricts."""
     return {name: _role(word) for name, word in words.items()}
 
 
@@ -162,7 +163,7 @@ class UncertaintyKind(StrEnum):
 
 
 class Uncertainty(NamedTuple):
-    """Why a call is not fully understood: the subject, the address, and a sentence."""
+    """Why a call is not fully understood: what it is about, the address, and a sentence."""
 
     kind: UncertaintyKind
     address: str
@@ -170,11 +171,11 @@ class Uncertainty(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """One value of a call, with its address, role and type, and the source of its role.
+    """One value of a call, with its address, role and type, and where its role comes from.
 
-    `address` is the same for all elements of a list (`edits[].new_string`); `place` is not
+    `address` is the same for all elements of a list (`edits[].new_string`), while `place` differs
     (`edits[0].new_string`). A list of words or commands is one leaf, and so is an empty list or
-    object. A part beyond a limit is one leaf as a whole.
+    object. A part of the call that exceeds a limit is also one leaf.
     """
 
     address: str
@@ -190,18 +191,18 @@ class Leaf(NamedTuple):
 
     @property
     def free(self) -> bool:
-        """Whether it may change without a rule."""
+        """Whether the value may change without a rule."""
         return self.role in FREE
 
     @property
     def optional(self) -> bool:
-        """Whether it may also be added or left out."""
+        """Whether the value may also be added or left out."""
         return self.role in (Role.PART, Role.REMARK)
 
 
 @dataclass(frozen=True, slots=True)
 class InnerCall:
-    """A call within a call, not yet read."""
+    """A call that another call contains, before it is read."""
 
     place: str
     tool: str
@@ -211,7 +212,7 @@ class InnerCall:
 
 @dataclass(slots=True)
 class ReadingLimits:
-    """How many values and characters of a call, and its inner calls, may still be read."""
+    """How many more values, characters and inner calls of a call may be read."""
 
     leaves: int = MAX_LEAVES
     text: int = MAX_TEXT
@@ -219,7 +220,7 @@ class ReadingLimits:
 
 @dataclass(slots=True)
 class Traversal:
-    """The values of a call, and other findings of the traversal."""
+    """The values of a call, and everything else that was found while reading it."""
 
     leaves: list[Leaf] = field(default_factory=list)
     uncertainties: list[Uncertainty] = field(default_factory=list)
@@ -261,7 +262,8 @@ class _Where(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _steps_to(key: str) -> tuple[str, str]:
-    """Return the step that adds a key to an address, and the address that begins with it."""
+    """Return the step that adds a key to an address, and the start of an address that begins with
+    the key."""
     if key and _PLAIN_KEY.issuperset(key):
         return f".{key}", key
     named = f"[{json.dumps(key)}]"
@@ -380,7 +382,7 @@ class _Walk:
             self._read_object(value, where.as_unknown(), None, depth)
 
     def _leads(self, address: str) -> bool:
-        """Return whether a declaration or a fitting row names a value below this address."""
+        """Return whether a declaration or a fitting table row names a value below this address."""
         if any(address in row.containers for row in self._found.rows):
             return True
         if not self._operator:
@@ -416,7 +418,7 @@ class _Walk:
         )
 
     def _is_absent(self, address: str) -> bool:
-        """Return whether null means no value to each host that may have sent it."""
+        """Return whether null means "no value" to every coding agent that may have sent it."""
         rows = self._found.rows
         return bool(rows) and all(
             address in row.arguments and row.arguments[address].optional for row in rows
@@ -448,7 +450,7 @@ class _Walk:
     def _find_inner(
         self, plain: Mapping[str, str], members: Mapping[str, Any], at: _Where
     ) -> str | None:
-        """Record the call within an object, and return the key of its arguments."""
+        """Record the call that an object contains, and return the key of its arguments."""
         by_plain = {plain[key]: key for key in sorted(plain)}
         tool_key = next((by_plain[one] for one in _TOOL_KEYS if one in by_plain), None)
         if tool_key is None or not isinstance(members[tool_key], str):
@@ -532,14 +534,15 @@ class _Walk:
         return _Given(role, RoleSource.TABLE, _WHY[RoleSource.TABLE], where.address)
 
     def _held_by_another(self, address: str) -> bool:
-        """Return whether another host's tool of this name does not leave this free."""
+        """Return whether another coding agent has a tool of this name in which this value may not
+        change freely."""
         return any(
             address in row.arguments and row.arguments[address].role not in FREE | {Role.UNKNOWN}
             for row in self._rows
         )
 
     def _refine(self, role: Role) -> Role:
-        """Return the role of a path by the action in a file tool's name."""
+        """Return the role of a path, made more exact by the action in a file tool's name."""
         if role is not Role.PATH or self._family is not Family.FILE:
             return role
         verbs = verbs_of_file_tool(bare_name(self._call.tool))
@@ -552,7 +555,8 @@ class _Walk:
         return Role.PATH if self._call.kind is Kind.FILE_CHANGE else Role.READ
 
     def _narrow_leaf(self, key: str, value: Any, given: _Given) -> tuple[Role, RoleSource, str]:
-        """Return the role of a single value; its kind, type, look and length only restrict it."""
+        """Return the role of a single value. Its kind, type, form and length can only restrict the
+        role."""
         role, source, why = given.role, given.source, given.why
         if role in (Role.DATA, Role.PART) and self._is_too_bold(role, source):
             role, source, why = Role.UNKNOWN, RoleSource.KIND, _WHY[RoleSource.KIND]
@@ -583,10 +587,11 @@ _VERB_KEYS = frozenset({"type", "operation", "op", "action", "command", "editmod
 
 
 def _may_say(declaration: Declaration, role: Role, by_name: Role | None) -> bool:
-    """Return whether an author's declaration of a role counts.
+    """Return whether a role that a tool's author declared counts.
 
-    A restrictive role by name stays, except that a trusted author may declare an action to be a
-    command. Without trust, an author can only declare that a value is the action or unknown.
+    A restrictive role that comes from a name stays, except that a trusted author may declare an
+    action to be a command. An author who is not trusted can only declare a value an action or
+    unknown.
     """
     if by_name in HELD:
         return declaration.trusted and by_name is Role.ACTION and role in COMMANDS
@@ -594,12 +599,13 @@ def _may_say(declaration: Declaration, role: Role, by_name: Role | None) -> bool
 
 
 def _is_command(key: str, role: Role) -> bool:
-    """Return whether a list of texts is or may be a command, and so a single value."""
+    """Return whether a list of strings is or may be a command, and is therefore read as a single
+    value."""
     return role in COMMANDS or (role is Role.ACTION and plain_name(key) in NAMES_OF_COMMANDS)
 
 
 def _is_whole(given: _Given) -> bool:
-    """Return whether a row gives a role and a type to a whole list or object."""
+    """Return whether a table row gives one role and type to a whole list or object."""
     return given.source is RoleSource.TABLE and bool(given.address)
 
 

@@ -1,9 +1,9 @@
-"""Compute what a call touches. Deciders, grants, guardrails and cards all use this model.
+"""Compute what a call affects. Deciders, grants, guardrails and cards all use this model.
 
     touches = touch(Call(tool=…, kind=…, arguments=…, context=…, roles=…))
 
-`touch` is pure and never raises, whatever the arguments are. A value that it does not understand
-has the role `unknown`, is fixed, and is listed in `uncertainties`.
+`touch` has no side effects and never raises, whatever the arguments are. A value that it does not
+understand gets the role `unknown`, may not vary, and is listed in `uncertainties`.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ _PROGRAMS = NAMES_OF_COMMANDS | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One way to read a value: the programs it runs, the paths it touches, the calls it makes."""
+    """One interpretation of a value: the programs it runs, the paths it names, the calls it
+    makes."""
 
     programs: tuple[Program, ...] = ()
     paths: tuple[PathUse, ...] = ()
@@ -124,7 +125,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ambiguity:
-    """A value that can be read in several ways. An approval must hold for each of them."""
+    """A value that can be read in several ways. An approval must cover each of them."""
 
     place: str
     ways: tuple[Reading, ...]
@@ -134,11 +135,12 @@ class Ambiguity:
 class CallEffects:
     """The effects of one call.
 
-    `programs`, `paths` and `nested` are certain; `readings` are other meanings that values may
-    have. `base` is the effective folder, or None if unknown. `base_source` is "context", the place
-    of the argument that names it, or "" if unclear. `names` are all names by which a denial may
-    know the tool. `harmless` comes from the operator, a trusted author or a fitting row.
-    `fingerprint` changes with each declaration and table row behind the roles.
+    `programs`, `paths` and `nested` are certain; `readings` lists other meanings that values may
+    have. `base` is the folder in which the call runs, or None if unknown. `base_source` is
+    "context", the place of the argument that names the folder, or "" if unclear. `names` lists all
+    names by which a denial may identify the tool. `harmless` comes from the operator, a trusted
+    author or a fitting table row. `fingerprint` changes if a declaration or table row changes that
+    a role comes from.
     """
 
     call: Call
@@ -158,58 +160,60 @@ class CallEffects:
     fingerprint: str
 
     def with_role(self, *roles: Role) -> tuple[Leaf, ...]:
-        """Return the leaves with one of these roles."""
+        """Return the values with one of these roles."""
         return tuple(leaf for leaf in self.leaves if leaf.role in roles)
 
     @property
     def environment(self) -> tuple[Leaf, ...]:
-        """The leaves that change the environment; an empty object does not."""
+        """The values that change environment variables; an empty object changes none."""
         return tuple(one for one in self.with_role(Role.ENVIRONMENT) if one.value not in ({}, None))
 
     @property
     def rights(self) -> tuple[Leaf, ...]:
-        """The leaves that ask for more rights; within an object, any value does."""
+        """The values that request more rights. In an object, any value does."""
         found = self.with_role(Role.RIGHTS)
         return tuple(one for one in found if one.address != one.name or one.value not in _NOT_GIVEN)
 
     @property
     def users(self) -> tuple[Leaf, ...]:
-        """The leaves that name the user it runs as."""
+        """The values that name the user that the call runs as."""
         return tuple(one for one in self.with_role(Role.USER) if one.value is not None)
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts that it reaches or runs on, by its context, arguments and URLs."""
+        """The hosts that the call contacts or runs on, by its context, arguments and URLs."""
         said = [one.value for one in self.with_role(Role.HOST) if isinstance(one.value, str)]
         named = [one.host for one in self.urls if one.host]
         context = [self.call.context.host] if self.call.context.host else []
         return tuple(dict.fromkeys([*context, *said, *named]))
 
     def everything(self) -> Iterator[CallEffects]:
-        """Yield this call and each call within it, under every reading, outermost first."""
+        """Yield this call and each call that it contains, under every reading, outermost first."""
         yield self
         ways = (way for one in self.readings for way in one.ways)
         for inner in (*self.nested, *(call for way in ways for call in way.nested)):
             yield from inner.everything()
 
     def all_programs(self) -> Iterator[Program]:
-        """Yield each program of this call and all calls within it, under every reading."""
+        """Yield each program of this call and of all calls that it contains, under every
+        reading."""
         for one in self.everything():
             yield from one.programs
             yield from (found for each in one.readings for way in each.ways
                         for found in way.programs)  # fmt: skip
 
     def all_paths(self) -> Iterator[PathUse]:
-        """Yield each path of this call and all calls within it, under every reading."""
+        """Yield each path of this call and of all calls that it contains, under every reading."""
         for one in self.everything():
             yield from one.paths
             yield from (found for each in one.readings for way in each.ways
                         for found in way.paths)  # fmt: skip
 
     def texts_to_look_through(self) -> Iterator[tuple[str, str]]:
-        """Yield the place and the text of each value that runs, is typed, handed on or unknown.
+        """Yield the place and the text of each value that runs, is typed, is passed to an inner
+        call, or is unknown.
 
-        Data and remarks about the call are left out.
+        Data and remarks about the call are skipped.
         """
         for leaf in self.leaves:
             guessed = leaf.source in _GUESSED and not leaf.free
@@ -218,9 +222,9 @@ class CallEffects:
 
 
 def texts_of(value: Any) -> Iterator[str]:
-    """Yield each text and key in a value; a list of texts is also yielded as one text.
+    """Yield each string and key in a value. A list of strings is also yielded as one string.
 
-    It is iterative, so that deep values cannot exhaust the stack.
+    It does not recurse, so that deeply nested values cannot exhaust the stack.
     """
     if is_list_of_texts(value):
         yield " ".join(value)
@@ -236,7 +240,7 @@ def texts_of(value: Any) -> Iterator[str]:
 
 
 def touch(call: Call) -> CallEffects:
-    """Return what a call touches. It never raises, whatever the arguments are."""
+    """Return what a call affects. It never raises, whatever the arguments are."""
     return _touch(call, ReadingLimits(), 0)
 
 
@@ -331,7 +335,7 @@ class _Toucher:
             self._read_json(leaf, value)
 
     def _is_handed_on(self, leaf: Leaf) -> bool:
-        """Return whether a value is an argument of a call within this one."""
+        """Return whether a value is an argument of a call that this call contains."""
         return any(
             leaf.place == one.place or leaf.place.startswith((f"{one.place}.", f"{one.place}["))
             for one in self._walked.inner
@@ -423,7 +427,8 @@ class _Toucher:
             self._unclear(UncertaintyKind.URL, leaf, "programs may read this path differently")
 
     def _look_at(self, leaf: Leaf, text: str) -> None:
-        """Record the path, patch or URLs that a text looks like, though it may not be one."""
+        """Record the path, patch or URLs that a string looks like, even if it may be something
+        else."""
         look = looks_like(text)
         if look is Role.PATH:
             self._paths.append(
@@ -441,7 +446,8 @@ class _Toucher:
                 self._unclear(UncertaintyKind.LIMIT, leaf, "it names too many addresses")
 
     def _take(self, leaf: Leaf, named: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the files that a text names; if there are too many, note that and cut them."""
+        """Return the files that a string names. If there are too many, record that and drop the
+        rest."""
         if named[MAX_LEAVES:]:
             self._unclear(UncertaintyKind.LIMIT, leaf, "it names too many files")
         return named[:MAX_LEAVES]
@@ -459,7 +465,7 @@ class _Toucher:
             )
 
     def _load(self, address: str, text: str) -> Any:
-        """Return a text parsed as JSON; None if it is not JSON, or if parsers may disagree."""
+        """Parse a string as JSON. Return None if it is not JSON, or if parsers may disagree."""
         if len(text) > min(MAX_TEXT, max(self._budget.text, 0)):
             self._uncertainties.append(
                 Uncertainty(UncertaintyKind.LIMIT, address, "it is too long to be read")
@@ -512,7 +518,7 @@ class _Toucher:
         return found
 
     def _join_paths(self) -> None:
-        """Add the reading in which a folder and a name beside it are one path."""
+        """Add the reading in which a folder and a separate name form one path."""
         by_owner: dict[str, list[Leaf]] = {}
         for leaf in self._walked.leaves:
             if leaf.role in PATHS and isinstance(leaf.value, str) and leaf.value:
@@ -537,7 +543,7 @@ class _Toucher:
                 self._readings.append(Ambiguity(place=some[0].place, ways=ways))
 
     def _join_words(self) -> None:
-        """Add the reading in which a program and its separate arguments are one command; in a tool
+        """Add the reading in which a program and its separate arguments form one command. In a tool
         that runs commands, this reading is certain."""
         words: dict[str, list[Leaf]] = {}
         for leaf in self._walked.leaves:
@@ -577,7 +583,7 @@ def _names_foreign_shell(leaf: Leaf) -> bool:
 
 
 class _TwiceError(ValueError):
-    """A JSON object has a name twice."""
+    """A JSON object has the same name twice."""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -588,7 +594,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _may_be_command(leaf: Leaf) -> bool:
-    """Return whether a value has a command's name, in a tool that may not be a shell."""
+    """Return whether a value's name means a command, in a tool that may not be a shell."""
     if leaf.role not in _MAYBE_COMMANDS:
         return False
     return plain_name(leaf.name) in NAMES_OF_COMMANDS
@@ -611,10 +617,10 @@ def _fingerprint(call: Call) -> str:
 
 
 def effects_of(record: StoredRequest) -> tuple[CallEffects, ...]:
-    """Return what each part of a record touches: its arguments, then any payload.
+    """Return the effects of each part of a record: its arguments, then any payload.
 
-    The result is cached on the record, because deciders, offers and cards all need it. It is
-    computed again for a copy whose request, arguments or declarations are other objects.
+    The result is cached on the record, because deciders, offers and cards all need it. A copy of
+    the record computes it again if its request, arguments or declarations are different objects.
     """
     rests_on = (record.request, record.arguments, record.declared, record.harmless, record.trusted)
     known, found = record.__dict__.get(_KEPT, ((), ()))
@@ -631,7 +637,7 @@ _NOTHING_BESIDE = SiblingContext(family=Family.FILE)
 
 
 def values_named(effects: CallEffects, name: str) -> Iterator[Any]:
-    """Yield the values under an argument's name, in any spelling, or at an address."""
+    """Yield the values whose argument has this name, in any spelling, or whose address it is."""
     wanted = plain_name(name)
     for argument, value in effects.call.arguments.items():
         if plain_name(argument) == wanted:
@@ -642,7 +648,7 @@ def values_named(effects: CallEffects, name: str) -> Iterator[Any]:
 
 
 def names_path(name: str) -> bool:
-    """Return whether a name means a path, whatever its value is."""
+    """Return whether an argument's name means a path, whatever its value is."""
     return role_of_name(name, "", _NOTHING_BESIDE) in PATHS
 
 
@@ -655,7 +661,7 @@ def is_same(wanted: Any, value: Any) -> bool:
 
 
 def fits_text(wanted: str, value: Any) -> bool:
-    """Return whether a text, number or boolean matches a pattern with `*`."""
+    """Return whether a string, number or boolean matches a pattern with `*`."""
     if isinstance(value, str):
         return is_named((wanted,), value)
     plain = isinstance(value, bool | int | float)

@@ -1,4 +1,4 @@
-"""Find the worst effect of code or SQL, by simple signs, and the files that a patch names."""
+"""Find the worst effect of code or SQL with simple patterns, and the files that a patch names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LANGUAGES = {
 
 
 class CodeHarm(IntEnum):
-    """The effect of code, the worst first."""
+    """How harmful code is, the worst first."""
 
     DESTROY = 0
     RUN = 1
@@ -33,7 +33,7 @@ class CodeHarm(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class CodeEffect:
-    """The worst effect of a text. For code, `text` is the code itself; for SQL, `text` is the
+    """The worst effect of code or SQL. For code, `text` is the code itself. For SQL, `text` is the
     object of `verb`, and `more` counts the other statements."""
 
     harm: CodeHarm
@@ -74,7 +74,7 @@ _CALLS = (
 
 @lru_cache(maxsize=512)
 def find_in_code(text: str) -> CodeEffect | None:
-    """Return the worst effect of code, with the text of that call, or None."""
+    """Return the worst effect of code and the text of the call that has it, or None."""
     text = text[:_MOST_TEXT]
     for harm, sign in _CALLS:
         found = [one for one in sign.finditer(text) if not _imports(text, one.start())]
@@ -89,13 +89,13 @@ def _tells(snippet: str) -> tuple[bool, bool]:
 
 
 def _imports(text: str, at: int) -> bool:
-    """Return whether a match is only in an import, which runs nothing yet."""
+    """Return whether a match is only in an import statement, which does not call it yet."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return re.match(r"\s*(?:from|import)\s", line) is not None and ";" not in line
 
 
 def _snippet(text: str, at: int) -> str:
-    """Return a call's text: its line up to the closing bracket."""
+    """Return the text of a function call: its line up to the closing bracket."""
     line = text[at : at + _MOST_SNIPPET].split("\n", 1)[0].split(";", 1)[0]
     depth = 0
     for end, char in enumerate(line):
@@ -121,7 +121,7 @@ _TAKING_BACKTICKS = frozenset({"Perl", "PHP", "Ruby"})
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A command that code starts, by a literal text from `begin` to `end`."""
+    """A command that code starts with a string literal; the literal is from `begin` to `end`."""
 
     command: str
     begin: int
@@ -129,7 +129,7 @@ class Started:
 
 
 def list_started(text: str, language: str) -> list[Started]:
-    """Return the commands that code starts by literal texts."""
+    """Return the commands that code starts with string literals."""
     done: list[Started] = []
     for found in _STARTING.finditer(text[:_MOST_TEXT]):
         calls, executes, backtick = found[1], found[2], found[3]
@@ -202,7 +202,7 @@ _ALWAYS_TRUE = re.compile(
 
 @lru_cache(maxsize=512)
 def find_in_sql(text: str) -> CodeEffect | None:
-    """Return the worst effect of SQL; None if the text does not begin as SQL does."""
+    """Return the worst effect of SQL, or None if the text does not begin like SQL."""
     statements = [one for one in _split(text[:_MOST_TEXT]) if one.strip()]
     if not statements or not _BEGINS.match(statements[0]):
         return None
@@ -268,17 +268,18 @@ _CHANGED = re.compile(
 
 
 def is_patch(text: str) -> bool:
-    """Return whether a text begins as a patch does."""
+    """Return whether a text begins like a patch."""
     return text.lstrip().startswith((_BEGIN, "diff --git ", "--- ", "Index: "))
 
 
 def deleted_by_patch(text: str) -> tuple[str, ...]:
-    """Return the files that a patch deletes, even if it is not understood as a whole."""
+    """Return the files that a patch deletes, even if parts of the patch are not understood."""
     return _find_named(_DELETED, text)
 
 
 def changed_by_patch(text: str) -> tuple[str, ...]:
-    """Return the files that a patch creates, changes or moves, even if not understood."""
+    """Return the files that a patch creates, changes or moves, even if parts of it are not
+    understood."""
     return _find_named(_CHANGED, text)
 
 
@@ -290,7 +291,8 @@ def _find_named(sign: re.Pattern[str], text: str) -> tuple[str, ...]:
 def files_of_patch(text: str) -> tuple[str, ...] | None:
     """Return the files that a patch creates or changes; empty if it names none.
 
-    None if a line is not understood, or if it deletes, links or changes modes.
+    Return None if a line is not understood, or if the patch deletes or links a file or changes its
+    mode.
     """
     lines = text.rstrip("\n").split("\n")
     if lines[0] == _BEGIN:
@@ -303,7 +305,7 @@ def files_of_patch(text: str) -> tuple[str, ...] | None:
 
 
 def count_lines(text: str) -> tuple[int, int] | None:
-    """Return how many lines a patch adds and removes, None if it is not understood."""
+    """Return how many lines a patch adds and removes, or None if it is not understood."""
     if files_of_patch(text) is None:
         return None
     lines = text.split("\n")
@@ -316,7 +318,7 @@ def count_lines(text: str) -> tuple[int, int] | None:
 
 
 def named_in_patches(text: str) -> tuple[str, ...]:
-    """Return every text that could name a file in any part of a text, read as a patch."""
+    """Return every string that could be a file name if any part of the text is a patch."""
     found = (line.group("path") for line in _NAMING.finditer(text))
     return tuple(part for path in found for part in (path, *path.split()))
 
@@ -359,7 +361,7 @@ def _of_diff(lines: list[str]) -> tuple[str, ...] | None:
 
 
 def _read_header(line: str) -> list[str] | None:
-    """Return the possible names of the files in a header; None if it is not a known header."""
+    """Return the possible file names in a header line, or None if it is not a known header."""
     if _ABOUT.fullmatch(line):
         return []
     if line == "--- /dev/null":

@@ -1,7 +1,8 @@
-"""Find what each step of a script does, the most harmful first. Start at `list_effects`.
+"""Find the effects of each step of a script, the most harmful first. Start reading at
+`list_effects`.
 
-It looks inside programs that only start others, such as `sudo`, `sh -c` or `docker run`. Use it for
-the heads of cards, not as proof.
+It also reads the commands that `sudo`, `sh -c`, `docker run` and similar programs start. Use it for
+the first lines of cards, not as proof.
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ _HANDING_ON = frozenset({"fd", "find", "parallel", "xargs"})  # they add operand
 def find_changed_paths(text: str) -> tuple[str, ...]:
     """Return the paths that a command may change, relative to the folder where it begins.
 
-    These are redirections, operands of programs that change files, and each folder that it enters
-    and where it does more than read."""
+    These are the targets of redirections, the operands of programs that change files, and each
+    folder that the command enters to do more than read."""
     script = read_script(text[:_MOST_TEXT])
     found = dict.fromkeys(path for step in script.steps for path in _find_changed(step))
     return tuple(found)
@@ -112,7 +113,7 @@ def list_written(step: Step) -> list[str]:
 
 
 def _changed_operands(words: list[str], *, told: bool) -> Iterator[str]:
-    """Yield the operands of a program that changes files, also if another program starts it."""
+    """Yield the operands of a program that changes files, even if another program starts it."""
     for at, word in enumerate(words):
         name, rest = _name(word), words[at + 1 :]
         flags = _WRITING_WITH.get(name, ())
@@ -126,10 +127,10 @@ def _changed_operands(words: list[str], *, told: bool) -> Iterator[str]:
 
 
 def _find_copies(name: str, words: list[str]) -> list[str]:
-    """Return the operand of a copying program that it changes, the last one.
+    """Return the operand that a copying program changes: the last one.
 
-    Return all of them if that is unclear: the last may be an option's value, or an option names
-    another target."""
+    If that is unclear, return all operands. The last one may be an option's value, or an option may
+    name a different target."""
     elsewhere = [found for found in map(_COPYING[name].match, words) if found]
     certain = len(words) > 1 and not any(one.startswith("-") for one in words[-2:])
     if certain and not elsewhere and not any(map(_OPEN.search, words)):
@@ -211,7 +212,7 @@ _SQL_CLIENTS = frozenset(
 
 
 class Harm(IntEnum):
-    """The effect of a step, the worst first."""
+    """How harmful a step is, the worst first."""
 
     RUN_LOADED = 0
     DELETE_OUTSIDE = 1
@@ -235,11 +236,12 @@ _HARM_OF_REACH = {
 
 @dataclass(frozen=True, slots=True)
 class StepEffect:
-    """One effect of a step: a verb of the gateway, and its objects in `names`, the worst first.
+    """One effect of a step: a verb that the gateway chose, and its objects in `names`, the worst
+    first.
 
-    Without `names`, the step's `words` are shown, and `key` are the positions that a short form
-    must keep, the most important first. `host` is the source or target, `user` the user it runs as,
-    and `place` is "on HOST" or "in CONTAINER".
+    Without `names`, the step's `words` are shown, and `key` lists the positions of the words that a
+    short form must keep, the most important first. `host` is the source or target, `user` is the
+    user that the step runs as, and `place` is "on HOST" or "in CONTAINER".
     """
 
     harm: Harm
@@ -266,8 +268,9 @@ class _Scene:
 
 @lru_cache(maxsize=1024)
 def list_effects(text: str, home: str | None, base: str | None) -> tuple[StepEffect, ...]:
-    """Return the effects of a script, the most harmful first, then in its order. `home` is the
-    folder that the agent may change, `base` the folder where the script begins."""
+    """Return the effects of a script, the most harmful first; equally harmful ones keep their
+    order. `home` is the folder that the agent may change, `base` the folder where the script
+    begins."""
     script = read_script(text)
     scene = _Scene(script, components(home) if home else None, home, base)
     if is_patch(text):
@@ -287,13 +290,13 @@ def list_effects(text: str, home: str | None, base: str | None) -> tuple[StepEff
 
 
 def _takes_up(effect: StepEffect) -> bool:
-    """Return whether an effect already names the input from earlier steps."""
+    """Return whether the sentence about an effect already names the input from earlier steps."""
     return effect.verb in ("Changes", "Deletes", "Sends")
 
 
 def _effect_of_rest(script: ShellScript, text: str) -> StepEffect:
-    """Return an effect if a script that is not fully understood looks destructive, without texts
-    that are only stored or searched for."""
+    """Return an effect if a script that is not fully understood looks destructive. Strings that the
+    script only stores or searches for do not count."""
     for at, step in enumerate(script.steps):
         acting = {*words_that_act(script, at)}
         for word in step.words[1:]:
@@ -322,7 +325,7 @@ def _effect_of_flow(scene: _Scene, flow: Flow) -> StepEffect:
 
 
 def _address_of(step: Step) -> str:
-    """Return the address that a downloading program gets."""
+    """Return the address from which a program downloads."""
     words = [one for one in step.words[1:] if not one.startswith("-")]
     return next((one for one in words if "://" in one), words[-1] if words else step.name)
 
@@ -429,7 +432,8 @@ def _effects_of_patch(scene: _Scene, text: str) -> Iterator[StepEffect]:
 
 
 def _destroy(scene: _Scene, step: Step, sign: str, written: Sequence[str]) -> StepEffect:
-    """Return the effect of a step that looks destructive: its key words, and changes outside."""
+    """Return the effect of a step that looks destructive, with its key words and the outside paths
+    that it changes."""
     words = (*step.wrapping, step.name, *step.words[1:])[:_MOST_LOOKED_AT]
     inner = (step.name, *step.words[1:])[:_MOST_LOOKED_AT]
     if sign in set(find_destructive(" ".join(inner))) or not step.wrapping:
@@ -450,7 +454,8 @@ def _names_any(word: str, paths: Sequence[str]) -> bool:
 
 
 def _core_of(words: Sequence[str], sign: str) -> tuple[int, ...]:
-    """Return the positions of the program and of the fewest words that still look destructive."""
+    """Return the positions of the program's name and of the fewest words that still look
+    destructive."""
     kept = list(range(len(words)))
     for at in sorted(kept, key=lambda at: not words[at].startswith("-")):
         rest = [one for one in kept if one != at]
@@ -460,7 +465,8 @@ def _core_of(words: Sequence[str], sign: str) -> tuple[int, ...]:
 
 
 def _change(scene: _Scene, paths: Sequence[str], user: str, place: str) -> StepEffect:
-    """Return a change of paths, first those outside, or that run later."""
+    """Return the effect of changing paths. Paths outside, or of files that run later, come
+    first."""
     ranked = sorted(dict.fromkeys(paths), key=lambda path: _distance(scene, path, change=True))
     far = _distance(scene, ranked[0], change=True) < _INSIDE
     harm = Harm.WRITE_OUTSIDE if far else Harm.CHANGE
@@ -495,7 +501,8 @@ def _run(scene: _Scene, step: Step, written: Sequence[str]) -> StepEffect:
 
 
 def _find_said(scene: _Scene, words: Sequence[str]) -> Iterator[int]:
-    """Yield the positions of the words that are never cut: the action, and its risky objects."""
+    """Yield the positions of the words that are never left out: the action, and its risky
+    objects."""
     doing = _find_doing(words)
     yield from doing[:2]
     for at, word in enumerate(words[1:], 1):
@@ -511,7 +518,8 @@ def _find_said(scene: _Scene, words: Sequence[str]) -> Iterator[int]:
 
 
 def _find_doing(words: Sequence[str]) -> range:
-    """Return the positions of the words that name such a program's action."""
+    """Return the positions of the words that name a program's action, for programs such as
+    `aws`."""
     at = 1
     while words[0] in _DOING and at < len(words) and words[at].startswith("-"):
         at += 1 if "=" in words[at] or _SWITCHES.fullmatch(words[at]) else 2
@@ -531,8 +539,8 @@ def _list_far(scene: _Scene, step: Step, paths: Sequence[str]) -> list[str]:
 
 
 def _says_all(step: Step) -> bool:
-    """Return whether a step is just its words, without variables, redirections, input, quotes and
-    guessed options of wrappers."""
+    """Return whether the words of a step describe it completely: it has no variables, redirections,
+    input, quotes or guessed options of wrappers."""
     beside = (step.sets, step.writes, step.reads, step.given)
     quoted = any(not one or re.search(r"[\s\"'\\]", one) for one in step.words)
     return step.exact and not quoted and not any(beside)
@@ -542,7 +550,7 @@ def _says_all(step: Step) -> bool:
 
 
 def _code_of(step: Step) -> str | None:
-    """Return the code that an interpreter gets as text, else None."""
+    """Return the code that an interpreter gets as an argument, or None."""
     if step.name not in LANGUAGES:
         return None
     words = step.words[1:]
@@ -557,7 +565,7 @@ def _code_of(step: Step) -> str | None:
 
 
 def _run_code(scene: _Scene, step: Step, code: str | None) -> Iterator[StepEffect]:
-    """Yield the effects of the code for an interpreter or database, and of commands in it."""
+    """Yield the effects of the code that an interpreter or database gets, and of commands in it."""
     if step.name in _SQL_CLIENTS:
         yield _run_sql(step)
         return
@@ -597,7 +605,7 @@ def _say_code(step: Step, text: str, language: str) -> StepEffect:
 
 
 def _sent_by(scene: _Scene, at: int, step: Step) -> StepEffect | None:
-    """Return the effect of a step that visibly sends data to another machine, else None."""
+    """Return the effect of a step that clearly sends data to another machine, or None."""
     words = step.words[1:]
     if step.name in _COPYING_AFAR or (step.name in ("aws", "gsutil", "gcloud", "az", "s3cmd")):
         operands = [*_operands(words)]
@@ -645,7 +653,7 @@ def _sent_to_web(scene: _Scene, step: Step) -> StepEffect | None:
 
 
 def _read_by_sources(scene: _Scene, step: Step) -> list[str]:
-    """Return the inputs of the steps whose output a step gets."""
+    """Return the files that the steps read whose output is this step's input."""
     found: list[str] = []
     for one in scene.script.sources(step.fed_by):
         operands = [*_operands(one.words[1:])] if one.name not in _IDLE else []
@@ -664,7 +672,8 @@ _SYSTEM, _AFAR_FROM_HOME, _UNSURE, _INSIDE = range(4)
 
 
 def _distance(scene: _Scene, path: str, *, change: bool = False) -> int:
-    """Return how far a path is from what the agent may change; lower is farther."""
+    """Return how far a path is from the folder that the agent may change; a lower number is
+    farther."""
     home, base = scene.home, scene.base
     if is_everything(path) or path in ("*", "/*", "~/*") or lies_with_system(path, home, base):
         return _SYSTEM
@@ -686,7 +695,7 @@ def _places(step: Step, path: str) -> tuple[str, ...]:
 
 
 def _see_from_host(step: Step) -> Step:
-    """Return a step in a container, with mounted paths as the host has them."""
+    """Return a step that runs in a container, with mounted paths written as on the host."""
     mounts = [*_mounts_of(step)]
     if not mounts:
         return step
@@ -705,7 +714,7 @@ def _see_from_host(step: Step) -> Step:
 
 
 def _name_found(step: Step) -> Step:
-    """Return a step that `find` starts, with the found files in place of `{}`."""
+    """Return a step that `find` starts, with `{}` replaced by the files that `find` finds."""
     if "find" not in step.wrappers or "{}" not in step.words:
         return step
     found = _found_by(_words_of_wrapper(step, "find"))[0]
@@ -720,7 +729,7 @@ def _mounts_of(step: Step) -> Iterator[tuple[str, str]]:
 
 
 def _place_of(step: Step) -> str:
-    """Return the machine or container where a wrapper starts a step, else ""."""
+    """Return the machine or container where a wrapper starts a step, or ""."""
     for at, word in enumerate(map(base_name, step.wrapping)):
         if word in _REMOTE | _CONTAINERS | _CLUSTERS | {"docker-compose"}:
             found = strip_wrapper((word, *step.wrapping[at + 1 :], step.name))
@@ -730,7 +739,7 @@ def _place_of(step: Step) -> str:
 
 
 def _user_of(step: Step) -> str:
-    """Return the user that a wrapper runs a step as, else ""."""
+    """Return the user that a wrapper runs a step as, or ""."""
     for name in step.wrappers:
         if name in _OTHER_USERS:
             words = _words_of_wrapper(step, name)
@@ -762,7 +771,7 @@ def _operands(words: Sequence[str]) -> Iterator[str]:
 
 
 def _found_by(words: Sequence[str]) -> list[str]:
-    """Return what `find` finds: its folders, each with the pattern of names."""
+    """Return what `find` finds: its folders, each with the name pattern appended."""
     at = next((at for at, word in enumerate(words) if word.startswith(("-", "(", "!"))), len(words))
     pattern = next((two for one, two in pairwise(words[at:]) if one in ("-name", "-iname")), "")
     folders = [*words[:at]] or ["."]

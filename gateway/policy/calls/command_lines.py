@@ -1,8 +1,9 @@
-"""Read command lines that every shell reads alike: plain commands, joined. Start at `read_line`.
+"""Read command lines that every shell reads alike: plain commands, joined. Start reading at
+`read_line`.
 
-It knows words without escapes and expansions, `&&`, `||`, `;`, line ends, pipes, `( … )` and
-redirections to a file. It also knows `cd`, and variables and wrappers that change nothing. It never
-guesses: the scanner here and `policy.calls.script` must agree.
+It reads words without escapes and expansions, `&&`, `||`, `;`, line ends, pipes, `( … )` and
+redirections to a file. It also reads `cd`, and variables and wrappers that change nothing. It never
+guesses: the scanner here and `policy.calls.script` must agree on a line.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ _NUMBER = re.compile(r"-?[0-9]{1,2}")
 
 @lru_cache(maxsize=1024)
 def read_line(text: str) -> tuple[Step, ...]:
-    """Return the steps of a line, each with all folders in which it may run. `cd` is a step too.
-    Empty if any part of the line is unknown."""
+    """Return the steps of a line, each with all folders in which it may run. `cd` is also a step.
+    The result is empty if any part of the line is unknown."""
     if not text or len(text) > MAX_COMMAND or ENTITY.search(text) or not is_readable(text):
         return ()
     tokens = _scan(text)
@@ -65,7 +66,7 @@ def read_line(text: str) -> tuple[Step, ...]:
 
 
 def spell(words: tuple[str, ...]) -> str | None:
-    """Return words as one plain command; None if that is not possible."""
+    """Write words as one plain command; return None if that is not possible."""
     quoted = [_quote(one) for one in words]
     text = " ".join(one for one in quoted if one is not None)
     plain = simple_command(text) if None not in quoted else None
@@ -85,7 +86,8 @@ def _quote(word: str) -> str | None:
 
 
 def _scan(text: str) -> list[re.Match[str]] | None:
-    """Return the tokens of a text; None if there are other tokens, or two words touch."""
+    """Return the tokens of a text. Return None if it has unknown tokens, or two words without a
+    space between."""
     found: list[re.Match[str]] = []
     at = _end_of_blanks(text, 0)
     while at < len(text):
@@ -106,7 +108,7 @@ def _end_of_blanks(text: str, at: int) -> int:
 
 
 class _Line:
-    """A parser of the tokens of one line, which collects its steps."""
+    """A parser for the tokens of one line. It collects the line's steps."""
 
     def __init__(self, tokens: list[re.Match[str]]) -> None:
         self.steps: list[Step] = []
@@ -118,14 +120,14 @@ class _Line:
         self._failed: tuple[str, ...] = ("",)
 
     def read(self) -> bool:
-        """Parse the whole line; return whether all of it is known."""
+        """Parse the whole line; return whether every part of it is known."""
         return self._read_list() is not None and self._at == len(self._tokens)
 
     def _peek(self) -> str:
         return (self._tokens[self._at]["join"] or "") if self._at < len(self._tokens) else ""
 
     def _read_list(self) -> bool | None:
-        """Parse commands joined by `&&`, `||`, `;` or line ends, following their folders."""
+        """Parse commands joined by `&&`, `||`, `;` or line ends, and track their folders."""
         self._skip_lines()
         if not self._read_pipeline():
             return None
@@ -188,7 +190,8 @@ class _Line:
         return not words
 
     def _read_words(self) -> tuple[list[str], list[Certainty], tuple[str, ...]]:
-        """Take words and redirections up to the next join; `>` without a file is a word."""
+        """Read words and redirections up to the next join. A `>` without a file counts as a
+        word."""
         words: list[str] = []
         marks: list[Certainty] = []
         writes: list[str] = []
@@ -237,7 +240,7 @@ class _Line:
         return True
 
     def _go(self, step: Step) -> bool:
-        """Change the folder; if that fails, the line goes on in this one."""
+        """Change the folder. The current folder stays possible, because `cd` may fail."""
         known = len(step.words) == 2 and step.marks[1] is Certainty.PLAIN  # noqa: PLR2004
         if not known or step.wrapping or re.match(r"[-+~=]", step.words[1]) or not step.words[1]:
             return False
@@ -253,7 +256,7 @@ def _either(one: tuple[str, ...], two: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _word(token: re.Match[str]) -> tuple[str, Certainty]:
-    """Return a word as its program gets it, and how certain it is."""
+    """Return a word as its program receives it, and how certain it is."""
     if token["join"] or token["redirect"] or token["errors"]:
         return "", Certainty.OPEN
     if token["message"]:
@@ -268,8 +271,8 @@ def _word(token: re.Match[str]) -> tuple[str, Certainty]:
 
 
 def _count_started(words: list[str]) -> tuple[int | None, tuple[str, ...]]:
-    """Return how many harmless words are before a program, and the variables that they set; None
-    for the number if one may change something."""
+    """Return how many harmless words precede a program, and the variables that they set. If one of
+    the words may change something, return None for the number."""
     at = _count_settings(words)
     while at is not None and words[at : at + 1] and words[at] in _OPTIONS:
         options = _OPTIONS[words[at]](words[at + 1 :])
@@ -281,7 +284,7 @@ def _count_started(words: list[str]) -> tuple[int | None, tuple[str, ...]]:
 
 
 def _count_settings(words: list[str]) -> int | None:
-    """Return how many harmless settings are at the beginning; None if one is not harmless."""
+    """Return how many harmless settings a command begins with; None if one is not harmless."""
     found = list(itertools.takewhile(bool, map(_SETTING.fullmatch, words)))
     harmless = all(one is not None and _is_harmless(one[1], one[2]) for one in found)
     return len(found) if harmless else None
@@ -322,7 +325,7 @@ def _is_harmless(name: str, value: str) -> bool:
 
 
 def _may_be_unset(name: str) -> bool:
-    """Return whether a program does no more without a variable."""
+    """Return whether a program does no more than usual if this variable is not set."""
     return name in _SHOWING or name in ("NODE_OPTIONS", "PYTHONPATH")
 
 

@@ -1,7 +1,7 @@
-"""Find what looks destructive in texts and scripts. Start at `find_in_script`.
+"""Find what looks destructive in texts and scripts. Start reading at `find_in_script`.
 
 `danger_patterns.txt` has regular expressions for any text. `dangerous_options.txt` has programs
-with verbs and options, which are parsed, so that their spelling does not matter.
+with verbs and options. Options are parsed, so that their spelling does not matter.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _LETTER = 2  # the length of `-f`
 
 
 def find_destructive(text: str) -> Iterator[str]:
-    """Yield what looks destructive in a text, each in a few words."""
+    """Yield everything that looks destructive in a text, each in a few words."""
     lower = text.lower()
     for at in sorted({at for hint, at in _HINTS if hint in lower}):
         says, pattern = _SIGNS[at]
@@ -90,9 +90,9 @@ def find_destructive(text: str) -> Iterator[str]:
 
 
 def find_in_script(text: str) -> Iterator[str]:
-    """Yield what looks destructive in a script, by the words of each step.
+    """Yield everything that looks destructive in a script, judged by the words of each step.
 
-    Texts that a step only stores, prints or searches for are left out. A script that is not fully
+    Strings that a step only stores, prints or searches for are left out. A script that is not fully
     understood is also searched as plain text, with and without its quotes.
     """
     script = read_script(text)
@@ -120,7 +120,7 @@ def find_in_script(text: str) -> Iterator[str]:
 
 
 def words_that_act(script: ShellScript, at: int, *, names: bool = True) -> Iterator[str]:
-    """Yield the words of a step that may do something, with its wrappers and its input.
+    """Yield the words of a step that may have an effect, with its wrappers and its input.
 
     Without `names`, the names of branches and of cookies are left out."""
     step = script.steps[at]
@@ -138,7 +138,7 @@ def words_that_act(script: ShellScript, at: int, *, names: bool = True) -> Itera
 
 
 def _find_in_step(step: Step) -> Iterator[str]:
-    """Yield what one program does, by its parsed options, its code or its SQL."""
+    """Yield everything destructive that one program does, by its options, its code or its SQL."""
     spoken = _find_spoken(step)
     words = [one for at, one in enumerate(step.words) if at and at not in spoken][:_MOST_WORDS]
     names = [step.name, *_guess_names(step)]
@@ -162,7 +162,7 @@ def _find_in_step(step: Step) -> Iterator[str]:
 
 
 def _guess_names(step: Step) -> list[str]:
-    """Return the programs of the table that a wildcard may match: `/bin/r[m]`."""
+    """Return the programs in the table that a wildcard such as `/bin/r[m]` may match."""
     if not _WILD.search(step.name) or not any(map(str.isalnum, step.name)):
         return []
     pattern = step.name.lower()
@@ -182,14 +182,14 @@ class _OptionPattern(NamedTuple):
 
 
 class _Operand(NamedTuple):
-    """A word that is not an option; not `sure` if it may be the value of the option before it."""
+    """A word that is not an option. Not `sure` if it may be the value of the option before it."""
 
     text: str
     sure: bool
 
 
 def find_in_words(words: Sequence[str]) -> Iterator[str]:
-    """Yield what a command does, by the table of verbs and options."""
+    """Yield everything destructive that a command does, by the table of verbs and options."""
     name = base_name(words[0]).lower().removesuffix(".exe") if words else ""
     found = _find_rows(name)
     if not found:
@@ -205,7 +205,7 @@ def find_in_words(words: Sequence[str]) -> Iterator[str]:
 def _parse(
     words: Sequence[str], valued: frozenset[str]
 ) -> tuple[list[tuple[str, str]], list[_Operand]]:
-    """Return a command's options, each with its possible value, and its operands."""
+    """Return a command's options, each with its possible value, and the command's operands."""
     options: list[tuple[str, str]] = []
     operands: list[_Operand] = []
     left = list(words)
@@ -265,13 +265,14 @@ def _shows(option: str, options: list[tuple[str, str]], operands: list[_Operand]
 
 
 def _is_option(name: str, given: str) -> bool:
-    """Return whether two options are the same; GNU programs accept abbreviated long options."""
+    """Return whether two spellings mean the same option; GNU programs accept abbreviated long
+    options."""
     return given == name or (given[:2] == "--" and given[2:] != "" and name.startswith(given))
 
 
 @lru_cache(maxsize=512)
 def _pattern(word: str) -> re.Pattern[str]:
-    """Return the pattern for a word of the table."""
+    """Return the regular expression for a word of the table."""
     if word[:1] == "/" and word[1:] and word[-1] == "/":
         return re.compile(word[1:-1])
     return re.compile("|".join(map(translate, word.split("|"))))
@@ -285,14 +286,14 @@ def _find_rows(name: str) -> tuple[_OptionPattern, ...]:
 
 
 def load_tables() -> None:
-    """Read all tables now, so that the first request need not wait for them."""
+    """Read all tables now, so that the first request does not wait for them."""
     for read in (read_wrappers, read_commands, tools_by_name, _by_program, _valued):
         read()
 
 
 @lru_cache(maxsize=1)
 def _by_program() -> dict[str, tuple[_OptionPattern, ...]]:
-    """Return the rows by program name, those with patterns as programs under ""."""
+    """Return the rows by program name. Rows whose program is a pattern are under ""."""
     found: dict[str, tuple[_OptionPattern, ...]] = {"": ()}
     for line in _OPTIONS:
         said, words, signs = (one.strip() for one in f"{line} ".split(" | ", 2))
@@ -317,7 +318,7 @@ def _valued() -> dict[str, frozenset[str]]:
 
 
 def _keeps(script: ShellScript, step: Step) -> bool:
-    """Return whether a step that gets text runs none of it."""
+    """Return whether a step runs no part of the text that it receives."""
     return step.name in _KEEPING or step.name in ("git", "gh", "echo", "printf")
 
 
@@ -353,7 +354,7 @@ def _find_names(step: Step) -> set[int]:
 
 
 def _find_running(script: ShellScript) -> Iterator[str]:
-    """Yield a finding if a script runs what it downloads or decodes."""
+    """Yield a finding if a script runs something that it downloads or decodes."""
     for flow in find_flows(script):
         names = {script.steps[at].name for at in flow.sources}
         if names & LOADING:
@@ -371,8 +372,8 @@ class Flow:
 
 
 def find_flows(script: ShellScript) -> Iterator[Flow]:
-    """Yield how a script runs what it downloads or decodes: through a pipe, as text, or as a file
-    that it wrote before."""
+    """Yield each way in which a script runs text that it downloads or decodes. The text may run
+    through a pipe, as an argument, or from a file that the script wrote before."""
     flows: dict[tuple[int, ...], list[int]] = {}
     left = set(script.run)
     for at, step in enumerate(script.steps):
@@ -396,7 +397,7 @@ def find_flows(script: ShellScript) -> Iterator[Flow]:
 
 
 def trace_sources(script: ShellScript, positions: Iterable[int]) -> tuple[int, ...]:
-    """Return these positions, and those of the steps that feed them."""
+    """Return these positions, and those of the steps whose output these steps get."""
     left, seen = list(positions), dict[int, None]()
     while left:
         at = left.pop()

@@ -1,7 +1,8 @@
 """Read commands by the table of known commands, and find the commands that a call runs.
 
-Start at `read` and `read_text`. The table, `known_commands.txt`, lists what is permitted. A command
-with an unknown program, flag or operand is not read, and then no pattern covers it.
+Start reading at `read` and `read_text`. The table, `known_commands.txt`, lists the known programs,
+flags and operands. A command with an unknown program, flag or operand is not read, and no pattern
+covers it.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _GLOB = re.compile(r"!.+|(?:(?:[A-Za-z0-9_-]+|\*\*)/)*[A-Za-z0-9_*-]*\.[A-Za-z0-
 
 
 class Operands(StrEnum):
-    """The kind of words that may follow a command's flags."""
+    """The kind of the words that may follow a command's flags."""
 
     NONE = "none"
     FIXED = "fixed"
@@ -76,12 +77,13 @@ class Operands(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """One flag: the kind of its value, if it takes one; an `optional` value must follow `=`.
+    """One flag and, if it has a value, the kind of the value. An `optional` value must follow `=`.
 
-    Without a flag that `restrains` the command does more, as without `--dry-run`. With a flag that
-    `extends` it does more, as with `--fix`. With a `told` flag it does more of the same, as with
-    `--prune`, so an offer that permits it names all its flags. A `where` flag says where the
-    command acts, as `-n dev`: a grant fixes it with its value.
+    If a flag `restrains`, the command does more without it, for example without `--dry-run`. If a
+    flag `extends`, the command does more with it, for example with `--fix`. A `told` flag, for
+    example `--prune`, makes the command do more of the same kind of thing. So an offer that permits
+    the command names all its `told` flags. A `where` flag, for example `-n dev`, says where the
+    command acts, so a grant fixes the flag and its value.
     """
 
     value: str | None = None
@@ -94,7 +96,8 @@ class Flag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSpec:
-    """A row of the table. `first` is the form that the text of text_paths must have."""
+    """A row of the table. `first` is the form that the text operand must have for the kind
+    text_paths."""
 
     program: str
     verbs: tuple[str, ...]
@@ -110,7 +113,7 @@ class CommandSpec:
 
     @property
     def harmless(self) -> frozenset[str]:
-        """The flags that change neither how much the command does nor where."""
+        """The flags that affect neither how much the command does nor where."""
         return frozenset(
             name
             for name, flag in self.flags.items()
@@ -118,8 +121,8 @@ class CommandSpec:
         )
 
     def list_told(self, used: Iterable[str]) -> frozenset[str]:
-        """Return the flags with which it does more of the same, and which an offer must name. If a
-        `used` flag says where it acts, other such flags are left out."""
+        """Return the flags that make the command do more of the same, which an offer must name. If
+        a flag in `used` says where the command acts, other such flags are left out."""
         bound = any(self.flags[one.partition("=")[0]].where for one in used)
         return frozenset(
             name for name, flag in self.flags.items() if flag.told and not (bound and flag.where)
@@ -128,7 +131,7 @@ class CommandSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedCommand:
-    """A command as its program reads it, with its flags and operands."""
+    """A command as its program interprets it, with its flags and operands."""
 
     known: CommandSpec
     flags: frozenset[str]
@@ -136,7 +139,8 @@ class ParsedCommand:
 
 
 def entry(words: tuple[Word, ...]) -> CommandSpec | None:
-    """Return the row with the most verbs that these unquoted words begin with, or None."""
+    """Return the table row that matches the most verbs at the start of these unquoted words, or
+    None."""
     for count in range(min(2, len(words) - 1), -1, -1):
         key = tuple(word.text for word in words[: count + 1])
         if all(word.plain for word in words[: count + 1]) and key in read_commands():
@@ -146,8 +150,8 @@ def entry(words: tuple[Word, ...]) -> CommandSpec | None:
 
 @lru_cache(maxsize=1024)
 def read(words: tuple[Word, ...]) -> ParsedCommand | None:
-    """Return a command read by the table, None if any part is unknown. Words that launch it become
-    part of the program's name: `npx tsc`."""
+    """Return a command as the table interprets it, or None if any part is unknown. Words that
+    launch it, as in `npx tsc`, become part of the program's name."""
     words = _without_alias(words)
     starts = _count_launching(words)
     if starts:
@@ -185,7 +189,7 @@ def read(words: tuple[Word, ...]) -> ParsedCommand | None:
 
 
 def _count_launching(words: tuple[Word, ...]) -> int:
-    """Return how many words launch a known tool, 0 if none do."""
+    """Return how many words launch a known tool; 0 if none do."""
     for launcher, tools in LAUNCHERS.items():
         count = len(launcher)
         begun = words[: count + 1]
@@ -201,7 +205,8 @@ def table() -> tuple[CommandSpec, ...]:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a word is the name of a branch, a package or the like, without `..`."""
+    """Return whether a word can be the name of a branch, a package or something similar, without
+    `..`."""
     return bool(_NAME.fullmatch(text)) and ".." not in re.split("[/:]", text)
 
 
@@ -218,13 +223,13 @@ def paths_of(reading: ParsedCommand) -> tuple[str, ...]:
 
 
 def origins_of(reading: ParsedCommand) -> tuple[str, ...]:
-    """Return the local services that the operands name, each once: scheme, host, port."""
+    """Return the local services that the operands name, each once, as scheme, host and port."""
     found = (_LOCAL_URL.fullmatch(one) for one in reading.operands)
     return tuple(sorted({f"{one[1] or 'http://'}{one[2]}" for one in found if one is not None}))
 
 
 def writes(reading: ParsedCommand) -> bool:
-    """Return whether a command may change the files it names; only known readers do not."""
+    """Return whether a command may change the files it names. Only known readers may not."""
     known = reading.known
     if known.program == "git":
         return not _GIT_READERS.intersection(known.verbs[:1])
@@ -232,7 +237,8 @@ def writes(reading: ParsedCommand) -> bool:
 
 
 def files_of(reading: ParsedCommand) -> tuple[str, ...]:
-    """Return the operands that may name files; for git also names, as in `git show HEAD:.env`."""
+    """Return the operands that may name files. For git this includes names such as `HEAD:.env` in
+    `git show`."""
     named = reading.operands if reading.known.operands is Operands.NAMES else ()
     parts = (part for operand in named for part in (operand, operand.rpartition(":")[2]))
     git = reading.known.program == "git" and reading.known.verbs != ("switch",)  # only branches
@@ -240,7 +246,8 @@ def files_of(reading: ParsedCommand) -> tuple[str, ...]:
 
 
 def _count_texts(reading: ParsedCommand) -> int:
-    """Return how many operands are texts; 0 if a flag has the text, as in `grep -e x`."""
+    """Return how many operands are patterns to search for; 0 if a flag has the pattern, as in `grep
+    -e x`."""
     flags = reading.known.flags
     said = any(flags[name].value for name in reading.flags & {"-e", "--regexp"})
     return 0 if said else 1
@@ -254,7 +261,8 @@ def _without_alias(words: tuple[Word, ...]) -> tuple[Word, ...]:
 
 
 def _flag_behind_dashes(known: CommandSpec, word: Word, rest: list[Word]) -> set[str] | None:
-    """Return a flag for what the program starts: `cargo test -- --nocapture`."""
+    """Return a flag after `--`, for the program that the command starts: `cargo test --
+    --nocapture`."""
     text, equals, value = word.text.partition("=")
     name = f"-- {text}"
     flag = known.flags.get(name)
@@ -267,7 +275,7 @@ def _flag_behind_dashes(known: CommandSpec, word: Word, rest: list[Word]) -> set
 
 
 def _flags(known: CommandSpec, word: Word, rest: list[Word]) -> set[str] | None:
-    """Return the flags in a word that begins with a dash, and take their value off `rest`."""
+    """Return the flags in a word that begins with a dash, and remove their value from `rest`."""
     name, equals, value = word.text.partition("=")
     if not word.head.startswith(name):
         return None
@@ -297,7 +305,8 @@ def _with_value(name: str, flag: Flag, value: str | None, rest: list[Word]) -> s
 
 
 def _read_cluster(known: CommandSpec, letters: str, rest: list[Word]) -> set[str] | None:
-    """Read `-la`, `-n5` or `-am TEXT`, where only the last letter may take the next word."""
+    """Read `-la`, `-n5` or `-am TEXT`, where only the last letter may use the next word as its
+    value."""
     found: set[str] = set()
     for at, letter in enumerate(letters, 1):
         flag = known.flags.get(f"-{letter}")
@@ -357,7 +366,7 @@ def _row(line: str) -> CommandSpec:
 
 
 def _sort_spellings(flags: Iterable[str]) -> list[str]:
-    """Return flags with optional values last, so that they replace those without."""
+    """Return the flags with optional values last, so that they replace those without."""
     return sorted(flags, key=lambda text: "=" in text)
 
 
@@ -391,11 +400,11 @@ MOVING = frozenset({"mv", "cp", "ln"})
 
 
 class Program(NamedTuple):
-    """One command. Without `words`, the parser could not determine what it runs.
+    """One command. Without `words`, the parser could not determine what the command runs.
 
-    `text` is its text in the call. `reading` is its reading by `known_commands.txt`, or None.
-    `wrapper` are the words before it, such as `bash -lc`. `base` is its working folder. It is
-    `proven` if the tool is known to run it in a shell, or to start it by its words.
+    `text` is its text in the call. `reading` is the command as `known_commands.txt` interprets it,
+    or None. `wrapper` lists the words before it, such as `bash -lc`. `base` is its working folder.
+    It is `proven` if the tool is known to run it in a shell, or to start it from its list of words.
     """
 
     text: str
@@ -413,7 +422,8 @@ def read_text(text: str, base: str | None, place: str, *, proven: bool = True) -
 
 
 def read_argv(parts: list[str], base: str | None, place: str) -> Program:
-    """Return the program of a list of words; for `["bash", "-lc", COMMAND]`, that of COMMAND."""
+    """Return the program of a list of words; for `["bash", "-lc", COMMAND]`, the program of
+    COMMAND."""
     inner = unwrap(parts)
     if inner is not None:
         return _program(inner, simple_command(inner), base, place, wrapper=WRAPPER)
@@ -429,7 +439,7 @@ def read_each(texts: list[str], base: str | None, place: str) -> tuple[Program, 
 
 
 def is_list_of_texts(value: Any) -> bool:
-    """Return whether a value is a list of texts, no longer than a list of commands may be."""
+    """Return whether a value is a list of strings, no longer than a list of commands may be."""
     return (
         isinstance(value, list)
         and 0 < len(value) <= _MOST_COMMANDS

@@ -1,4 +1,5 @@
-"""Tell what known commands do: look, change files, or run the project's code. See `reach_of`.
+"""Find how much known commands may do: look, change files, or run the project's code. Start reading
+at `reach_of`.
 
 It returns None unless every step of a script is known, all words are certain, and all paths are
 below the call's folder. `known_commands.txt` and the rules here define the known steps.
@@ -155,7 +156,7 @@ _COPY_FLAGS = re.compile(r"--?(?:[arRfnvpui]+|recursive|force|verbose|append)")
 
 @lru_cache(maxsize=1024)
 def reach_of(text: str, base: str | None) -> Extent | None:
-    """Return how much a script may do that runs in `base`; None if that is not certain."""
+    """Return how much a script may do if it runs in `base`, or None if that is not certain."""
     if ENTITY.search(text):  # some coding agents decode these before a shell reads them
         return None
     script = read_script(text)
@@ -172,7 +173,7 @@ def reach_of(text: str, base: str | None) -> Extent | None:
 
 
 def is_idle(step: Step, base: str | None) -> bool:
-    """Return whether a step of a line only prints, changes the folder, or passes its input on."""
+    """Return whether a step of a line only prints, changes the folder, or outputs its input."""
     name, words = step.words[0], step.words[1:]
     says = (
         name == "cd"
@@ -186,7 +187,7 @@ def is_idle(step: Step, base: str | None) -> bool:
 
 
 def _is_filter(step: Step, base: str | None) -> bool:
-    """Return whether a step prints its input, and opens no file."""
+    """Return whether a step prints its input and opens no file."""
     if step.words[0] not in _FILTERS or not step.fed_by or Certainty.GLOB in step.marks:
         return False
     reading = _read_table(step)
@@ -200,7 +201,7 @@ def _is_filter(step: Step, base: str | None) -> bool:
 
 
 def _names_no_file(step: Step) -> bool:
-    """Return whether `sed` or `awk` has only its script, and no files."""
+    """Return whether `sed` or `awk` gets only its script, and no files."""
     words = step.words[1:]
     if step.name == "awk" and words and words[0].startswith("-F"):
         words = words[2 if words[0] == "-F" else 1 :]
@@ -209,8 +210,8 @@ def _names_no_file(step: Step) -> bool:
 
 
 def may_put_files(step: Step, base: str | None) -> bool:
-    """Return whether a step may put chosen files, or another branch's, into the project. Builds and
-    tests do not count."""
+    """Return whether a step may put files of its choice, or of another branch, into the project.
+    Builds and tests do not count."""
     if step.writes:
         return True
     alone = replace(step, wrappers=(), wrapping=())
@@ -237,7 +238,7 @@ def _called(step: Step) -> str:
 
 
 def names_delicate_place(script: ShellScript, at: int, base: str | None) -> bool:
-    """Return whether a step names a delicate place in any word that may do something."""
+    """Return whether a step names a delicate place in any word that may have an effect."""
     step = script.steps[at]
     globs = Certainty.GLOB in step.marks
     written = bool(step.writes) or reach_of_step(step, base) is not Extent.LOOK
@@ -248,12 +249,13 @@ def names_delicate_place(script: ShellScript, at: int, base: str | None) -> bool
 
 
 def _spoken(steps: tuple[Step, ...]) -> set[int]:
-    """Return the positions of steps that only print words; the reader reads what runs of these."""
+    """Return the positions of steps that only print words. If something runs these words, the
+    reader reads them as a script."""
     return {at for at, one in enumerate(steps) if one.name in ("echo", "printf", "cat")}
 
 
 def reach_of_step(step: Step, base: str | None) -> Extent | None:
-    """Return how much one step may do; None if that is not certain."""
+    """Return how much one step may do, or None if that is not certain."""
     started = set(step.wrappers) - _WRAPPERS - {"run", "exec"}
     if not (started <= _STARTERS and _is_certain(step) and _stays(step, base)):
         return None
@@ -276,7 +278,8 @@ def _is_certain(step: Step) -> bool:
 
 
 def says_how_it_ended(step: Step) -> bool:
-    """Return whether a step prints nothing uncertain but the status of the command before it."""
+    """Return whether `echo` prints no uncertain value except the exit status of the command before
+    it."""
     told = [one for one, mark in zip(step.words, step.marks, strict=True)
             if mark is Certainty.OPEN]  # fmt: skip
     known = all("$?" in one and "$" not in _ENDED.sub("", one) for one in told)
@@ -284,7 +287,7 @@ def says_how_it_ended(step: Step) -> bool:
 
 
 def _stays(step: Step, base: str | None) -> bool:
-    """Return whether a step runs below the folder, and its redirections stay there."""
+    """Return whether a step runs below the folder, and its redirections stay below it."""
     return (
         step.folders is not None
         and all(_lies_below(folder or ".", base) for folder in step.folders)
@@ -295,28 +298,30 @@ def _stays(step: Step, base: str | None) -> bool:
 
 
 def _is_base(step: Step, base: str | None) -> bool:
-    """Return whether a step runs in the call's folder; settings of other repositories run code."""
+    """Return whether a step runs in the call's folder itself; settings of other repositories can
+    run code."""
     here = posixpath.normpath(base or "")
     places = (posixpath.normpath(posixpath.join(base or "", one)) for one in step.folders or ("?",))
     return all(place == here for place in places)
 
 
 def _is_clear(word: str, mark: Certainty) -> bool:
-    """Return whether a word is literal, or a wildcard that hides no name and no option."""
+    """Return whether a word is literal, or a wildcard that `is_clear_pattern` accepts."""
     if word[:1] == "=" or word == "%self":  # zsh and fish expand these
         return False
     return mark is not Certainty.GLOB or is_clear_pattern(word)
 
 
 def is_clear_pattern(word: str) -> bool:
-    """Return whether a wildcard hides no name, and cannot become an option."""
+    """Return whether a wildcard replaces only whole words of names, and cannot expand to an
+    option."""
     if _OPTION_OF_FILES.match(word):
         return True
     return word[:1] not in ("*", "?", "[", "-") and hides_no_name(word)
 
 
 def hides_no_name(pattern: str) -> bool:
-    """Return whether a wildcard leaves out only whole words of names."""
+    """Return whether a wildcard replaces only whole words of names."""
     parts = [part for part in pattern.split("/") if _UNCERTAIN.search(part)]
     return all(map(_PATTERN.fullmatch, parts))
 
@@ -357,14 +362,15 @@ _SAYING_FORM = re.compile(r"(?:[^%]|%%|%[-0-9.]*[sbqc])*", re.DOTALL)
 
 
 def _lists_below(step: Step, base: str | None) -> bool:
-    """Return whether each wildcard of a builtin is below the folder."""
+    """Return whether each wildcard that a builtin gets is below the folder."""
     globs = (one for one, mark in zip(step.words, step.marks, strict=True)
              if mark is Certainty.GLOB)  # fmt: skip
     return all(_lies_at(step, one, base) for one in globs)
 
 
 def _only_says(name: str, words: tuple[str, ...]) -> bool:
-    """Return whether a builtin gets no variable name and no arithmetic, which may run code."""
+    """Return whether a builtin gets no variable name and no arithmetic, either of which may run
+    code."""
     named = any(word.startswith(_NAMING.get(name, ())) for word in words)
     sums = reckons(("[", *words, "]")) if name in ("[", "test") else False
     if name in ("[", "test"):
@@ -378,7 +384,8 @@ def _only_says(name: str, words: tuple[str, ...]) -> bool:
 
 
 def _reach_of_going(step: Step, base: str | None) -> Extent | None:
-    """Return how much `cd` does: the shell may keep the folder for later commands."""
+    """Return how much `cd` does. Its folder must be below `base`, because the shell may keep it for
+    later commands."""
     if step.name != "cd" or len(step.words) != 2 or step.words[1][:1] in ("-", "~", "$"):  # noqa: PLR2004
         return None
     ends = (posixpath.normpath(one) for one in step.places(step.words[1]))
@@ -386,7 +393,7 @@ def _reach_of_going(step: Step, base: str | None) -> Extent | None:
 
 
 def _reach_by_table(step: Step, base: str | None) -> Extent | None:
-    """Return how much a command of `known_commands.txt` does, else None."""
+    """Return how much a command of `known_commands.txt` does, or None."""
     reading = _read_table(step)
     if reading is None or not _are_looked_at(step, reading, base):
         return None
@@ -427,7 +434,7 @@ def _reach_of_copy(step: Step, base: str | None) -> Extent | None:
 
 
 def _reach_of_editor(step: Step, base: str | None) -> Extent | None:
-    """Return how much `sed` or `awk` does with a script that only prints, drops or replaces."""
+    """Return how much `sed` or `awk` does if its script only prints, removes or replaces text."""
     if step.name not in _EDITORS:
         return None
     allowed, wanted = _EDITORS[step.name]
@@ -466,7 +473,8 @@ def _reach_of_project(step: Step, base: str | None) -> Extent | None:
 
 
 def _are_verbs(name: str, words: tuple[str, ...], verbs: frozenset[str]) -> bool:
-    """Return whether a program gets only these verbs; for Go, also only packages of the project."""
+    """Return whether a program gets only these verbs. For Go, packages of the project are allowed
+    too."""
     operands = [word for word in words if not word.startswith("-")]
     if name in _ONLY_VERBS:
         return bool(operands) and verbs.issuperset(one.rpartition(":")[2] for one in operands)
@@ -481,8 +489,8 @@ def _are_verbs(name: str, words: tuple[str, ...], verbs: frozenset[str]) -> bool
 def _reach_of_code(
     step: Step, base: str | None, words: tuple[str, ...], *, own: bool = False
 ) -> Extent | None:
-    """Return RUN if the words name nothing outside the folder, and all options are known; else
-    None. A program of the project itself (`own`) may have any options."""
+    """Return RUN if the words name nothing outside the folder and all options are known, else None.
+    The project's own programs (`own`) may have any options."""
     before = ""
     for word in words:
         text = before in _TEXTS and _TEXT.fullmatch(word)
@@ -501,7 +509,7 @@ def _reach_of_code(
 
 
 def _is_own_program(step: Step, base: str | None) -> bool:
-    """Return whether a program with a path is in the call's folder, or is the system's."""
+    """Return whether a program with a path is in the call's folder or belongs to the system."""
     word = step.words[0]
     if word.startswith(("/usr/bin/", "/bin/", "/usr/local/bin/")):
         return word.count("/") == len(word.rpartition("/")[0].split("/")) - 1
@@ -535,8 +543,8 @@ def _lies_below(path: str, base: str | None) -> bool:
 
 
 def sure_folder(path: str) -> str:
-    """Return the folder of a wildcard, up to the first uncertain part; `..` if the path goes up
-    again after that."""
+    """Return the folder of a wildcard, up to the first uncertain part. Return `..` if the path goes
+    up again after that."""
     parts = path.split("/")
     sure = next((at for at, part in enumerate(parts) if _UNCERTAIN.search(part)), None)
     if sure is not None and ".." in parts[sure:]:

@@ -1,8 +1,8 @@
 """Compare paths by their components, find delicate places, and read URLs and their hosts.
 
-The gateway cannot see the agent's disk, and so cannot follow links. A client that resolves real
-paths sends them as the keys of `Context.files`. The decision then fixes their content as well, and
-they must all be in the folder too.
+The gateway cannot see the agent's disk, and so cannot follow links. A client that resolves links
+sends the real paths as the keys of `Context.files`. The decision then also fixes the content of
+these files, and all of them must be in the folder too.
 """
 
 from __future__ import annotations
@@ -208,9 +208,9 @@ _DEPENDING = (("proc",), ("dev",))
 
 
 def components(path: str, cwd: str | None = None) -> tuple[str, ...] | None:
-    """Return the components of the absolute path; None if programs may read it differently.
+    """Return the components of the absolute path, or None if programs may interpret it differently.
 
-    `..` is never resolved, because after a link it leads to another folder.
+    `..` is never resolved, because after a link it leads to a different folder.
     """
     if not path.startswith("/"):
         if path.startswith("~") or cwd is None or not cwd.startswith("/"):
@@ -225,15 +225,15 @@ def below(path: str) -> bool:
 
 
 def within(path: str, folder: str, cwd: str | None = None) -> bool:
-    """Return whether a path is the folder or in it, component by component."""
+    """Return whether a path is the folder itself or in it, compared by components."""
     outer, inner = components(folder), components(path, cwd)
     return outer is not None and inner is not None and inner[: len(outer)] == outer
 
 
 def lies_outside(word: str, home: tuple[str, ...], cwd: str | None) -> bool:
-    """Return whether a shell word names a path outside a folder, as far as its text shows.
+    """Return whether a shell word names a path outside a folder, judged only by its text.
 
-    Use it only for findings: it follows no links and expands nothing.
+    Use it only for findings, because it follows no links and expands nothing.
     """
     if word.startswith(_HOMES):
         return True
@@ -254,7 +254,7 @@ def is_root(folder: str | None) -> bool:
 
 
 def is_everything(folder: str) -> bool:
-    """Return whether a folder is a whole disk, or a person's whole home."""
+    """Return whether a folder is a whole disk, or a person's whole home folder."""
     parts = components(folder)
     if parts is None:  # a path of Windows or a shell
         parts = tuple(filter(None, folder.replace("\\", "/").split("/")))
@@ -278,13 +278,13 @@ def is_systems(path: str, cwd: str) -> bool:
 
 
 def leads_away(word: str) -> bool:
-    """Return whether a shell word names an absolute path, or one in somebody's home."""
+    """Return whether a shell word names an absolute path, or a path in somebody's home folder."""
     return word.startswith(("/", *_HOMES))
 
 
 def lies_with_system(path: str, home: tuple[str, ...] | None, cwd: str | None) -> bool:
-    """Return whether a path is in a place that the system reads or runs, and not in `home`, as far
-    as its text shows. Use it only for findings."""
+    """Return whether a path, judged only by its text, is in a place that the system reads or runs,
+    and not in `home`. Use it only for findings."""
     text = _DRIVE.sub("", path.replace("\\", "/"))
     if not text.startswith("/"):
         if cwd is None or text.startswith(_HOMES):
@@ -298,10 +298,11 @@ def lies_with_system(path: str, home: tuple[str, ...] | None, cwd: str | None) -
 
 
 def delicate(path: str, cwd: str | None = None, *, written: bool = True) -> str | None:
-    """Return why a path always requires approval, or None: it holds secrets, or runs later.
+    """Return why a path always requires approval (it may contain secrets, or run later), or None.
 
-    A name with a leading dot is delicate unless known to be ordinary. Without `written`, places are
-    left out that are delicate only to write. Case is ignored, as some disks do.
+    A name with a leading dot is delicate unless it is known to be ordinary. Without `written`,
+    places that are delicate only to write do not count. Case is ignored, because some disks ignore
+    it.
     """
     parts = _parts_of(path, cwd)
     if _is_unknown(parts):
@@ -317,14 +318,15 @@ def delicate(path: str, cwd: str | None = None, *, written: bool = True) -> str 
 
 
 def is_executed(path: str) -> bool:
-    """Return whether commands run files of this name, such as build files."""
+    """Return whether commands run files with this name, such as build files."""
     name = (_parts_of(path, None) or [""])[-1]
     settings = name.startswith(".") and not _matches_name(name, _INERT_DOT_NAMES)
     return settings or _matches_name(name, _EXECUTED_NAMES)
 
 
 def delicate_word(word: str, cwd: str | None = None, *, written: bool = True) -> str | None:
-    """Return why a word of a text requires approval, by its name; it may not be a path.
+    """Return why a word of a text requires approval, judged by the names in it, or None. The word
+    need not be a path.
 
     An option's name does not count, nor does the query of a URL.
     """
@@ -346,7 +348,7 @@ def _parts_of(path: str, cwd: str | None) -> list[str]:
 
 
 def _is_unknown(parts: list[str]) -> bool:
-    """Return whether no rule of this module can apply to these names: a quick check."""
+    """Return, after a quick check, whether no rule of this module can apply to these names."""
     if not parts:
         return True
     if not _NOTED_PARTS.isdisjoint(parts) or "." in [part[0] for part in parts]:
@@ -399,7 +401,7 @@ def _is_ordinary(name: str) -> bool:
 
 
 def _steers(parts: list[str]) -> bool:
-    """Return whether a file there controls an agent, a build, or a developer's tool."""
+    """Return whether a file with this path controls an agent, a build, or a developer's tool."""
     if not parts:
         return False
     return (
@@ -410,7 +412,7 @@ def _steers(parts: list[str]) -> bool:
 
 
 def _runs_as_installed(parts: list[str]) -> bool:
-    """Return whether a file there runs under a name that others call."""
+    """Return whether a file with this path runs when somebody calls an installed command."""
     if not parts:
         return False
     hook = parts[-2:] == ["hooks", "update"]
@@ -422,7 +424,7 @@ def _holds_pair(parts: list[str], pairs: frozenset[tuple[str, str]]) -> bool:
 
 
 def _outside_copies(parts: list[str]) -> list[str]:
-    """Return the parts without those that only lead to a tool's working copy."""
+    """Return the parts without those that only lead to a tool's working copy of a repository."""
     if _WORKING_COPIES not in parts:
         return parts
     for at, part in enumerate(parts[1:-1], 1):
@@ -465,9 +467,10 @@ _PRIVATE = re.compile(r"localhost|[^.]+|.*\.(?:local|internal|lan|localhost|home
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UrlUse:
-    """One URL. `uncertainty` is the reason why programs may disagree on where it leads, if any.
+    """One URL. `uncertainty` is the reason why programs may disagree on where it leads, or None.
 
-    It only `looks` like one if it is part of a text, or if its argument's name means no URL.
+    `looks` is true if it may not be a URL. It is then only a part of a text, or its argument's name
+    does not mean a URL.
     """
 
     text: str
@@ -479,7 +482,7 @@ class UrlUse:
 
 
 def use_url(text: str, place: str, *, looks: bool = False) -> UrlUse:
-    """Parse a URL and its uncertainty."""
+    """Parse a URL; record why it is uncertain."""
     try:
         parts = urlsplit(text)
         scheme, host, port = parts.scheme.lower(), (parts.hostname or "").rstrip("."), parts.port
@@ -494,7 +497,7 @@ def use_url(text: str, place: str, *, looks: bool = False) -> UrlUse:
 
 
 def find_urls(text: str, place: str) -> Iterator[UrlUse]:
-    """Yield the URLs in a text, at most one more than the limit."""
+    """Yield the URLs in a text; stop after one more than the limit."""
     for found in islice(_FOUND.finditer(text), MOST_URLS + 1):
         yield use_url(found.group(), place, looks=True)
 
@@ -541,9 +544,10 @@ EFFECTS = {
 class PathUse(NamedTuple):
     """One path: its text as sent, the effect on it, and its place in the call.
 
-    `parts` are the absolute components from the base, None if programs may read it differently or
-    the base is unknown. `delicate` is why it always requires approval. `second` marks the target of
-    a move, copy or link. A path that only `looks` like one may be another text.
+    `parts` are the components of the absolute path, or None if programs may interpret it
+    differently or the base is unknown. `delicate` is why it always requires approval, or None.
+    `second` marks the target of a move, copy or link. If it only `looks` like a path, it may be
+    some other string.
     """
 
     text: str
@@ -556,7 +560,7 @@ class PathUse(NamedTuple):
 
     @property
     def absolute(self) -> str | None:
-        """The absolute path, None if unknown."""
+        """The absolute path, or None if unknown."""
         return None if self.parts is None else "/" + "/".join(self.parts)
 
 
@@ -571,7 +575,7 @@ def use_path(
 
 
 def plain_path(text: str) -> str | None:
-    """Return the path that a text means to every program, None if they may disagree."""
+    """Return the path that a string means to every program, or None if programs may disagree."""
     if len(text) > MAX_PATH or not text:
         return None
     text = _without_scheme(text)
@@ -628,8 +632,9 @@ def names_delicate(
 ) -> bool:
     """Return whether a text names a delicate place in any word and any spelling.
 
-    `data`, which is only stored, counts only if all of it is a path, or a patch header names one.
-    With `globs`, wildcards that may match one count too. `written` is as in `delicate`.
+    With `data`, the text is only stored. It then counts only if all of it is a path, or if a patch
+    header names a path. With `globs`, wildcards that may match a delicate path count too. `written`
+    is as in `delicate`.
     """
     if any(could_be_delicate(path, cwd) for path in named_in_patches(text)):
         return True
@@ -641,7 +646,7 @@ def names_delicate(
 
 
 def could_be_delicate(path: str, cwd: str | None, *, written: bool = True) -> bool:
-    """Return whether a path is delicate, or would be after decoding."""
+    """Return whether a path is delicate as it is, or after decoding."""
     decoded = _path_spelling_decode(path)
     if decoded != path and decoded.split("/") != path.split("/") and _is_path(path):
         return True
@@ -657,7 +662,8 @@ def _path_spelling_decode(path: str) -> str:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Yield the words of a text, with quotes and escapes as breaks, removed, and decoded."""
+    """Yield the words of a text in three ways: with quotes and escapes as separators, removed, and
+    decoded."""
     spelled = {text.replace("\\", "/"), _QUOTES.sub("", text), _QUOTES.sub(" ", text)}
     if "%" in text:
         spelled.add(unquote(text))
@@ -670,7 +676,8 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _names_place(word: str, cwd: str | None, *, written: bool) -> bool:
-    """Return whether a word is delicate by name, or a path with an unknown leading-dot name."""
+    """Return whether a word is delicate by name, or is a path with an unknown name that begins with
+    a dot."""
     if delicate_word(word, cwd, written=written) is not None:
         return True
     begins = re.match(r"[~/\\]|\.[\w-]", word) is not None and "/" in word
@@ -682,7 +689,7 @@ def _is_path(word: str) -> bool:
 
 
 def stands_for_secret(word: str) -> bool:
-    """Return whether a wildcard very likely means a secret: `shad?w`, but not `*`."""
+    """Return whether a wildcard very likely matches a secret file: `shad?w`, but not `*`."""
     name = word.rstrip("/").rpartition("/")[2]
     if not _GLOB.search(name) or sum(map(str.isalnum, name)) < _FEWEST_LETTERS:
         return False

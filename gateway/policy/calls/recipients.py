@@ -1,4 +1,5 @@
-"""Find the recipients and amounts in a call's values, and recipients outside the own domains."""
+"""Find the recipients and amounts in a call's values, and recipients outside the operator's own
+domains."""
 
 from __future__ import annotations
 
@@ -38,19 +39,21 @@ _LONE = re.compile(r"(?:[^@<>]*<)?(?:mailto:)?[^\s@/:<>]+@(?:[^\s@/:<>.]+\.)+[^\
 
 
 def names_recipient(leaf: Leaf) -> bool:
-    """Return whether a value is a recipient, by its name or its declaration."""
+    """Return whether a value is a recipient, judged by its name or its declaration."""
     declared = leaf.role is Role.RECIPIENT and leaf.source is not RoleSource.NAME
     return declared or not _RECIPIENTS.isdisjoint(words_in(leaf.name))
 
 
 def holds_address(leaf: Leaf) -> bool:
-    """Return whether a value that is not text for people contains an address."""
+    """Return whether a value contains an address. Text that is written for people does not
+    count."""
     text = leaf.value if isinstance(leaf.value, str) and not leaf.free else ""
     return _SOME_ADDRESS.search(text) is not None
 
 
 def names_amount(leaf: Leaf) -> bool:
-    """Return whether a value is an amount, a quantity or a currency, by its name or its look."""
+    """Return whether a value is an amount, a quantity or a currency, judged by its name or its
+    form."""
     text = leaf.value if isinstance(leaf.value, str) and not leaf.free else ""
     number = isinstance(leaf.value, int | float) and not isinstance(leaf.value, bool)
     number = number or _NUMERIC.fullmatch(text) is not None
@@ -61,25 +64,27 @@ def names_amount(leaf: Leaf) -> bool:
 
 
 def is_address(text: str) -> bool:
-    """Return whether a text is one plain address, such as `ana@example.com`, and nothing else."""
+    """Return whether a string is one plain address, such as `ana@example.com`, and nothing else."""
     return _ADDRESS.fullmatch(text) is not None
 
 
 def untag(text: str) -> str:
-    """Return an address without its tag: `ana+x@example.com` reaches `ana@example.com`."""
+    """Return an address without its tag; `ana+x@example.com` becomes `ana@example.com`."""
     local, at, domain = text.partition("@")
     return f"{local.partition('+')[0]}@{domain}" if at else text
 
 
 def spell(text: str) -> Iterator[str]:
-    """Yield other readings of a text: lower case, word by word, and addresses without tags."""
+    """Yield other readings of a string: in lower case, word by word, and with untagged
+    addresses."""
     whole = fold(text)
     for one in (whole, *_SEPARATORS.split(whole)):
         yield from (one, untag(one))
 
 
 def find_outside(effects: CallEffects, own: tuple[str, ...]) -> Iterator[tuple[Leaf, str]]:
-    """Yield each value of a call with a recipient outside the own domains, and that recipient.
+    """Yield each value of a call that has a recipient outside the operator's own domains, and that
+    recipient.
 
     Addresses in unusual spelling count too. Data counts only if its name means a recipient."""
     for leaf in effects.leaves if own else ():
@@ -95,7 +100,8 @@ def find_outside(effects: CallEffects, own: tuple[str, ...]) -> Iterator[tuple[L
 
 
 def _lies_inside(word: str, text: str, own: tuple[str, ...]) -> bool:
-    """Return whether a word appears in a text as it is, and is an address of an own domain."""
+    """Return whether a text contains a word unchanged, and the word is an address in an own
+    domain."""
     if word.startswith("@") and "." not in word:
         return True  # a name in a chat
     found = _ADDRESS.fullmatch(word)

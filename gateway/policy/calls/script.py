@@ -1,10 +1,10 @@
 """Read a shell script into the steps that it runs. Start at `read_script`.
 
 A step is one program as a shell starts it: its words without quotes, and the wrappers that start it
-(`sudo`, `env`, `sh -c`). It also has the folders where it may run, its variables and its input.
-The reader follows `cd`, variables with a value in the script, here-documents, substitutions, and
-scripts within scripts. It marks words as `open` that only the agent's machine can expand. A script
-that it understands only in part is not `whole`.
+(`sudo`, `env`, `sh -c`). It also has the folders where it may run, its variables and its input. The
+reader follows `cd`, variables that the script sets, here-documents, substitutions, and scripts
+within scripts. Words that only the agent's machine can expand are marked `open`. If the reader
+understands only a part of a script, the script is not `whole`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ INTERPRETERS = SHELLS | {
 
 
 class Certainty(Enum):
-    """How certain a word is: literal, a wildcard, or only known on the agent's machine."""
+    """How certain a word is: literal, a wildcard, or known only on the agent's machine."""
 
     PLAIN = 0
     GLOB = 1
@@ -102,14 +102,15 @@ class Certainty(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One program that a script starts. `words` is never empty; `:` is a program without effect.
+    """One program that a script starts. `words` is never empty: for a command without words it is
+    `:`, a program that does nothing.
 
-    `wrappers` are the programs that start it, outermost first, and `wrapping` all their words.
-    `folders` are those where it may run, relative to the script's own or absolute; None if unknown.
+    `wrappers` lists the programs that start it, outermost first, and `wrapping` all their words.
+    `folders` lists where it may run, absolute or relative to the script's folder; None if unknown.
     `sets` names the variables that are set for it. `writes` and `reads` are the files of its
-    redirections. `fed_by` are the positions of the steps whose output is its input or part of its
-    words. `given` is its input, if the script contains it. It is `exact` if no option of a wrapper
-    was guessed.
+    redirections. `fed_by` lists the positions of the steps whose output is its input or part of its
+    words. `given` is its input, if the script contains the input. The step is `exact` if no option
+    of a wrapper was guessed.
     """
 
     words: tuple[str, ...]
@@ -136,7 +137,7 @@ class Step:
 
     @property
     def is_open(self) -> bool:
-        """Whether any word is known only on the agent's machine."""
+        """Whether any of its words is known only on the agent's machine."""
         return Certainty.OPEN in self.marks
 
     def places(self, path: str) -> tuple[str, ...]:
@@ -148,10 +149,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ShellScript:
-    """The steps of a script, in its order.
+    """The steps of a script, in the script's order.
 
-    `run` are the positions of the steps whose output a shell or an interpreter runs. If it is not
-    `alike`, some shells may read it differently, or run a variable's value.
+    `run` lists the positions of the steps whose output a shell or an interpreter runs. If the
+    script is not `alike`, some shells may interpret it differently, or run a variable's value.
     """
 
     steps: tuple[Step, ...]
@@ -160,7 +161,7 @@ class ShellScript:
     alike: bool = True
 
     def sources(self, positions: Iterable[int]) -> Iterator[Step]:
-        """Yield the steps at these positions, and all steps that feed them."""
+        """Yield the steps at these positions, and all steps whose output they use."""
         left, seen = list(positions), set[int]()
         while left:
             at = left.pop()
@@ -170,7 +171,7 @@ class ShellScript:
                 left += self.steps[at].fed_by
 
     def consumers(self, at: int) -> Iterator[Step]:
-        """Yield the steps that directly get the output of the step at a position."""
+        """Yield the steps that directly use the output of the step at a position."""
         return (one for one in self.steps if at in one.fed_by)
 
 
@@ -240,7 +241,8 @@ class _ScriptReader:
         self._branches = 0  # how deep in code that may run never, or more than once
 
     def read(self, text: str, start: _Start) -> tuple[int, ...]:
-        """Read a script, perhaps within another; return the steps whose output is its own."""
+        """Read a script, which may be inside another script. Return the steps that write the
+        script's output."""
         if len(text) > MOST_TEXT or start.depth > _MOST_NESTED:
             self.whole = False
             text = text[:MOST_TEXT]
@@ -255,8 +257,8 @@ class _ScriptReader:
         return tuple(range(begin, len(self.steps)))
 
     def _parse(self) -> ShellNode:
-        """Parse the source. The grammar joins a line that begins with a backslash to the one
-        before, so a blank is put between them."""
+        """Parse the source. The grammar would join a line that begins with a backslash to the
+        previous line, so a blank is put between them."""
         root = parse_shell(self._source)
         if not _BEGINS_ESCAPED.search(self._source):
             return root
@@ -275,7 +277,7 @@ class _ScriptReader:
     # ---------------------------------------------------------------- statements
 
     def _run(self, node: ShellNode, start: _Start) -> _Ends:
-        """Read a statement; return the folders in which the next one may run."""
+        """Read a statement. Return the folders in which the next statement may run."""
         run = _STATEMENTS.get(node.type)
         if run is not None:
             return run(self, node, start)
@@ -306,7 +308,8 @@ class _ScriptReader:
         return ends
 
     def _begin_loop(self, node: ShellNode) -> None:
-        """Forget what a loop may have changed before its next round."""
+        """Forget the values of variables that a loop may have changed when its next round
+        begins."""
         for one in _descend(node):
             if one.type in ("for_statement", "select_statement"):
                 for name in one.named_children:
@@ -319,8 +322,8 @@ class _ScriptReader:
                 self.whole = False  # the next round begins in another folder
 
     def _run_list(self, node: ShellNode, start: _Start, last: _Start | None = None) -> _Ends:
-        """Read parts joined by `&&` and `||`. `last` is for the last part: its redirections apply
-        to it alone, although the tree puts them around the whole list."""
+        """Read parts joined by `&&` and `||`. The redirections in `last` apply only to the last
+        part, although the syntax tree puts them around the whole list."""
         parts = [one for one in node.children if one.type != "comment"]
         ok, failed = self._run(parts[0], start)
         self._branches += 1
@@ -366,7 +369,7 @@ class _ScriptReader:
         return self._folders, self._folders
 
     def _run_apart(self, node: ShellNode, start: _Start) -> _Ends:
-        """Read what runs in a subshell, whose folders and variables are dropped afterwards."""
+        """Read the code of a subshell. Its folders and variables are dropped afterwards."""
         kept = self._folders, dict(self._variables), self._sets
         self._run_each(node, start)
         self._folders, self._variables, self._sets = kept
@@ -429,7 +432,7 @@ class _ScriptReader:
         return self._run_apart(body, start) if body is not None else (None, None)
 
     def _run_test(self, node: ShellNode, start: _Start) -> _Ends:
-        """Read `[[ … ]]`, which runs only its substitutions, unless it evaluates arithmetic."""
+        """Read `[[ … ]]`, in which only substitutions run, unless it evaluates arithmetic."""
         text = self._text(node)
         self.alike = self.alike and not _OF_TERMINAL.search(text)
         if reckons(_OF_TESTS.sub(r" \1 ", text).split()):
@@ -480,7 +483,8 @@ class _ScriptReader:
         return self._folders, self._folders
 
     def _read_assignment(self, node: ShellNode) -> tuple[str, str | None]:
-        """Return the name and the value of `NAME=VALUE`; None if only the machine knows it."""
+        """Return the name and the value of `NAME=VALUE`. If only the machine knows the value,
+        return None for it."""
         name = node.child_by_field_name("name")
         value = node.child_by_field_name("value")
         added = any(one.type == "+=" for one in node.children)
@@ -489,7 +493,7 @@ class _ScriptReader:
         return (self._text(name) if name is not None else ""), (said.text if known else None)
 
     def _run_value(self, name: str, value: str | None, start: _Start) -> None:
-        """Read the command in a variable that programs run, such as `GIT_PAGER`."""
+        """Read the command in a variable such as `GIT_PAGER`, whose value programs run."""
         if value and is_run(name):
             held = replace(start, wrappers=(*start.wrappers, name), fed_by=(), given=None)
             outer, self._fed = self._fed, []
@@ -535,7 +539,7 @@ class _ScriptReader:
         return b"\n" in between.replace(b"\\\n", b"")
 
     def _start(self, words: list[_Word], start: _Start) -> _Ends:
-        """Strip the wrappers off a command, and read the program that it finally starts."""
+        """Remove the wrappers from a command, and read the program that it finally starts."""
         kept = self._folders
         here: _Ends = (kept, kept)
         while words[0].mark is not Certainty.OPEN:
@@ -584,7 +588,7 @@ class _ScriptReader:
         return here
 
     def _read_within(self, script: str, start: _Start, *, sure: bool) -> _Ends:
-        """Read a script that another program gets as text."""
+        """Read a script that a program gets as text."""
         kept = self._folders, dict(self._variables), self._sets
         inner = replace(start, given=None, depth=start.depth + 1, writes=(), reads=(),
                         outer=len(start.wrappers))  # fmt: skip
@@ -713,7 +717,7 @@ class _ScriptReader:
         return "{" in bare and ("," in bare or ".." in bare)
 
     def _part(self, node: ShellNode) -> _Word:
-        """Return a part of a word; open if its value may become several words."""
+        """Return a part of a word. It is marked open if its value may become several words."""
         said = self._value(node)
         splits = node.type in _UNQUOTED and _SPLITS.search(said.text)
         after = node.next_sibling
@@ -723,7 +727,7 @@ class _ScriptReader:
         return replace(said, mark=Certainty.OPEN) if splits else said
 
     def _value(self, node: ShellNode) -> _Word:
-        """Return a word as the program gets it, as far as the script shows."""
+        """Return a word as the program receives it, as far as the script shows."""
         read = _VALUES.get(node.type)
         if read is not None:
             return read(self, node)
@@ -738,7 +742,8 @@ class _ScriptReader:
         )
 
     def _read_rest(self, node: ShellNode, known: ShellNode | None = None) -> None:
-        """Read the substitutions in a word that is not understood, except in its `known` part."""
+        """Read the substitutions in a word that is not understood, but not those in its `known`
+        part."""
         done = {one.id for one in _descend(known)} if known is not None else set()
         for one in _descend(node):
             if one.type in _SUBSTITUTIONS and one.id not in done:
@@ -748,7 +753,7 @@ class _ScriptReader:
                 self.whole = False  # arithmetic, which may hold a command
 
     def _fill(self, node: ShellNode, begin: int, end: int) -> _Word:
-        """Return the text of double quotes or a here-document, with its expansions."""
+        """Return the text of double quotes or of a here-document, with its expansions."""
         parts: list[_Word] = []
         at = begin
         for child in node.named_children:
@@ -763,7 +768,7 @@ class _ScriptReader:
         return _Word(_ESCAPED_IN_QUOTES.sub(lambda one: one[1].replace("\n", ""), text))
 
     def _raw(self, node: ShellNode) -> _Word:
-        """Return a text in single quotes, which in fish may go on after a backslash."""
+        """Return the text in single quotes. In fish, the quotes may continue after a backslash."""
         text = self._text(node)[1:-1]
         backslashes = len(text) - len(text.rstrip("\\"))
         self.alike = self.alike and backslashes % 2 == 0
@@ -796,7 +801,8 @@ class _ScriptReader:
         return _Word("$()", Certainty.OPEN)
 
     def _said_since(self, begin: int) -> tuple[str, ...]:
-        """Return the possible output of the last step, if the others since `begin` only feed it."""
+        """Return the possible output of the last step, if all other steps since `begin` only feed
+        it."""
         if len(self.steps) == begin or self.steps[-1].writes:
             return ()
         made = set(range(begin, len(self.steps) - 1))
@@ -845,7 +851,7 @@ _VALUES: dict[str, Callable[[_ScriptReader, ShellNode], _Word]] = {
 
 def said_by(step: Step) -> tuple[str, ...]:
     """Return the possible outputs of a step that prints known words: `echo`, `printf`, or `cat`
-    with known input. For `echo`, shells differ on escapes, so both outputs are returned."""
+    with known input. Shells differ on escapes in `echo`, so both outputs are returned."""
     if step.is_open:
         return ()
     if step.words == ("cat",) and not step.reads:
@@ -865,7 +871,7 @@ def said_by(step: Step) -> tuple[str, ...]:
 
 
 def _said_by_printf(words: list[str]) -> tuple[str, ...]:
-    """Return the output of `printf` for one text, or for a format without placeholders."""
+    """Return what `printf` prints for one string, or for a format without placeholders."""
     form, *texts = words or [""]
     if form in ("%s", "%s\\n", "%s ", "%b") and len(texts) == 1:
         text = _ANSI.sub(_undo_said, texts[0]) if form == "%b" else texts[0]
@@ -875,7 +881,7 @@ def _said_by_printf(words: list[str]) -> tuple[str, ...]:
 
 
 def _read_each(texts: Sequence[str]) -> str | None:
-    """Return a script that does all that several scripts do."""
+    """Return one script that does everything that several scripts do."""
     return "\n".join(texts) if texts else None
 
 
@@ -890,7 +896,8 @@ def reckons(words: Sequence[str]) -> bool:
 
 
 def _runs_input(words: Sequence[_Word]) -> bool:
-    """Return whether an interpreter runs its input, or a file that only the machine knows."""
+    """Return whether an interpreter runs its input, or a file that is known only on the agent's
+    machine."""
     operands = [one for one in words[1:] if one.text[:1] != "-" or one.text == "-"]
     return (
         not operands
@@ -912,7 +919,7 @@ def _is_redirected_list(node: ShellNode) -> bool:
 
 def _reckons_or_differs(text: str) -> bool:
     """Return whether a script has arithmetic or indirect variables, which may run their values, or
-    redirections that shells read differently."""
+    redirections that shells interpret differently."""
     return _RECKONED.search(_PLAIN_SUM.sub("", text)) is not None
 
 
@@ -925,7 +932,8 @@ def _join(parts: list[_Word]) -> _Word:
 
 
 def _split_braces(word: _Word) -> list[_Word]:
-    """Return the words of `a{b,c}`; they are open, since quotes may change their meaning."""
+    """Return the words of `a{b,c}`. They are marked open, because quotes may change their
+    meaning."""
     left, done = [word.text], list[str]()
     while left:
         text = left.pop(0)
@@ -963,7 +971,7 @@ def _undo_ansi(found: re.Match[str]) -> str:
 
 
 def _undo_said(found: re.Match[str]) -> str:
-    """Return what `echo` prints for an escape; it does not decode escaped quotes."""
+    """Return what `echo` prints for an escape; escaped quotes stay as they are."""
     return found[0] if found[1] in "\"'`$" else _undo_ansi(found)
 
 

@@ -1,12 +1,15 @@
-"""Read shell words, and the programs that wrappers start. See `simple_command` and `strip_wrapper`.
+"""Read shell words, and the programs that wrappers start. Start reading at `simple_command` and
+`strip_wrapper`.
 
 A command string is read only if every shell reads it alike. Two readers must agree: a scanner that
 knows only plain and quoted words, and tree-sitter's grammar of bash. Both must find one simple
-command with the same words. There may be no operators, expansions, redirections, assignments,
-wildcards, comments, escapes, line ends or odd characters. Nothing is guessed or expanded.
+command with the same words. The string may not have operators, expansions, redirections,
+assignments, wildcards, comments, escapes, line ends or odd characters. Nothing is guessed or
+expanded.
 
-`wrappers.txt` lists programs that start another one, and their options with values. An unknown
-option may have a value too, so the rest is guessed: such a reading is not `exact`.
+`wrappers.txt` lists programs that start another program, and their options with values. If an
+option is unknown, it may also have a value. The words after it are then a guess, and the result is
+not `exact`.
 """
 
 from __future__ import annotations
@@ -41,12 +44,12 @@ _RUN = re.compile(
 
 
 def is_run(name: str) -> bool:
-    """Return whether a shell or a program runs the value of a variable as a command."""
+    """Return whether a shell or a program runs the value of this variable as a command."""
     return _RUN.fullmatch(name) is not None
 
 
 def steers(name: str) -> bool:
-    """Return whether a variable affects which code runs, or which server it reaches."""
+    """Return whether a variable affects which code runs, or which server is contacted."""
     return _STEERING.fullmatch(name) is not None
 
 
@@ -73,11 +76,12 @@ _VALUES_OF_SHELLS = frozenset({"-o", "-O", "+o", "+O", "--rcfile", "--init-file"
 
 @dataclass(frozen=True, slots=True)
 class Wrapped:
-    """The program that a wrapper starts: the words from `begins` to `ends`, a `script`, or input.
+    """The program that a wrapper starts: the words from `begins` to `ends`, a `script`, or its
+    input.
 
-    `names` are the words that identify the wrapper, `sets` the variables that it sets. It `moves`
-    if it starts the program in another folder or on another machine. With `also` it does more than
-    start it. `operands` are its own operands, such as a host.
+    `names` are the words that identify the wrapper, and `sets` the variables that it sets. The
+    wrapper `moves` if it starts the program in another folder or on another machine. If `also` is
+    true, it does more than start the program. `operands` are the wrapper's own, such as a host.
     """
 
     names: tuple[str, ...]
@@ -107,7 +111,7 @@ class _Row:
 
 
 def strip_wrapper(words: Sequence[str]) -> Wrapped | None:
-    """Return what the program of these words starts, None if it starts nothing."""
+    """Return the program that these words start, or None if they start no other program."""
     name = words[0].rstrip("/").rpartition("/")[2]
     if name in SHELLS:
         return _strip_shell(name, words)
@@ -187,14 +191,14 @@ def _with_option(found: Wrapped, row: _Row, word: str) -> Wrapped:
 
 
 def _is_cluster(word: str, row: _Row) -> bool:
-    """Return whether a word is a cluster of known letters: `-nE`."""
+    """Return whether a word is a cluster of known one-letter options, such as `-nE`."""
     letters = [f"-{one}" for one in word[1:]]
     return not word.startswith("--") and all(one in row.alone for one in letters)
 
 
 @lru_cache(maxsize=1)
 def read_wrappers() -> dict[tuple[str, ...], _Row]:
-    """Return the rows of programs that start another one, by their names."""
+    """Return the rows of programs that start another program, by their names."""
     return {row.names: row for line in rows("wrappers.txt") for row in _read_row(line)}
 
 
@@ -249,20 +253,20 @@ _PLAIN_CATEGORIES = frozenset("LMNPS")
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word as the program gets it; `head` is its part outside quotes."""
+    """One word as the program receives it; `head` is its part outside quotes."""
 
     text: str
     head: str
 
     @property
     def plain(self) -> bool:
-        """Whether no part of it was quoted."""
+        """Whether no part of the word was quoted."""
         return self.head == self.text
 
 
 @lru_cache(maxsize=1024)  # several grants, rules and offers read a request
 def simple_command(text: str) -> tuple[Word, ...] | None:
-    """Return the words of one plain simple command, None for any other text."""
+    """Return the words of one plain simple command, or None for any other text."""
     if not text or len(text) > MAX_COMMAND or ENTITY.search(text) or not is_readable(text):
         return None
     found = _scan(text)
@@ -273,7 +277,7 @@ def simple_command(text: str) -> tuple[Word, ...] | None:
 
 
 def plain_words(parts: list[str]) -> tuple[Word, ...] | None:
-    """Return the words of an argument list if no word needs quotes, else None."""
+    """Return the words of an argument list if no word needs quotes, or None."""
     if not 0 < len(parts) <= MAX_WORDS or sum(map(len, parts)) > MAX_COMMAND:
         return None
     if not all(re.fullmatch(_BARE, part) for part in parts) or "=" in parts[0]:
@@ -282,7 +286,7 @@ def plain_words(parts: list[str]) -> tuple[Word, ...] | None:
 
 
 def unwrap(parts: list[str]) -> str | None:
-    """Return the command in `["bash", "-lc", COMMAND]`, which only one shell reads, else None."""
+    """Return the command in `["bash", "-lc", COMMAND]`, which only one shell reads, or None."""
     return parts[-1] if tuple(parts[:-1]) == WRAPPER else None
 
 
@@ -321,7 +325,7 @@ def _word(found: re.Match[str]) -> Word:
 
 
 def _grammar_agrees(text: str, words: list[re.Match[str]]) -> bool:
-    """Return whether bash's grammar finds just these words in just one command."""
+    """Return whether bash's grammar finds exactly one command with exactly these words."""
     source = text.encode()
     root = parse_shell(source)
     if root.has_error or root.child_count != 1 or root.children[0].type != "command":
@@ -347,7 +351,7 @@ ShellNode = Node
 
 @lru_cache(maxsize=16)  # a command is read in several ways in a row
 def parse_shell(source: bytes) -> ShellNode:
-    """Return the syntax tree of a text for bash, which may have errors."""
+    """Return bash's syntax tree of a text. The tree may contain errors."""
     return Parser(_language()).parse(source).root_node
 
 
@@ -370,7 +374,7 @@ _BEFORE_COMMENTS = " \t\n;&|("
 
 
 def spell_out(text: str, depth: int = _MOST_NESTED) -> str:
-    """Return a shell text with $(…) in place of each active pair of backticks."""
+    """Return a shell text in which each active pair of backticks is replaced by $(…)."""
     if "`" not in text:
         return text
     spelling = _Spelling(text, depth)
@@ -380,7 +384,8 @@ def spell_out(text: str, depth: int = _MOST_NESTED) -> str:
 
 
 class _Spelling:
-    """Reads one text once. `_open` holds the quotes and brackets that are still open."""
+    """Reads one text once, from start to end. `_open` holds the quotes and brackets that are still
+    open."""
 
     def __init__(self, text: str, depth: int) -> None:
         self._text = text
@@ -392,7 +397,7 @@ class _Spelling:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the text has more."""
+        """Whether some of the text has not been read yet."""
         return self._at < len(self._text)
 
     @property
@@ -401,14 +406,14 @@ class _Spelling:
         return "".join(self._out)
 
     def step_through(self) -> None:
-        """Take one piece of a text in which quotes have no meaning."""
+        """Read one piece of a text in which quotes have no meaning."""
         if self._text[self._at] == "`":
             self._take_pair(quoted=False)
         else:
             self._take(2 if self._text[self._at] == "\\" else 1)
 
     def step(self) -> None:
-        """Take one piece of a script."""
+        """Read one piece of a script."""
         char = self._text[self._at]
         if char == "\\":
             self._take(2)
@@ -457,7 +462,7 @@ class _Spelling:
         self._take((len(self._text) if end < 0 else end) - self._at)
 
     def _take_single(self) -> None:
-        """Take a text in single quotes; only $'…' has escapes."""
+        """Read a text in single quotes; only $'…' has escapes."""
         end = self._at + 1
         escapes = self._text[self._at - 1 : self._at] == "$"
         while end < len(self._text) and self._text[end] != "'":
@@ -465,7 +470,7 @@ class _Spelling:
         self._take(end + 1 - self._at)
 
     def _take_pair(self, *, quoted: bool) -> None:
-        """Take a pair of backticks; without an end it reaches to the end of the text."""
+        """Read a pair of backticks. If the second is missing, it reaches to the end of the text."""
         end = self._at + 1
         while end < len(self._text) and self._text[end] != "`":
             end += 2 if self._text[end] == "\\" else 1
@@ -481,7 +486,8 @@ class _Spelling:
         self._out.append(f"$({lead}{runs}{end_of})")
 
     def _take_heredocs(self) -> None:
-        """Take the here-documents that begin here; if their word was quoted, unchanged."""
+        """Read the here-documents that begin here. Those whose delimiter was quoted stay
+        unchanged."""
         for word, literal, tabs in self._heredocs:
             body: list[str] = []
             while self._at < len(self._text):
@@ -497,7 +503,7 @@ class _Spelling:
 
 
 def _spell_text(text: str, depth: int) -> str:
-    """Return a text in which a shell only expands, so that quotes have no meaning."""
+    """Replace backticks in a text in which a shell only expands, so that quotes have no meaning."""
     spelling = _Spelling(text, depth)
     while spelling.goes_on:
         spelling.step_through()

@@ -1,4 +1,5 @@
-"""Remembered decisions: what a grant covers, in words and as a test. Pure, no I/O.
+"""Grants: which requests a grant covers, as a sentence and as a test. No I/O.
 
-Enter at `offers` (what may be remembered of a request) or `coverage` (does a grant cover this?).
+Start reading at `offers` (which grants a request offers) or `coverage` (whether a grant covers a
+request).
 """

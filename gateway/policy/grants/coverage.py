@@ -1,7 +1,8 @@
-"""Decide whether a grant covers a request: start at `covers`. `blast` replays past requests.
+"""Decide whether a grant covers a request. Start reading at `covers`; `blast` tests a grant against
+past requests.
 
-An approval covers no call that the gateway cannot read completely. A denial that may apply is
-unsure, and then people decide.
+A grant that allows never covers a call that the gateway cannot read completely. If a deny grant
+might apply, the result is "unsure", and people decide.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ _CHANGING = frozenset(
 
 
 def covers(grant: Grant, record: StoredRequest) -> MatchResult:
-    """Return whether a grant covers a request's current call, regardless of its time and uses."""
+    """Return whether a grant covers a request's current call. Its expiry and uses are not
+    checked."""
     request = record.request
     if grant.agent != request.agent or grant.session not in (None, request.session):
         return MatchResult.NO
@@ -82,8 +84,8 @@ def covers(grant: Grant, record: StoredRequest) -> MatchResult:
 
 
 class Difference(NamedTuple):
-    """Why an approval does not cover a call: its `place` in the arguments if that differs, or the
-    name (`called`) of another value. Without either there is only a reason."""
+    """A reason why a grant does not cover a call. `place` is the place in the arguments that
+    differs. If another value differs, `called` is its name."""
 
     place: str
     why: str
@@ -102,7 +104,7 @@ def _allows(match: Match, record: StoredRequest) -> bool:
 
 
 def differences(match: Match, record: StoredRequest) -> Iterator[Difference]:
-    """Yield the reasons why a match does not cover a call; none if it does."""
+    """Yield the reasons why a match does not cover a call; none if it covers the call."""
     request, context = record.request, record.request.context
     if record.risk.level is RiskLevel.HIGH:
         yield Difference("", "its risk is high")
@@ -159,7 +161,7 @@ def _by_leaf(
 
 
 def _reaches_the_same(answer: Answer, record: StoredRequest, effects: CallEffects) -> bool:
-    """Return whether a planned call works on just the file that it names."""
+    """Return whether a planned call affects only the file that it names."""
     leaf = path_leaf(effects)
     if answer is not Answer.FOLDER or leaf is None:
         return not record.request.context.files
@@ -168,7 +170,8 @@ def _reaches_the_same(answer: Answer, record: StoredRequest, effects: CallEffect
 
 
 def names_each(grant: Grant, record: StoredRequest, own: tuple[str, ...]) -> bool:
-    """Return whether an approval fixes each recipient outside the own domains."""
+    """Return whether a grant that allows fixes each recipient outside the operator's own
+    domains."""
     if grant.effect is Effect.DENY or grant.match.shape is Shape.EXACT:
         return True
     fixed = {rule.address for rule in grant.match.rules if rule.kind is RuleKind.EQUALS}
@@ -177,7 +180,7 @@ def names_each(grant: Grant, record: StoredRequest, own: tuple[str, ...]) -> boo
 
 
 def _is_empty_list(answer: Answer, leaf: Leaf, rules: Iterable[str]) -> bool:
-    """Return whether a harmless tool gets an empty list instead of several values."""
+    """Return whether a harmless tool gets an empty list where the grant has a list of values."""
     starts = (f"{leaf.address}[", f"{leaf.address}.")
     return (
         answer is Answer.TOOL
@@ -187,7 +190,7 @@ def _is_empty_list(answer: Answer, leaf: Leaf, rules: Iterable[str]) -> bool:
 
 
 def group_by_address(effects: CallEffects) -> dict[str, list[Leaf]]:
-    """Return the values of a call by address, where elements of a list share one."""
+    """Return the values of a call by address. Elements of a list share one address."""
     found: dict[str, list[Leaf]] = {}
     for leaf in effects.leaves:
         found.setdefault(leaf.address, []).append(leaf)
@@ -201,7 +204,7 @@ def is_where_it_works(leaf: Leaf, effects: CallEffects) -> bool:
 
 
 def value_at(address: str, leaves: list[Leaf]) -> Any:
-    """Return the value at an address, or, for elements of lists, each with its place."""
+    """Return the value at an address, or each element of a list with its place."""
     if len(leaves) == 1 and leaves[0].place == address:
         return leaves[0].value
     return [[one.place, one.value] for one in leaves]
@@ -232,7 +235,7 @@ def _compare(
 
 
 def _runs_only(rule: Rule, leaf: Leaf, record: StoredRequest, effects: CallEffects) -> bool:
-    """Return whether all that a value runs is read completely and permitted by the rule."""
+    """Return whether everything that a value runs is read completely and permitted by the rule."""
     starts = f"{leaf.place}["
     programs = [one for one in effects.programs
                 if one.place == leaf.place or one.place.startswith(starts)]  # fmt: skip
@@ -242,7 +245,8 @@ def _runs_only(rule: Rule, leaf: Leaf, record: StoredRequest, effects: CallEffec
 
 
 def runs_only(pattern: CommandPattern, programs: Sequence[Program], record: StoredRequest) -> bool:
-    """Return whether there are programs, all read completely and permitted by the pattern."""
+    """Return whether there are programs, and all are read completely and permitted by the
+    pattern."""
     return bool(programs) and all(
         one.proven and _permits_run(pattern, one.reading, one.base, record.request.context)
         for one in programs
@@ -250,7 +254,7 @@ def runs_only(pattern: CommandPattern, programs: Sequence[Program], record: Stor
 
 
 def _lies_there(rule: Rule, leaf: Leaf, record: StoredRequest, effects: CallEffects) -> bool:
-    """Return whether a URL has a rule's host, or a path or patch stays in its folder."""
+    """Return whether a URL has a rule's host, or a path or patch stays in the rule's folder."""
     if rule.kind is RuleKind.HOST:
         return [one.host for one in effects.urls if one.place == leaf.place] == [rule.value]
     if leaf.role is Role.PATCH:
@@ -259,7 +263,8 @@ def _lies_there(rule: Rule, leaf: Leaf, record: StoredRequest, effects: CallEffe
 
 
 def _lies_in(folder: str, leaf: Leaf, record: StoredRequest, effects: CallEffects) -> bool:
-    """Return whether a path is in a folder, by its name and by the files the client resolved."""
+    """Return whether a path is in a folder, by its name and by the files that the client
+    resolved."""
     use, outer = path_of(effects, leaf), components(folder)
     if use is None or use.parts is None or outer is None or is_delicate(effects, use):
         return False
@@ -280,7 +285,8 @@ def _lies_in(folder: str, leaf: Leaf, record: StoredRequest, effects: CallEffect
 
 
 def what_differs(grant: Grant, record: StoredRequest) -> str | None:
-    """Return the first reason why a grant does not cover a call, in one sentence; None if it does.
+    """Return the first reason why a grant does not cover a call, as a sentence; None if it covers
+    the call. Secrets in values are masked.
 
     Secrets in values are masked.
     """
@@ -289,7 +295,8 @@ def what_differs(grant: Grant, record: StoredRequest) -> str | None:
 
 
 def why_asked(grants: Iterable[Grant], record: StoredRequest) -> str:
-    """Return why the nearest remembered approval of the tool does not cover a call; "" if none."""
+    """Return why the grant that comes nearest, of those for this tool, does not cover a call; ""
+    without one."""
     near: tuple[int, str] | None = None
     for grant in grants:
         planned = grant.line is not None
@@ -305,7 +312,7 @@ def why_asked(grants: Iterable[Grant], record: StoredRequest) -> str:
 
 
 def why_unplanned(lines: Iterable[Grant], record: StoredRequest) -> str:
-    """Return how a call deviates from its session's plan, of which these lines are unused."""
+    """Return how a call differs from its session's plan. `lines` are the plan's unused lines."""
     why = why_asked(lines, record) or "the plan has no such call, or all of them were used"
     return f"deviates from the plan: {why}"
 
@@ -325,7 +332,7 @@ def _say(found: Difference, record: StoredRequest, known: str = "remembered") ->
 
 
 def _show(place: str, value: Any) -> str:
-    """Return a value cut to a few characters, with secrets masked."""
+    """Return a value shortened to a few characters, with secrets masked."""
     name = place.rpartition(".")[2]
     safe = mask({name: value})
     shown = next(iter(safe.values()))
@@ -337,7 +344,7 @@ def _show(place: str, value: Any) -> str:
 
 
 def _passes(match: Match, record: StoredRequest) -> bool:
-    """Return whether a grant for all tools covers a request; never with high risk, secrets or
+    """Return whether a grant for all tools covers a request. It never covers high risk, secrets or
     hidden text."""
     request, arguments = record.request, record.arguments
     elsewhere = match.host is not None and match.host != request.context.host
@@ -394,7 +401,7 @@ _BY_PEOPLE = frozenset({Reason.PERSON, Reason.FEEDBACK})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchPreview(Wire):
-    """How many of the `looked_at` recent requests a grant covers, and how people decided them."""
+    """How many of the `looked_at` recent requests a grant covers, and how people decided those."""
 
     looked_at: int
     covered: int
@@ -402,7 +409,7 @@ class MatchPreview(Wire):
     denied: int
 
     def words(self) -> str:
-        """Return it as one sentence, "" if the grant covers none."""
+        """Return the preview as one sentence, or "" if the grant covers none."""
         if not self.covered:
             return ""
         return (
@@ -414,7 +421,8 @@ class MatchPreview(Wire):
 def blast(
     match: Match, agent: str, records: Iterable[StoredRequest], session: str | None = None
 ) -> MatchPreview:
-    """Return which of an agent's recent requests an approval of this match would have covered.
+    """Return which of an agent's recent requests a grant with this match would have allowed. A
+    session pass needs its `session`.
 
     A pass needs its `session`.
     """

@@ -1,7 +1,8 @@
-"""Decide whether a denial matches what a call runs, touches or reaches: start at `denies`.
+"""Decide whether a deny grant matches what a call runs, changes or contacts. Start reading at
+`denies`.
 
-Unclear spelling must not evade a denial. If it may apply, the result is unsure: no lower decider
-can then allow the call, and people decide.
+Nobody can evade a deny grant by unclear spelling. If it may apply, the result is "unsure": no lower
+decider can then allow the call, and people decide.
 """
 
 from __future__ import annotations
@@ -73,17 +74,17 @@ _VERSION = re.compile(r"[-.]?[0-9][0-9.]*(?:\.exe)?$|\.exe$")
 
 
 def most(covers: list[MatchResult]) -> MatchResult:
-    """Return the strongest of several results, any of which is enough."""
+    """Return the strongest of several results if any one of them is enough."""
     return next(
         (one for one in (MatchResult.YES, MatchResult.UNSURE) if one in covers), MatchResult.NO
     )
 
 
 def denies(match: Match, record: StoredRequest) -> MatchResult:
-    """Return whether a remembered denial matches the request's current call.
+    """Return whether a deny grant matches the request's current call.
 
-    Yes if it does under every reading, unsure if only under some or if it is unclear. Declarations
-    of the tool's author are ignored here.
+    The result is yes if it matches under every reading, and unsure if it matches only under some or
+    is unclear. Declarations of the tool's author are ignored here.
     """
     if match.shape is Shape.EXACT:
         return MatchResult.YES if match.digest == record.digest else MatchResult.NO
@@ -97,7 +98,7 @@ def denies(match: Match, record: StoredRequest) -> MatchResult:
 
 
 def _denies_call(match: Match, effects: CallEffects) -> MatchResult:
-    """Return whether a denial matches one call, by its own name and its contents."""
+    """Return whether a deny grant matches one call, by the call's own name and its contents."""
     if effects.call.server is None and any(one.kind in _HIDING for one in effects.uncertainties):
         return MatchResult.UNSURE  # an unread call may be inside
     named = _is_tool(match.tool, effects.names)
@@ -107,7 +108,7 @@ def _denies_call(match: Match, effects: CallEffects) -> MatchResult:
 
 
 def _is_tool(denied: str, names: tuple[str, ...]) -> MatchResult:
-    """Return whether a call has a denied name; unsure for another spelling of it."""
+    """Return whether a call has a denied name; unsure if it has that name in another spelling."""
     if denied in (*names, ANY_TOOL):
         return MatchResult.YES
     spelled = {plain_name(bare_name(one)) for one in names}
@@ -125,7 +126,7 @@ def _keeps(rule: Rule, effects: CallEffects) -> MatchResult:
 
 
 def denial_matches(record: StoredRequest) -> Iterator[tuple[str, Match]]:
-    """Yield the wider denials of a request, each with its words, narrow first."""
+    """Yield the wider deny grants that a request offers, each with its words, narrow first."""
     request = record.request
     for words, rule in _denial_rules(read_without_authors(record)):
         # The tool, the folder and other arguments may differ: the denied action is the same.
@@ -176,7 +177,7 @@ def _patterns(words: tuple[Word, ...]) -> Iterator[CommandPattern]:
 
 
 def read_without_authors(record: StoredRequest) -> tuple[CallEffects, ...]:
-    """Return the effects of each part of a record, without declarations of the tool's author."""
+    """Return the effects of each part of a record, ignoring declarations of the tool's author."""
     if not record.request.roles:
         return effects_of(record)
     return tuple(
@@ -191,8 +192,8 @@ def read_without_authors(record: StoredRequest) -> tuple[CallEffects, ...]:
 
 
 def over_readings(effects: CallEffects, judge: Callable[[CallEffects], MatchResult]) -> MatchResult:
-    """Judge a call and the calls within it: yes if one matches, unsure if one does only under some
-    readings."""
+    """Judge a call and its inner calls: yes if one of them matches, unsure if one matches only
+    under some readings."""
     found = [judge(effects), *(over_readings(one, judge) for one in effects.nested)]
     for one in effects.readings:
         found.append(_agree([
@@ -207,7 +208,7 @@ def _judge_all(
     of_program: Callable[[Program], MatchResult],
     of_path: Callable[[PathUse], MatchResult],
 ) -> MatchResult:
-    """Judge all that a call runs and touches, under each reading."""
+    """Judge everything that a call runs and names, under each reading."""
 
     def of_reading(way: Reading | CallEffects) -> MatchResult:
         inner = [_judge_all(one, of_call, of_program, of_path) for one in way.nested]
@@ -222,9 +223,10 @@ def _judge_all(
 
 
 def _is_idle(way: Reading) -> bool:
-    """Return whether a reading is implausible, or has nothing that a denial could match.
+    """Return whether a reading is implausible, or has nothing that a deny grant could match.
 
-    No command begins with a dash, so a list with a dash holds the words of one command.
+    No command begins with a dash, so a list with an item that begins with a dash contains the words
+    of one command.
     """
     unproven = bool(way.programs) and not any(one.proven for one in way.programs)
     dashed = way.programs[1:] and any(one.text.startswith("-") for one in way.programs)
@@ -232,13 +234,13 @@ def _is_idle(way: Reading) -> bool:
 
 
 def _agree(found: list[MatchResult]) -> MatchResult:
-    """Return the common result of all readings, unsure if they differ."""
+    """Return the result that all readings share, or unsure if they differ."""
     each = set(found) or {MatchResult.NO}
     return each.pop() if len(each) == 1 else MatchResult.UNSURE
 
 
 def _least(found: list[MatchResult]) -> MatchResult:
-    """Return the weakest of several results, all of which are needed."""
+    """Return the weakest of several results if all of them are needed."""
     weakest = (MatchResult.NO, MatchResult.UNSURE)
     return next((one for one in weakest if one in found), MatchResult.YES)
 
@@ -247,7 +249,7 @@ def _least(found: list[MatchResult]) -> MatchResult:
 
 
 def forbids_command(pattern: CommandPattern, effects: CallEffects) -> MatchResult:
-    """Return whether a call runs, or may run, a command that a denial matches."""
+    """Return whether a call runs, or may run, a command that a deny grant matches."""
 
     def of_program(program: Program) -> MatchResult:
         found = _forbids_script(pattern, program)
@@ -267,9 +269,9 @@ def forbids_command(pattern: CommandPattern, effects: CallEffects) -> MatchResul
 
 
 def _read_as_several(effects: CallEffects) -> Iterator[Program]:
-    """Yield the commands of a list that is taken for one command only because of the tool's name.
+    """Yield the commands of a list that is read as one command only because of the tool's name.
 
-    A tool of another maker may have the same name, and run each element.
+    A tool with the same name from another vendor may run each element.
     """
     for leaf in effects.with_role(Role.ARGV):
         texts = leaf.value if is_list_of_texts(leaf.value) else []
@@ -279,7 +281,7 @@ def _read_as_several(effects: CallEffects) -> Iterator[Program]:
 
 
 def _has_unread_command(effects: CallEffects) -> bool:
-    """Return whether a value under a command's name is neither text nor a list of texts."""
+    """Return whether a value under a command's name is neither a string nor a list of strings."""
     return any(
         leaf.role in _MAYBE_RUN
         and plain_name(leaf.name) in _COMMAND_NAMES
@@ -291,7 +293,8 @@ def _has_unread_command(effects: CallEffects) -> bool:
 
 
 def _may_hold(effects: CallEffects, holds: Callable[[str], bool]) -> MatchResult:
-    """Return unsure if a call has an action or input, or an unknown text that `holds` accepts."""
+    """Return unsure if a call has an action or input, or an unknown text that `holds` accepts; else
+    no."""
     for leaf in effects.with_role(Role.ACTION, Role.INPUT):
         read = leaf.role is Role.ACTION and plain_name(leaf.name) in _COMMAND_NAMES
         if leaf.value not in _EMPTY and not read:
@@ -303,12 +306,13 @@ def _may_hold(effects: CallEffects, holds: Callable[[str], bool]) -> MatchResult
 
 
 def _is_checked(leaf: Leaf) -> bool:
-    """Return whether the table or the operator says that a value runs nothing."""
+    """Return whether the table of known tools or the operator confirms that a value runs
+    nothing."""
     return leaf.source in (RoleSource.OPERATOR, RoleSource.TABLE) and leaf.role is not Role.UNKNOWN
 
 
 def _forbids_script(pattern: CommandPattern, program: Program) -> MatchResult:
-    """Return whether any step of a command matches a denial."""
+    """Return whether any step of a command matches a deny grant's pattern."""
     script = read_script(program.text) if program.words is None else None
     if script is None or not script.whole:
         return _forbids(pattern, program.words)
@@ -395,7 +399,7 @@ def reaches_folder(folder: str, effects: CallEffects) -> MatchResult:
 
 
 def reaches_host(host: str, effects: CallEffects) -> MatchResult:
-    """Return whether a call reaches, or may reach, a denied host."""
+    """Return whether a call contacts, or may contact, a denied host."""
     denied = host.casefold().rstrip(".")
 
     def of_name(name: str) -> MatchResult:
@@ -471,13 +475,14 @@ def _forbids_flags(
 
 
 def _program(text: str) -> str:
-    """Return a program's name without folder, version and Windows ending."""
+    """Return a program's name without its folder, version and Windows extension."""
     name = text.replace("\\", "/").rpartition("/")[2].lower()
     return _VERSION.sub("", name) or name
 
 
 def _may_be(denied: str, *texts: str) -> Iterator[bool]:
-    """Yield for each part of some words whether it could name the program, also as a pattern."""
+    """Yield, for each part of some words, whether it could name the denied program, directly or as
+    a wildcard."""
     for program in map(_program, chain.from_iterable(map(_PART.findall, texts))):
         wild = _WILD.search(program) is not None and any(map(str.isalnum, program))
         yield program == denied or (wild and fnmatchcase(denied, program))
@@ -488,8 +493,9 @@ def _may_be(denied: str, *texts: str) -> Iterator[bool]:
 
 
 def is_plain_denial(record: StoredRequest) -> bool:
-    """Return whether a person's plain denial ended a request: not feedback, which asks for another
-    plan, and not a question. Such a denial also denies the same call for a while."""
+    """Return whether a person ended a request with a plain denial. Feedback that asks for another
+    plan does not count, nor does a form. A plain denial also denies the same call for some
+    minutes."""
     decision = record.decision
     if decision is None or record.request.questions:
         return False
@@ -498,9 +504,10 @@ def is_plain_denial(record: StoredRequest) -> bool:
 
 
 def denial_of(record: StoredRequest, *, minutes: int, until: int) -> Grant | None:
-    """Return a plain denial as a grant, with the request's id, to list and lift it.
+    """Return a plain denial as a grant with the request's id, so that people can list and revoke
+    it.
 
-    It denies the same call in the same session until `until`, and has no card in chats."""
+    The grant denies the same call in the same session until `until`, and has no card in chats."""
     decision, request = record.decision, record.request
     if decision is None:
         return None

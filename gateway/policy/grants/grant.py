@@ -1,6 +1,7 @@
 """Define a grant: its effect, its agent and session, what it matches, and when it ends.
 
-It holds values only; `gateway.policy.grants.coverage` decides whether a grant covers a request.
+This module only defines values; `gateway.policy.grants.coverage` decides whether a grant covers a
+request.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _DAY_MS = 24 * 3_600_000
 
 
 class Answer(StrEnum):
-    """The part of a call that an approval leaves open; the rest must be the same each time."""
+    """The part of a call that a grant leaves open; all other parts must be the same each time."""
 
     COMMAND = "command"
     FOLDER = "folder"
@@ -60,7 +61,7 @@ class Answer(StrEnum):
 
 
 class Scope(StrEnum):
-    """Names for people of how wide a match is, which reveal nothing that it covers."""
+    """Names for how wide a match is, for people. They do not reveal what the match covers."""
 
     EXACT = "exactly this"
     PATTERN = "a pattern over its arguments"
@@ -82,7 +83,7 @@ _SCOPES = {
 
 
 class MatchResult(StrEnum):
-    """Whether a grant or rule covers a request; an approval never has `unsure`."""
+    """Whether a grant or rule covers a request. Only a deny grant or rule can be `unsure`."""
 
     YES = "yes"
     NO = "no"
@@ -101,12 +102,13 @@ class RuleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandPattern(Wire):
-    """A simple command: its program and verbs as typed, and the flags it may have.
+    """A pattern for simple commands: the program and verbs as typed, and the flags that are
+    allowed.
 
-    `needs` are the flags that it must have because it does more without them, as without `-n`.
-    `words` are the operands if `operands` is fixed. Paths must be in `folder`, or, if that is
-    not set, relative and below the command's working folder. A denial covers all commands with this
-    program, these verbs and all of `flags`, whatever follows.
+    `needs` lists flags that a command must have, such as `-n`, because it does more without them.
+    `words` lists the operands if `operands` is fixed. Paths must be in `folder` or, if that is not
+    set, relative and below the command's working folder. In a deny grant, the pattern covers all
+    commands with this program, these verbs and all of `flags`, whatever follows.
     """
 
     program: str
@@ -133,9 +135,9 @@ class CommandPattern(Wire):
 class Rule(Wire):
     """A condition on one argument.
 
-    `value` is what the argument must equal, or its folder or host; `command` is for kind command.
-    In approvals, a `name` that begins with `$` is an address (`$.edits[].old_string`), `type` is
-    the JSON type, and an `optional` argument may be missing.
+    `value` is the required value, folder or host; `command` is for rules of kind command. In grants
+    that allow, a `name` that begins with `$` is an address (`$.edits[].old_string`). There, `type`
+    is the JSON type, and an `optional` argument may be missing.
     """
 
     name: str
@@ -156,7 +158,7 @@ class Rule(Wire):
 
     @property
     def address(self) -> str:
-        """The address of its argument in a call."""
+        """The address of the rule's argument in a call."""
         if not self.name.startswith("$"):
             return self.name
         return self.name[2:] if self.name.startswith("$.") else self.name[1:]
@@ -166,14 +168,14 @@ class Rule(Wire):
 class Match(Wire):
     """The requests that a grant covers.
 
-    These are one digest, a tool with a rule for each argument, a whole tool, or looking below `cwd`
-    with any tool. All but exact matches also fix where the action runs (`cwd`, `host`). They cover
-    no request that sets environment variables or has a payload.
+    A match covers one digest, a tool with a rule for each argument, a whole tool, or looking below
+    `cwd` with any tool. All matches except exact ones also fix where the action runs (`cwd`,
+    `host`), and cover no request that sets environment variables or has a payload.
 
-    `answer` is the part that an approval leaves open. Without it the match is a denial's, with
-    rules by argument name. `base` is the effective folder, and `fingerprint` that of the
-    declarations and table rows behind the offer. A `whole` match, of a plan, covers no argument
-    that it does not name.
+    `answer` is the part that a grant leaves open. Without `answer`, the match belongs to a deny
+    grant, with rules by argument name. `base` is the folder in which the call runs. `fingerprint`
+    identifies the declarations and table rows that the offer is based on. A `whole` match, used in
+    plans, covers no argument that it does not name.
     """
 
     shape: Shape
@@ -219,7 +221,7 @@ class Match(Wire):
 
     @property
     def scope(self) -> Scope:
-        """The name of its width, for people."""
+        """The name of the match's width, for people."""
         if self.answer is Answer.TOOL:
             return Scope.TOOL
         if any(rule.kind is RuleKind.FOLDER for rule in self.rules):
@@ -229,8 +231,8 @@ class Match(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantVoter(Wire):
-    """Someone who voted for a grant. `via` are the entries of the routes' approvers that admitted
-    them, or `admin:` for an admin."""
+    """Someone who voted for a grant. `via` lists the approver entries of the routes that admitted
+    them, or is `admin:` for an admin."""
 
     person: str
     via: tuple[str, ...] = ()
@@ -238,7 +240,7 @@ class GrantVoter(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End(Wire):
-    """How and when a grant ended, in ms since the epoch, and by whom."""
+    """How, when (in ms since the epoch) and by whom a grant was ended."""
 
     why: str
     by: str
@@ -247,9 +249,10 @@ class End(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outdated(Wire):
-    """Why and since when a suspended approval decides nothing.
+    """Why a grant that allows is suspended, and since when.
 
-    If several grants of one route are suspended, only one is `announced`, for all of them.
+    If several grants of one route are suspended, only one of them is `announced`, with one message
+    for all.
     """
 
     why: str
@@ -259,17 +262,19 @@ class Outdated(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant(Wire):
-    """A remembered decision for one agent. Without a `session` it is for all its sessions.
+    """A decision that also covers later requests of one agent. Without a `session`, it covers all
+    the agent's sessions.
 
-    Without `expires_at` it lasts until revoked; without `max_uses` it has no limit. `generation`
-    counts its visible changes. `from_request` is the request it was made from, if any. `words` are
-    its scope, as shown to its maker. `backers` are all who voted for it.
+    Without `expires_at`, it lasts until revoked; without `max_uses`, its uses have no limit.
+    `generation` counts its visible changes. `from_request` is the request that it was made from, if
+    any. `words` is the scope as shown to the person who made it. `backers` lists all who voted for
+    it.
 
-    `queues` are the outboxes of its cards, `notices` the number of announcements beside them.
-    `suspended` means that its backers may no longer approve there. `told` is the message of a plain
-    denial to an agent that repeats the call. `line` is its line in a plan, from 1. An `outdated`
-    grant decides nothing until it is made again. One with an `end` decides nothing any more, and an
-    `erased` one has also lost its scope.
+    `queues` lists the outboxes of its cards, `notices` is the number of announcements about it.
+    `suspended` means that its backers may no longer approve on its routes. `told` is the message
+    that an agent gets if it repeats a call after a plain denial. `line` is the grant's line in a
+    plan, from 1. An `outdated` grant decides nothing until it is made again. A grant with an `end`
+    is over, and the scope of an `erased` grant is deleted.
     """
 
     id: str
@@ -325,17 +330,18 @@ class Grant(Wire):
 
     @property
     def uses_left(self) -> int | None:
-        """How many more times it may be used; None if without limit."""
+        """How many more times the grant may be used; None if there is no limit."""
         return None if self.max_uses is None else max(0, self.max_uses - self.used)
 
     def live(self, now: int) -> bool:
-        """Return whether it has not ended or expired, and has uses left."""
+        """Return whether the grant has not ended or expired, and has uses left."""
         in_time = self.expires_at is None or now < self.expires_at
         return self.end is None and in_time and self.uses_left != 0
 
     @property
     def announced_at(self) -> int | None:
-        """When to announce its end: a tenth of its life before it, at most a day; None for never.
+        """When to announce the grant's end: a tenth of its lifetime before the end, at most a day.
+        None means never.
 
         The end of a plain denial is not announced.
         """

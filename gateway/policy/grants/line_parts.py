@@ -1,8 +1,8 @@
-"""Split a command line into parts that can each be approved as a call. Start at `split`.
+"""Split a command line into parts that can each be approved like a call. Start reading at `split`.
 
-A line can run without a person if each of its parts could, and if together they do no more. Parts
-that only print, change the folder or filter piped input need no approval. A line that
-`policy.calls.command_lines` cannot read is never split.
+A line can run without approval if each of its parts could, and if together they do no more than
+each alone. Parts that only print, change the folder or filter piped input need no approval. A line
+that `policy.calls.command_lines` cannot read is never split.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _OF_SHELL = frozenset(
 
 
 class Part(NamedTuple):
-    """A command, or a file that the shell writes, which needs an approval. Both are empty if the
-    part is not understood.
+    """A command that needs an approval, or a file that the shell writes. Both are empty if the part
+    is not understood.
 
-    Each of `ways` expresses the command as calls, one for each folder in which it may run. It is
-    enough if one way is covered.
+    Each of `ways` expresses the command as calls, one for each folder in which it may run. The part
+    is covered if one of the ways is covered.
     """
 
     text: str
@@ -66,8 +66,8 @@ class Part(NamedTuple):
 
 
 def split(record: StoredRequest) -> tuple[Part, ...]:
-    """Return the parts of a command line; empty if it is not read completely, may do more than its
-    parts, or is for people only."""
+    """Return the parts of a command line. The result is empty if the line is not read completely,
+    may do more than its parts, or only people may decide it."""
     if record.for_people:
         return ()
     effects = effects_of(record)
@@ -99,7 +99,7 @@ def _split(record: StoredRequest) -> tuple[Part, ...]:
 
 
 def _without_tee(step: Step) -> Step:
-    """Return `tee FILE` as `cat` with the files that it writes."""
+    """Return a step `tee FILE` as `cat`, with the files that it writes."""
     files = tuple(one for one in step.words[1:] if one != "-a")
     plain = all(one is Certainty.PLAIN for one in step.marks) and not step.wrapping
     if step.words[0] != "tee" or not (plain and files) or any(one[:1] == "-" for one in files):
@@ -120,9 +120,11 @@ def _only_looks_at_input(steps: tuple[Step, ...], base: str | None) -> bool:
 
 
 def _find_putting(steps: tuple[Step, ...], base: str | None) -> frozenset[int]:
-    """Return the steps that write files which another step may run or read its settings from.
+    """Return the steps that write files which a different step may run, or from which it may read
+    settings.
 
-    A step whose own output goes to a file, also through `tee`, is not another step."""
+    A step whose own output goes to a file, directly or through `tee`, does not count as a different
+    step."""
     putting = [at for at, one in enumerate(steps) if one.writes or not is_idle(one, base)]
     putting = [at for at in putting if may_put_files(steps[at], base)]
     running = [at for at, one in enumerate(steps) if not is_idle(one, base) and may_run(one, base)]
@@ -144,21 +146,21 @@ def _steers(step: Step) -> bool:
 
 
 def part_is_covered(grant: Grant, part: Part) -> bool:
-    """Return whether an approval covers a part of a line, in each folder in which it may run."""
+    """Return whether a grant covers a part of a line, in each folder in which the part may run."""
     if part.written:
         return _may_write(grant.match, part.written)
     return any(way_is_covered(grant, one) for one in part.ways)
 
 
 def way_is_covered(grant: Grant, way: tuple[StoredRequest, ...]) -> bool:
-    """Return whether an approval covers a command in each folder in which it may run."""
+    """Return whether a grant covers a command in each folder in which it may run."""
     exact = grant.match.shape is Shape.EXACT  # it promises that any change requires approval
     return not exact and all(covers(grant, one) is MatchResult.YES for one in way)
 
 
 def _may_write(match: Match, path: str) -> bool:
-    """Return whether an approval of file changes lets the shell write a file: in its folder, not
-    delicate, and not one that runs later."""
+    """Return whether a grant for file changes lets the shell write a file. The file must be in the
+    grant's folder, may not be delicate, and may not run later."""
     folders = [str(rule.value) for rule in match.rules if rule.kind is RuleKind.FOLDER]
     changes = match.answer is Answer.FOLDER and writes_whole_files(match.tool, match.kind)
     free = all(rule.kind in (RuleKind.FOLDER, RuleKind.ANY) for rule in match.rules)
@@ -167,14 +169,15 @@ def _may_write(match: Match, path: str) -> bool:
 
 
 def writes_whole_files(tool: str, kind: Kind) -> bool:
-    """Return whether a tool replaces whole files, as a shell does, and neither edits, appends nor
-    makes folders."""
+    """Return whether a tool replaces whole files, as a shell does. Tools that edit, append or make
+    folders do not count."""
     words = words_of(tool)
     return kind is Kind.FILE_CHANGE and "write" in words and not words & {"append", "insert"}
 
 
 def _readable(record: StoredRequest) -> CallEffects | None:
-    """Return the effects of a call that is one command line and may be remembered, else None."""
+    """Return the effects of a call if it is one command line and a grant may cover it, else
+    None."""
     request = record.request
     if request.kind not in (Kind.COMMAND, Kind.TOOL) or request.questions:
         return None
@@ -197,7 +200,7 @@ def _text_of(leaf: Leaf | None) -> str | None:
 
 
 def _parts(step: Step, record: StoredRequest, effects: CallEffects, leaf: Leaf) -> Iterator[Part]:
-    """Yield a step as a part, with the calls that it is equal to."""
+    """Yield a step as a part, with the calls that are equivalent to it."""
     if is_idle(step, effects.base):
         return
     words, folders = _without_folder(step)
@@ -229,8 +232,8 @@ def _without_folder(step: Step) -> tuple[tuple[str, ...], tuple[str, ...] | None
 
 
 def _spell(step: Step, words: tuple[str, ...]) -> str | None:
-    """Return a step as one plain command; None if it has no such form. Wildcards may match only
-    files. Line ends in a commit message become blanks: any text is permitted there."""
+    """Return a step as one plain command, or None if it has no such form. Wildcards may match only
+    files. Line ends in a commit message become blanks, because a grant permits any message."""
     if Certainty.GLOB in step.marks:
         reading = read(tuple(Word(one, one) for one in words))
         files = paths_of(reading) if reading is not None else ()
@@ -252,9 +255,9 @@ def _at(base: str | None, folder: str) -> str | None:
 
 
 def _spell_from_base(step: Step, words: tuple[str, ...], folder: str) -> str | None:
-    """Return a command on paths as it would be in the line's own folder, else None.
+    """Return a command on paths as it would be written in the line's own folder, or None.
 
-    `ruff check .` in `app` is `ruff check app` there."""
+    For example, `ruff check .` in `app` becomes `ruff check app`."""
     reading = read(tuple(Word(one, one) for one in words)) if folder else None
     if reading is None or " ".join((reading.known.program, *reading.known.verbs)) not in _BY_PATHS:
         return None
@@ -270,7 +273,7 @@ def _spell_from_base(step: Step, words: tuple[str, ...], folder: str) -> str | N
 def _as_call(
     record: StoredRequest, effects: CallEffects, leaf: Leaf, text: str, folder: str | None
 ) -> StoredRequest | None:
-    """Return a step as a separate call; None if a call cannot name its folder."""
+    """Return a step as a separate call, or None if a call cannot name its folder."""
     request, context = record.request, record.request.context
     value = [*WRAPPER, text] if isinstance(leaf.value, list) else text
     arguments = {**record.arguments, leaf.name: value}

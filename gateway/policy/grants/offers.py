@@ -1,7 +1,7 @@
-"""Offer the grants that an approver may make of a request, narrow first and passes last.
+"""Offer the grants that an approver may make from a request, narrow first and session passes last.
 
-Start at `offers` and `passes_for`. Offers come from the request alone, so a click that names one
-can be checked against a new list.
+Start reading at `offers` and `passes_for`. Offers depend only on the request. So when a click names
+an offer, the gateway computes the list again and looks for it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _OUTPUT = "; also the output of remembered commands"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer(Wire):
-    """A grant to choose: its scope in words, and the match that it becomes."""
+    """A grant to choose: its scope in words, and the match that the grant will have."""
 
     id: str
     words: str
@@ -88,17 +88,18 @@ class Offer(Wire):
 
 
 def offers(record: StoredRequest, effect: Effect = Effect.ALLOW) -> tuple[Offer, ...]:
-    """Return the grants that a request offers, narrow first; empty if none may be made.
+    """Return the grants that a request offers, narrow first. The list is empty if no grant may be
+    made.
 
-    There are none for high risk, questions, and text that hides something. Each offer covers the
-    request that it comes from.
+    No grants are offered for high risk, for forms, or for text that hides something. Each offer
+    covers the request that it comes from.
     """
     return tuple(_offers(record, effect))
 
 
 def narrowest(record: StoredRequest, effect: Effect = Effect.ALLOW) -> Offer | None:
     """Return the narrowest offer, for a `remember` without a scope, or None. It is fast, because
-    wider offers would require reading commands."""
+    commands need to be read only for wider offers."""
     return next(_offers(record, effect), None)
 
 
@@ -113,7 +114,7 @@ def _offers(record: StoredRequest, effect: Effect) -> Iterator[Offer]:
 
 
 def find_offer(record: StoredRequest, offer_id: str, effect: Effect = Effect.ALLOW) -> Offer | None:
-    """Return the offer with this id, if the request still has it, else None."""
+    """Return the offer with this id if the request still has it, else None."""
     return next((offer for offer in offers(record, effect) if offer.id == offer_id), None)
 
 
@@ -137,7 +138,8 @@ def _matches(record: StoredRequest, effect: Effect) -> Iterator[tuple[str, Match
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """The words of an offer: its varying part, always whole, its fixed values, and the rest."""
+    """The words of an offer: the varying part, which is never shortened, the fixed values, and the
+    rest."""
 
     open: str
     fixed: str = ""
@@ -149,7 +151,8 @@ class _Said:
 
 
 def _one_part(record: StoredRequest) -> Iterator[tuple[str, Match]]:
-    """Yield the offers of a line that runs only one command, apart from idle parts like `cd`."""
+    """Yield the offers for a line that runs only one command, apart from idle parts such as
+    `cd`."""
     parts = split(record)
     alike = len({(one.text, one.written) for one in parts}) == 1
     calls = parts[0].ways[0] if alike and parts[0].ways else ()
@@ -169,7 +172,7 @@ def _exact(record: StoredRequest) -> Match:
 
 
 def _exact_words(record: StoredRequest, effects: CallEffects) -> str:
-    """Return the words for this very call: its command, or its tool and arguments."""
+    """Return the words for exactly this call: its command, or its tool and arguments."""
     context = record.request.context
     leaf = command_leaf(effects)
     base, beside = effects.base, effects.leaves
@@ -215,7 +218,8 @@ def _commands(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Sa
 
 
 def _patterns(reading: ParsedCommand, folder: str | None) -> Iterator[tuple[CommandPattern, str]]:
-    """Yield a command's pattern with its own flags and kind of operands, then with more flags."""
+    """Yield a command's pattern with its own flags and kind of operands, then wider patterns with
+    more flags."""
     known, used = reading.known, reading.flags
     if is_root(folder) and known.operands in (Operands.PATHS, Operands.TEXT_PATHS):
         return
@@ -238,8 +242,8 @@ def _patterns(reading: ParsedCommand, folder: str | None) -> Iterator[tuple[Comm
 
 
 def _list_wider(known: CommandSpec, used: frozenset[str]) -> Iterator[tuple[frozenset[str], str]]:
-    """Yield wider sets of flags and their words. Harmless flags may be counted; each other one is
-    named."""
+    """Yield wider sets of flags, with their words. The words may only count harmless flags, but
+    name each of the others."""
     harmless, told = used | known.harmless, used | known.list_told(used)
     every = harmless | told
     if every > known.harmless:
@@ -277,7 +281,8 @@ def _where(record: StoredRequest, effects: CallEffects) -> str:
 
 
 def _folders(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said, Match]]:
-    """Offer the folder of a call's only path, if the other values are content or stay fixed."""
+    """Yield offers for the folder of a call's only path, if the other values are content or stay
+    fixed."""
     leaf = path_leaf(effects)
     use = path_of(effects, leaf) if leaf is not None else None
     if why_fixed(Answer.FOLDER, record, effects) is not None:
@@ -306,7 +311,7 @@ def _folders(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Sai
 
 
 def _outer_folders(folder: str, base: str | None) -> Iterator[str]:
-    """Yield a file's folder, and the call's working folder if the file is below that."""
+    """Yield a file's folder, and the call's working folder if it contains the file."""
     if is_systems_folder(folder):
         return
     yield folder
@@ -315,7 +320,8 @@ def _outer_folders(folder: str, base: str | None) -> Iterator[str]:
 
 
 def _texts(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said, Match]]:
-    """Offer the same message to the same people with another text, or other declared data."""
+    """Yield offers for the same message to the same people with different text, or with other
+    declared data."""
     varying = _varying_names(Answer.TEXT, effects)
     if varying and why_fixed(Answer.TEXT, record, effects) is None:
         text = f"{record.request.tool} with any {varying}"
@@ -323,7 +329,7 @@ def _texts(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said,
 
 
 def _values(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said, Match]]:
-    """Offer a lookup with other plain values of the same arguments."""
+    """Yield offers for a lookup with other plain values of the same arguments."""
     if why_fixed(Answer.VALUES, record, effects) is None:
         names = ", ".join(sorted(one.name for one in effects.leaves))
         text = f"{record.request.tool} with other plain values of {names}"
@@ -331,7 +337,7 @@ def _values(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said
 
 
 def _source(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said, Match]]:
-    """Offer to read anything else from the same host or repository."""
+    """Yield an offer to read anything from the same host or repository."""
     if why_fixed(Answer.SOURCE, record, effects) is not None:
         return
     tool, behind = record.request.tool, _on_host(record)
@@ -356,7 +362,8 @@ def _source(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said
 
 
 def _whole_tool(record: StoredRequest, effects: CallEffects) -> Iterator[tuple[_Said, Match]]:
-    """Offer all calls of a harmless tool, with its declared arguments and this call's."""
+    """Yield an offer for all calls of a harmless tool, with its declared arguments and those of
+    this call."""
     if why_fixed(Answer.TOOL, record, effects) is None:
         varying = {one.address for one in effects.leaves if is_open(Answer.TOOL, one)}
         names = ", ".join(sorted(varying))
@@ -384,9 +391,10 @@ def _pattern(
     behind: str = "",
     only: frozenset[str] | None = None,
 ) -> tuple[_Said, Match]:
-    """Return a pattern with these rules; other values vary if they are open, and else stay fixed.
+    """Return a pattern with these rules. Other values may vary if they are open, and otherwise stay
+    fixed.
 
-    With `only`, just these addresses vary, and no argument may be added or left out.
+    With `only`, only these addresses may vary, and no argument may be added or left out.
     """
     read = {rule.address for rule in rules}
     made: list[Rule] = list(rules)
@@ -430,7 +438,8 @@ def _pattern(
 
 
 def _varying_names(answer: Answer, effects: CallEffects, besides: Leaf | None = None) -> str:
-    """Return the names of the values that may vary, except the leaf that is named anyway."""
+    """Return the names of the values that may vary. The leaf in `besides` is left out, because the
+    words name it anyway."""
     names = {
         leaves[0].name
         for leaves in group_by_address(effects).values()
@@ -456,8 +465,8 @@ def _name(address: str) -> str:
 
 
 def _say_values(values: list[tuple[str, Any]], before: str) -> str:
-    """Return the fixed values in words, long ones cut and with their length; those that do not fit
-    are only counted."""
+    """Return the fixed values in words. Long values are shortened and their length is given; values
+    that do not fit are only counted."""
     said: list[str] = []
     for at, (place, value) in enumerate(values):
         one = f"{_cut(place, _LONGEST_VALUE)} = {_short(place, value)}"
@@ -485,8 +494,8 @@ def _cut(text: str, most: int) -> str:
 
 
 def plan_line(record: StoredRequest, any_text: tuple[str, ...]) -> tuple[str, Match]:
-    """Return the scope of a planned call, in words and as a match: exactly this, or any text in the
-    named arguments. Raises InvalidRequest if such an argument is not data."""
+    """Return the scope of a planned call, in words and as a match: exactly this call, or any text
+    in the named arguments. Raises InvalidRequest if a named argument is not data."""
     request, effects = record.request, effects_of(record)[0]
     if not legible([request.tool, *record.parts]):
         raise InvalidRequest(
@@ -524,7 +533,8 @@ def _offer(words: str, match: Match) -> Offer:
 
 
 def would_cover(offer: Offer, record: StoredRequest, effect: Effect = Effect.ALLOW) -> bool:
-    """Return whether a grant of this offer, for the request's agent, would decide the request."""
+    """Return whether a grant made from this offer, for the request's agent, would decide the
+    request."""
     grant = _draft_grant(offer.match, record, effect)
     if covers(grant, record) is MatchResult.YES:
         return True
@@ -533,7 +543,8 @@ def would_cover(offer: Offer, record: StoredRequest, effect: Effect = Effect.ALL
 
 
 def might_cover(offer: Offer, record: StoredRequest) -> bool:
-    """Whether an offer, remembered beside others, decides this request of the agent."""
+    """Return whether a grant made from this offer, together with others, could decide this
+    request."""
     parts, grant = split(record), _draft_grant(offer.match, record, Effect.ALLOW)
     known = all(one.ways or one.written for one in parts)
     return would_cover(offer, record) or (
@@ -557,7 +568,7 @@ NO_REACH = "The gateway cannot check what this rule permits; only the coding age
 
 
 def host_rules_of(record: StoredRequest) -> dict[str, HostRule]:
-    """Return the rules that the host may keep with an approval, by the id of each offer."""
+    """Return the rules that the coding agent may keep with an approval, by the id of each offer."""
     takes_several = record.quorum > 1 or record.scope_quorum != ScopeQuorum()
     rules = record.request.host_rules
     if not rules or takes_several or record.edited is not None:
@@ -572,12 +583,14 @@ def host_rules_of(record: StoredRequest) -> dict[str, HostRule]:
 
 
 def find_host_rule(record: StoredRequest, offer_id: str) -> HostRule | None:
-    """Return the host rule with this offer id, if the request still offers it, else None."""
+    """Return the coding agent's rule with this offer id if the request still offers it, else
+    None."""
     return host_rules_of(record).get(offer_id) if offer_id.startswith(_PREFIX) else None
 
 
 def host_rule_words(record: StoredRequest, rule: HostRule) -> str:
-    """Return the words of a host rule. Its own text is quoted, so that it cannot pass for ours."""
+    """Return the words for a rule of the coding agent. Its own text is quoted, so that it cannot
+    imitate the gateway's."""
     return (
         f"kept by {name_host(record)} itself: {_quote(rule.rule)}, {_quote(rule.scope)}; it will "
         "not ask here again, and only it can revoke that. Place and time below do not apply"
@@ -585,7 +598,7 @@ def host_rule_words(record: StoredRequest, rule: HostRule) -> str:
 
 
 def kept_words(record: StoredRequest, rule: HostRule) -> str:
-    """Return what the host keeps since an approval, in words."""
+    """Return the words for a rule that the coding agent keeps after an approval."""
     return (
         f"{name_host(record)} itself keeps {_quote(rule.rule)}, {_quote(rule.scope)}, "
         "and only it can revoke that"
@@ -593,7 +606,7 @@ def kept_words(record: StoredRequest, rule: HostRule) -> str:
 
 
 def name_host(record: StoredRequest) -> str:
-    """Return the agent's name for its host, quoted."""
+    """Return the name that the agent gives for its coding agent, quoted."""
     told = record.request.origin.framework
     return f"the host {_quote(told)}" if told else "the agent's host"
 
@@ -617,9 +630,10 @@ PASS_LIFETIMES = tuple(
 
 
 def passes_for(record: StoredRequest) -> tuple[Offer, ...]:
-    """Return the grants for all tools that cover this request, narrow first: looking, then passes.
+    """Return the grants for all tools that cover this request, narrow first: a grant for looking,
+    then session passes.
 
-    Empty if the request shows signs of danger, which no pass covers.
+    The result is empty if the request has findings, because no pass covers them.
     """
     if record.findings:
         return ()
@@ -635,12 +649,12 @@ def passes_for(record: StoredRequest) -> tuple[Offer, ...]:
 
 
 def find_pass(record: StoredRequest, offer_id: str) -> Offer | None:
-    """Return the pass with this id, if the request still offers it, else None."""
+    """Return the session pass with this id if the request still offers it, else None."""
     return next((one for one in passes_for(record) if one.id == offer_id), None)
 
 
 def pass_words(shape: Shape, folder: str | None = None, host: str | None = None) -> str:
-    """Return the scope of a pass. `folder` and `host` are where the agent works now."""
+    """Return the scope of a session pass. `folder` and `host` are where the agent works now."""
     place = f" (now {folder}{f' on {host}' if host else ''})" if folder else ""
     below = f"below where the agent works{place}"
     ends = "secrets and files that run later require approval"

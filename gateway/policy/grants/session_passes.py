@@ -1,5 +1,5 @@
-"""Decide whether a session pass, or an approval of looking, covers a call. Start at `lets_edit`,
-`lets_work` or `lets_look`. A call that may do more is never covered."""
+"""Decide whether a session pass, or a grant for looking, covers a call. Start reading at
+`lets_edit`, `lets_work` or `lets_look`. A call that may do more is never covered."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ _BESIDE_LOOKING = frozenset({Role.PART, Role.REMARK, Role.FLAG})
 
 
 def lets_edit(record: StoredRequest, folder: str | None = None) -> bool:
-    """Return whether a call only creates, changes and moves files, below where the agent works.
+    """Return whether a call only creates, changes and moves files below the agent's working folder.
+    With a `folder`, the files must also be below that folder.
 
     With a `folder`, the files must be below that, too.
     """
@@ -102,8 +103,8 @@ def _is_edit(effects: CallEffects) -> bool:
 
 
 def _has_doubts(effects: CallEffects) -> bool:
-    """Return whether anything is unclear except lists and objects of paths, which are checked one
-    by one."""
+    """Return whether anything is unclear. Lists and objects of paths do not count, because they are
+    checked one by one."""
     paths = {one.place for one in effects.paths}
     return any(
         one.kind is not UncertaintyKind.CONTAINER or one.address not in paths
@@ -125,7 +126,7 @@ def _is_understood(leaf: Leaf) -> bool:
 
 
 def _deletes(effects: CallEffects, use: PathUse) -> bool:
-    """Return whether a path is deleted, not counting one that is moved."""
+    """Return whether a path is deleted. A path that is moved does not count."""
     if use.effect is not PathEffect.DELETE:
         return False
     moves = "move" in verbs_of_file_tool(effects.call.tool)
@@ -152,8 +153,9 @@ def _is_editable(path: str, base: str | None, cwd: str | None, folder: str | Non
 
 
 def lets_work(record: StoredRequest, *, scripts: bool) -> bool:
-    """Return whether a call only looks, or creates, changes and moves files, below where the agent
-    works. With `scripts`, it may also run the project's code. Unknown calls do not count."""
+    """Return whether a call only looks, or creates, changes and moves files, below the agent's
+    working folder. With `scripts`, it may also run the project's code. Unknown calls are not
+    covered."""
     request = record.request
     base, files = request.context.cwd, request.context.files
     outside = (path for path in files if base is not None and not within(path, base))
@@ -167,7 +169,7 @@ def lets_work(record: StoredRequest, *, scripts: bool) -> bool:
 
 
 def lets_look(record: StoredRequest, folder: str) -> bool:
-    """Return whether a call only looks, below a folder."""
+    """Return whether a call only reads, lists or searches, below a folder."""
     request = record.request
     base, files = request.context.cwd, request.context.files
     if is_of_server(request.tool) or base is None or not within(base, folder):
@@ -204,7 +206,8 @@ def _is_work(record: StoredRequest, effects: CallEffects, *, scripts: bool) -> b
 
 
 def _reach_beside(record: StoredRequest, effects: CallEffects) -> Extent | None:
-    """Return how far a call's command reaches; None if unknown, or if other arguments add to it."""
+    """Return how much a call's command may do. Return None if that is unknown, or if other
+    arguments may add to it."""
     texts = [text for leaf in effects.with_role(*COMMANDS) for text in texts_of(leaf.value)]
     if any(set("#!") & set(text) for text in texts) and "terminal" in words_of(effects.call.tool):
         return None  # a terminal's shell may not read comments, and may repeat earlier commands
@@ -221,7 +224,7 @@ def _steps(effects: CallEffects) -> Iterator[Step]:
 
 
 def _changes_nothing(leaf: Leaf) -> bool:
-    """Return whether a value beside a command only describes it, or is empty."""
+    """Return whether a value that comes with a command only describes the command, or is empty."""
     if leaf.place != leaf.name:
         return False
     said = leaf.role in (Role.REMARK, Role.PART) and not isinstance(leaf.value, dict | list)
@@ -234,7 +237,7 @@ def _changes_nothing(leaf: Leaf) -> bool:
 
 
 def _reach(effects: CallEffects) -> Extent | None:
-    """Return how far a command reaches that runs below where the agent works, else None."""
+    """Return how much a command may do that runs below the agent's working folder, else None."""
     base, cwd = effects.base, effects.call.context.cwd
     leaf = command_leaf(effects)
     if leaf is None or (base is not None and (cwd is None or not within(base, cwd))):
@@ -250,8 +253,8 @@ def _reach(effects: CallEffects) -> Extent | None:
 
 
 def _is_look(effects: CallEffects, folder: str | None = None) -> bool:
-    """Return whether a file tool only reads, lists or searches, below a folder or below where the
-    agent works."""
+    """Return whether a file tool only reads, lists or searches below a folder or below the agent's
+    working folder."""
     call, base, cwd = effects.call, effects.base, effects.call.context.cwd
     rows = [row for row in find_known_tools(call.tool) if row.fits(call.arguments)]
     verbs = verbs_of_file_tool(call.tool)
@@ -271,12 +274,12 @@ def _is_look(effects: CallEffects, folder: str | None = None) -> bool:
 
 
 def _may_be_no_path(leaf: Leaf) -> bool:
-    """Return whether an argument, such as `name`, is a path in some file tools only."""
+    """Return whether an argument, such as `name`, is a path only in some file tools."""
     return plain_name(leaf.name) in PATHS_OF_FILE_TOOLS
 
 
 def _is_seen(effects: CallEffects, leaf: Leaf, folder: str | None, beside: frozenset[Role]) -> bool:
-    """Return whether a value is a place to look at in the folder, or says how to look."""
+    """Return whether a value is a place in the folder to look at, or an option of how to look."""
     if leaf.role is Role.UNKNOWN and _LINES.search(plain_name(leaf.name)):
         return leaf.value is None or isinstance(leaf.value, bool | int)
     if not leaf.read or leaf.role not in _SEEN | beside:
@@ -306,6 +309,6 @@ def _may_see(text: str, base: str | None, folder: str | None, *, globs: bool, li
 
 
 def _without_stars(pattern: str) -> str:
-    """Return a pattern of paths without the parts that match any name."""
+    """Return a path pattern without the parts that match any name."""
     parts = pattern.split("/")
     return "/".join(part for part in parts if part.strip("*"))

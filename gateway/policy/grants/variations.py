@@ -1,7 +1,7 @@
-"""Decide which parts of a call a grant may leave open. Start at `why_fixed` and `is_open`.
+"""Decide which parts of a call a grant may leave open. Start reading at `why_fixed` and `is_open`.
 
-The same conditions apply to the call that an offer comes from and to each call that it covers. A
-call that is not understood leaves nothing open.
+The same conditions apply to the call that an offer comes from and to each call that it covers. If a
+call is not understood, no part of it may stay open.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ _MESSAGE_IDS = frozenset({"inreplyto", "messageid", "messagets", "replyto"})
 
 
 def is_message(effects: CallEffects) -> bool:
-    """Return whether a call is a message to people at a known kind of address."""
+    """Return whether a call is a message to people, with addresses of a known kind."""
     if effects.call.kind is not Kind.TOOL or effects.family is not Family.MESSAGE:
         return False
     known = all(one.role in _BESIDE or _is_id(one) for one in effects.leaves)
@@ -114,10 +114,10 @@ def is_message(effects: CallEffects) -> bool:
 
 
 def is_message_text(name: str, value: Any) -> bool:
-    """Return whether a value of this name is text for people only.
+    """Return whether a value with this name is text for people only.
 
-    It mentions nobody, commands no bot, holds no secret, and is no path, URL or flag. It has one
-    line, unless its name permits more."""
+    Such a text mentions nobody, commands no bot, contains no secret, and is not a path, URL or
+    flag. It has one line, unless its name permits more."""
     if not isinstance(value, str) or not _has_plain_lines(name, value):
         return False
     if holds_secrets(value) or any(map(_calls, (value, html.unescape(value)))):
@@ -134,7 +134,7 @@ def _has_plain_lines(name: str, value: str) -> bool:
 
 
 def _calls(text: str) -> bool:
-    """Return whether a text, in any spelling, mentions somebody or may command a bot."""
+    """Return whether a text, in any spelling, mentions somebody or may be a command to a bot."""
     text = unicodedata.normalize("NFKC", text)
     text = "".join(one for one in text if unicodedata.category(one) != "Cf")
     return _MENTION.search(_EMAIL.sub("", text)) is not None or any(
@@ -180,12 +180,12 @@ _FACT_NAMES = frozenset(map(plain_name, _FACTS))
 
 
 def why_fixed(answer: Answer, record: StoredRequest, effects: CallEffects) -> str | None:
-    """Return why such an answer cannot leave anything of a call open; None if it can."""
+    """Return why, with this answer, no part of a call can stay open; None if a part can."""
     return _why_nothing(record, effects) or _CONDITIONS[answer](record, effects)
 
 
 def is_open(answer: Answer, leaf: Leaf) -> bool:
-    """Return whether an answer leaves a value open that no rule reads."""
+    """Return whether an answer lets a value vary to which no rule applies."""
     if leaf.type in _CONTAINERS and leaf.value and answer is not Answer.TOOL:
         return False
     opens = _OPENS.get(answer)
@@ -203,7 +203,8 @@ def _varies_in_text(leaf: Leaf) -> bool:
 
 
 def may_come(answer: Answer, leaf: Leaf) -> bool:
-    """Return whether a call may have this value though the remembered call had none."""
+    """Return whether a call may have this value although the call that the grant was made from had
+    none."""
     if answer is Answer.TOOL:
         return leaf.source in DECLARED and _varies_in_tool(leaf)
     if answer is Answer.SOURCE:
@@ -218,31 +219,31 @@ def may_come(answer: Answer, leaf: Leaf) -> bool:
 
 
 def command_leaf(effects: CallEffects) -> Leaf | None:
-    """Return the command of a call, None if it does not have exactly one."""
+    """Return the command of a call, or None if it does not have exactly one."""
     found = effects.with_role(*COMMANDS)
     return found[0] if len(found) == 1 else None
 
 
 def path_leaf(effects: CallEffects) -> Leaf | None:
-    """Return the path of a call, None if it does not have exactly one."""
+    """Return the path of a call, or None if it does not have exactly one."""
     found = effects.with_role(*PATHS)
     return found[0] if len(found) == 1 else None
 
 
 def patch_leaf(effects: CallEffects) -> Leaf | None:
-    """Return the patch of a call that has only remarks beside it, else None."""
+    """Return the patch of a call if all its other values are remarks, else None."""
     patches = effects.with_role(Role.PATCH)
     beside = [one for one in effects.leaves if one.role not in (Role.PATCH, Role.REMARK)]
     return patches[0] if len(patches) == 1 and not beside else None
 
 
 def path_of(effects: CallEffects, leaf: Leaf) -> PathUse | None:
-    """Return how the path in a value is used, None if unknown."""
+    """Return how the call uses the path in a value, or None if unknown."""
     return next((one for one in effects.paths if one.place == leaf.place and not one.looks), None)
 
 
 def is_delicate(effects: CallEffects, use: PathUse) -> bool:
-    """Return whether the use of a path always requires approval."""
+    """Return whether this use of a path always requires approval."""
     written = may_write(effects, use)
     if written and is_executed(use.text):
         return True
@@ -253,18 +254,19 @@ def is_delicate(effects: CallEffects, use: PathUse) -> bool:
 
 
 def may_write(effects: CallEffects, use: PathUse) -> bool:
-    """Return whether a path may be written; a tool that opens a file may write it."""
+    """Return whether a call may write to a path. A tool that opens a file counts, because it may
+    write it."""
     read = use.effect in (PathEffect.READ, PathEffect.LIST)
     return not read or "open" in words_of(bare_name(effects.call.tool))
 
 
 def is_systems_folder(folder: str) -> bool:
-    """Return whether a folder is the root or the system's."""
+    """Return whether a folder is the root or a system folder."""
     return is_root(folder) or is_systems(f"{folder}/x", "/")
 
 
 def legible(value: Any, depth: int = 0) -> bool:
-    """Return whether no text in a value is hidden, reordered or easily mistaken for another."""
+    """Return whether no text in a value is hidden, reordered or easily mistaken for other text."""
     if isinstance(value, str):
         seen = make_visible(value)
         return not seen.hidden and not seen.mixed_script
@@ -279,7 +281,7 @@ def legible(value: Any, depth: int = 0) -> bool:
 
 
 def _why_nothing(record: StoredRequest, effects: CallEffects) -> str | None:
-    """Return why no part of a call can stay open, whatever the answer; None if it can."""
+    """Return why no part of a call can stay open, whatever the answer; None if a part can."""
     context = record.request.context
     if context.env or effects.environment:
         return "it changes environment variables"
@@ -293,7 +295,8 @@ def _why_nothing(record: StoredRequest, effects: CallEffects) -> str | None:
 
 
 def _why_unclear(effects: CallEffects) -> str | None:
-    """Return what of a call is unclear or hidden, or why its folder always requires approval."""
+    """Return which part of a call is unclear or hidden, or why its folder always requires approval.
+    None if neither applies."""
     if effects.nested:
         return "it contains another call"
     if effects.uncertainties:
@@ -369,7 +372,8 @@ def _why_no_text(record: StoredRequest, effects: CallEffects) -> str | None:
 def _why_not_beside(
     effects: CallEffects, leaf: Leaf | None, beside: list[Leaf], more: frozenset[Role]
 ) -> str | None:
-    """Return which value beside the one that may vary prevents that, None if none does."""
+    """Return which other value of the call prevents the value `leaf` from varying, or None if none
+    does."""
     for one in beside:
         if one.role in _TYPED or one.role in more:
             return f"{_quote(one)} is {one.role.value.replace('_', ' ')}"
@@ -397,7 +401,8 @@ def _why_no_values(record: StoredRequest, effects: CallEffects) -> str | None:
 
 
 def _why_no_source(record: StoredRequest, effects: CallEffects) -> str | None:
-    """Return why a call is not known to read from a single host or repository; None if it is."""
+    """Return why a call is not known to read from a single host or repository; None if it is
+    known."""
     if record.request.kind is not Kind.TOOL:
         return "it is not a lookup"
     unknown = next((one for one in effects.leaves if one.source not in DECLARED), None)
@@ -422,13 +427,13 @@ def _why_no_source(record: StoredRequest, effects: CallEffects) -> str | None:
 
 
 def _spellings(url: str) -> tuple[str, ...]:
-    """Return a URL, its decoded form, and that with its parts joined."""
+    """Return a URL, the URL decoded, and the decoded URL with its parts joined."""
     undone = unquote_plus(url)
     return url, undone, re.sub(r"[&?/]\w*=?", "", undone)
 
 
 def _varies_in_source(leaf: Leaf) -> bool:
-    """Return whether a value selects what is read from a service, but not which service."""
+    """Return whether a value selects what is read from a service, but not from which service."""
     if leaf.place != leaf.name or isinstance(leaf.value, dict | list):
         return False
     if leaf.role in (Role.PATH, Role.READ, Role.FOLDER):
@@ -455,7 +460,7 @@ def _why_no_tool(record: StoredRequest, effects: CallEffects) -> str | None:
 
 
 def _is_risky(leaf: Leaf) -> bool:
-    """Return whether a value makes even a harmless tool require approval, such as a path."""
+    """Return whether a value, such as a path, makes even a harmless tool require approval."""
     if leaf.role is Role.DATA and leaf.source in DECLARED:
         return isinstance(leaf.value, str) and delicate(leaf.value) is not None
     held = leaf.role in COMMANDS | PATHS | {Role.USER, Role.RIGHTS, Role.ENVIRONMENT}
@@ -464,8 +469,8 @@ def _is_risky(leaf: Leaf) -> bool:
 
 
 def _varies_in_tool(leaf: Leaf) -> bool:
-    """Return whether a harmless tool may get another value here: never a recipient, or a value with
-    effects beyond its own argument."""
+    """Return whether this value of a harmless tool may vary. A recipient never may, nor a value
+    with effects beyond its own argument."""
     if _is_risky(leaf):
         return False
     if leaf.free:
@@ -510,14 +515,17 @@ _CONDITIONS: dict[Answer, Callable[[StoredRequest, CallEffects], str | None]] = 
 
 
 def fixed_words(reading: ParsedCommand) -> tuple[str, ...]:
-    """Return a command's operands that must be the same each time: its words, or the services."""
+    """Return the operands of a command that must be the same each time: its words, or the local
+    services that they name."""
     if reading.known.operands is Operands.LOCAL:
         return origins_of(reading)
     return reading.operands if reading.known.operands is Operands.FIXED else ()
 
 
 def derive_allow_pattern(text: str, folder: str | None) -> CommandPattern | None:
-    """Return the pattern of a known command with all its harmless flags, and those written.
+    """Return the pattern of a known command, with all its harmless flags and those that are
+    written. Return None if the command is unknown, or has operands that are not part of its
+    pattern.
 
     None if the command is unknown, or has operands that are not part of its pattern.
     """
@@ -544,7 +552,8 @@ def derive_allow_pattern(text: str, folder: str | None) -> CommandPattern | None
 
 
 def derive_deny_pattern(text: str) -> CommandPattern | None:
-    """Return the pattern of commands that begin so, whatever follows; None if it is not plain."""
+    """Return the pattern of commands with this start, whatever follows, or None if the command is
+    not plain."""
     words = simple_command(text)
     if words is None:
         return None
@@ -553,7 +562,7 @@ def derive_deny_pattern(text: str) -> CommandPattern | None:
 
 
 def denial(words: tuple[Word, ...], *, flags: bool) -> CommandPattern:
-    """Return a pattern for a program and its verbs; with `flags`, also for its flags."""
+    """Return a deny pattern for a program and its verbs; with `flags`, also for its flags."""
     known = entry(words)
     return CommandPattern(
         program=words[0].text,
@@ -568,6 +577,6 @@ def _flags(words: tuple[Word, ...]) -> tuple[str, ...]:
 
 
 def _single(flag: str) -> list[str]:
-    """Return `-rf` as its letters, and a long name unchanged."""
+    """Return the letters of a flag such as `-rf`, each as a flag; a long name stays unchanged."""
     name = flag.partition("=")[0]
     return [name] if name.startswith("--") else [f"-{letter}" for letter in name[1:]]
