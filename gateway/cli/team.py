@@ -187,18 +187,21 @@ async def _ask_team(options: argparse.Namespace, *, asks: bool) -> Team:
     chat = ask(options.chat, "Chat where cards appear: slack, discord or none:", "--chat")
     if chat not in (*_TOKENS, "none"):
         raise InvalidRequest(f'unknown chat "{chat}": answer slack, discord or none')
-    channel, tokens = options.channel or "", {}
-    if chat in _TOKENS:
-        if asks and not channel:
-            form = f"{chat}:…, as `/approvals who` shows it there"
-            channel = ask_line(f"Channel for cards ({form}; empty for later):")
-            for name in [one for one, account in people.items() if not account]:
-                people[name] = ask_line(f"Account of {name} ({form}; empty for later):")
-        tokens = {name: await _ask_token(name, asks=asks) for name in _TOKENS[chat]}
+    channel = options.channel or ""
+    if chat in _TOKENS and asks:
+        channel = channel or _ask_place(chat, "Channel for cards")
+        people = {
+            name: said or _ask_place(chat, f"Account of {name}") for name, said in people.items()
+        }
     given = [one for one in (channel, *people.values()) if one]
     if other := [one for one in given if not one.startswith(f"{chat}:")]:
-        raise InvalidRequest(f'not written {chat}:ID: "{other[0]}"')
+        raise InvalidRequest(f'"{other[0]}" is not of the chat {chat}: write CHAT:ID, and --chat')
+    tokens = {name: await _ask_token(name, asks=asks) for name in _TOKENS.get(chat, ())}
     return Team(domain=domain, people=people, chat=chat, channel=channel, tokens=tokens)
+
+
+def _ask_place(chat: str, what: str) -> str:
+    return ask_line(f"{what} ({chat}:…, as `/approvals who` shows it there; empty for later):")
 
 
 async def _ask_token(name: str, *, asks: bool) -> str:

@@ -120,9 +120,9 @@ def test_one_token_of_two_leaves_the_chat_off(shell: Shell, tmp_path: Path) -> N
         (("--domain", "a" * 254), "is not a host name"),
         (("--person", 'x"\nadmin=true'), "a name has"),
         (("--person", "Ana"), "a name has"),
-        (("--person", "ben=slack:T/U"), "not written"),
-        (("--channel", "discord:1"), "not written"),
-        (("--channel", "C1H9RESGL"), "not written"),
+        (("--person", "ben=slack:T/U"), "is not of the chat none"),
+        (("--chat", "slack", "--channel", "discord:1"), "is not of the chat slack"),
+        (("--chat", "slack", "--channel", "C1H9RESGL"), "is not of the chat slack"),
     ],
 )
 def test_a_wrong_answer_writes_nothing(
