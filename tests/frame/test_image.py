@@ -61,6 +61,7 @@ class Engine:
 
     command: Sequence[str] = ("docker",)
     compose: Sequence[str] = ("docker", "compose")
+    up: Sequence[str] = ("up", "--detach", "--no-build", "--wait")
     base = "python:3.13-slim"
 
     def __init__(self) -> None:
@@ -68,6 +69,7 @@ class Engine:
 
     def build(self) -> None:
         """Build both images."""
+        self.type("pull", self.base)  # a build keeps no image of its base
         self.type("build", "--tag", IMAGE, str(ROOT))
         proxy = str(ROOT / "deploy" / "proxy.Dockerfile")
         self.type("build", "--tag", PROXY, "--file", proxy, str(ROOT))
@@ -111,6 +113,7 @@ class PodmanEngine(Engine):
     """Podman with a store of its own, and Debian's compose on its socket."""
 
     compose = ("docker-compose",)
+    up = ("up", "--detach", "--no-build")
     base = "docker.io/library/python:3.13-slim"
 
     def __init__(self) -> None:
@@ -129,7 +132,13 @@ class PodmanEngine(Engine):
         """Build the images of others from Debian's packages if they are missing, then both."""
         for name, (packages, change) in STAND_INS.items():
             self._stand_in(name, packages, change)
-        told = ("--isolation=chroot", "--network=host", "--pull-never", "--format=docker")
+        told = (
+            "--isolation=chroot",
+            "--network=host",
+            "--pull-never",
+            "--layers",
+            "--format=docker",
+        )
         mounted = ("--volume", "/etc/ssl/certs:/etc/ssl/certs:ro")  # the index of pip may be local
         for tag, file in ((IMAGE, ROOT / "Dockerfile"), (PROXY, ROOT / "deploy/proxy.Dockerfile")):
             words = (*told, *mounted, "--file", str(file), "--tag", f"localhost/{tag}", str(ROOT))
@@ -187,7 +196,7 @@ def test_it_runs_without_rights_as_any_user(engine: Engine) -> None:
     for user in ("10001:10001", "54321:54321"):
         said = engine.type(*run, "--user", user, IMAGE, "--version")
         assert re.fullmatch(r"gateway \d+\.\d+\.\d+\n", said)
-    said = engine.type(*run, "--env=GATEWAY_ENV=production", IMAGE, "up", code=1)
+    said = engine.type(*run, "--env=GATEWAY_ENV=production", IMAGE, "up", code=5)
     assert "production needs REDIS_URL" in said
 
 
@@ -247,7 +256,9 @@ class Team:
         told = {"GATEWAY_URL": self.url, "SSL_CERT_FILE": "/certificate.pem", **env}
         given = [f"--env={name}={value}" for name, value in told.items()]
         mounted = f"--volume={self.certificate}:/certificate.pem:ro"
-        run = ("run", "--rm", "--network=host", f"--add-host={NAME}:127.0.0.1", mounted)
+        # Work in the root folder is high risk.
+        place = ("--workdir=/tmp", "--network=host", f"--add-host={NAME}:127.0.0.1")
+        run = ("run", "--rm", *place, mounted)
         return self.engine.type(*run, *HARDENED, *given, IMAGE, *words, code=code)
 
 
@@ -256,13 +267,20 @@ def team(engine: Engine, tmp_path: Path) -> Iterator[Team]:
     """Start the compose file; remove everything afterwards."""
     made = Team(engine, tmp_path)
     try:
-        made.compose("up", "--detach", "--no-build", "valkey")
+        made.compose(*engine.up, "valkey")
         engine.wait_healthy(made.container("valkey"))
-        made.compose("up", "--detach", "--no-build")
+        made.compose(*engine.up)
         engine.wait_healthy(made.container("gateway"))
         yield made
     finally:
         made.compose("down", "--volumes")
+
+
+def ask(team: Team, agent: dict[str, str], *command: str) -> str:
+    """Ask for a command as an agent on another machine; return the request's id."""
+    asked = team.outside("ask", "--no-wait", "shell", "--", *command, code=6, **agent)
+    (request,) = re.findall(r'"id": ?"([0-9a-f]+)"', asked)
+    return str(request)
 
 
 def test_a_team_starts_from_its_files_and_answers(team: Team) -> None:
@@ -274,13 +292,23 @@ def test_a_team_starts_from_its_files_and_answers(team: Team) -> None:
     assert links[::2] == ["ana", "ben"]
     assert all(link.startswith(f"{team.url}/inbox/login#code=") for link in links[1::2])
     token = json.loads(team.gateway("agent", "add", "coder", "--json"))["token"]
-    approver = json.loads(team.gateway("approver", "add", "ben", "--json"))["token"]
     agent = {"GATEWAY_AGENT": "coder", "GATEWAY_TOKEN": token}
-    asked = team.outside("ask", "--no-wait", "shell", "--", "make", "deploy", code=6, **agent)
-    (request,) = re.findall(r'"id": ?"([0-9a-f]+)"', asked)
-    person = {"GATEWAY_APPROVER_TOKEN": approver}
-    assert "ben approved" in team.outside("approve", request, **person)
-    assert "approved by ben" in team.outside("wait", request, **agent)
+    ana, ben = (
+        {
+            "GATEWAY_APPROVER_TOKEN": json.loads(team.gateway("approver", "add", name, "--json"))[
+                "token"
+            ]
+        }
+        for name in ("ana", "ben")
+    )
+    request = ask(team, agent, "echo", "hello")
+    assert "ben approved" in team.outside("approve", request, **ben)
+    team.outside("wait", request, **agent)  # exit code 0: approved
+    request = ask(team, agent, "./deploy.sh", "production")
+    team.outside("approve", request, "--yes", **ana)
+    assert "pending" in team.outside("show", request, **ana)
+    team.outside("approve", request, "--yes", **ben)
+    team.outside("wait", request, **agent)
     assert "ben approved" in team.gateway("audit", "tail")
 
 
