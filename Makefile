@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo quick test test-thorough test-slow mutants test-emulate test-payloads test-hosts check format-check lint types imports docs format bench \
-	screenshots gallery agent-wheel packages test-packages docs-site test-docs-site lock clean
+	screenshots gallery agent-wheel packages test-packages docs-site test-docs-site test-image lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -115,6 +115,12 @@ packages: agent-wheel $(NODE_TOOLS)/.ready ## build all that a release publishes
 test-packages: packages $(INSTALLERS)/.ready ## install each package in an empty folder, and run it
 	PACKAGES=dist PATH="$(CURDIR)/$(NODE_TOOLS)/.bin:$(CURDIR)/$(INSTALLERS)/bin:$$PATH" \
 		$(RUN) -m pytest -q tests/frame/test_packages.py tests/frame/test_release.py
+
+# `IMAGE_ENGINE=docker` takes the images of others as they are published. Without it nothing is
+# pulled: Debian's packages stand in for them. That needs root and buildah, mmdebstrap, podman,
+# runc, catatonit, netavark, aardvark-dns and docker-compose.
+test-image: $(READY) ## build the image, and run it and docker-compose.yml (`IMAGE_ENGINE=docker`: with Docker)
+	IMAGE_ENGINE=$(or $(IMAGE_ENGINE),podman) $(RUN) -m pytest -q -s tests/frame/test_image.py
 
 $(NODE_TOOLS)/.ready: Makefile
 	npm install --silent --no-audit --no-fund --prefix build/packages $(NODE_PACKAGES)

@@ -24,7 +24,7 @@ sed -e "/^user gw\.agent-example /d" -e "/^user gateway /s/#0*/#$hash/" \
     "$here/users.acl.example" >"$folder/valkey_users"
 random_base64 >"$folder/signing_key"
 # An adapter's tokens come from its chat; without them its profile stays off.
-for name in slack_app_token slack_bot_token discord_token; do : >"$folder/$name"; done
+for name in slack_app_token slack_bot_token discord_token; do : >>"$folder/$name"; done
 printf 'redis://gateway:%s@valkey:6379/0' "$password" >"$folder/redis_url"
 chmod 644 "$folder"/*
 echo "wrote $folder"

@@ -78,10 +78,15 @@ class Terminal:
             return getpass.getpass(f"{question} (typing shows nothing): ").strip()
 
 
+def ask_line(question: str) -> str:
+    """Return what somebody types."""
+    with _interruptible():
+        return input(f"{question} ").strip()
+
+
 def confirm(question: str) -> bool:
     """Return whether somebody types yes."""
-    with _interruptible():
-        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    return ask_line(f"{question} [y/N]").lower() in ("y", "yes")
 
 
 @contextmanager

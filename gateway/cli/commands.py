@@ -115,6 +115,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Verbs]:
     _add_tool_commands(verbs)
     _add_credential_commands(verbs)
     _add_people_commands(verbs)
+    _add_team_commands(verbs)
     _add_operator_commands(verbs)
     return parser, verbs
 
@@ -422,6 +423,27 @@ def _add_people_commands(verbs: Verbs) -> None:
     for one in (join, renew, leave, devices):
         one.add_argument("name", help="name of the person")
     _add_overlap(renew)
+
+
+def _add_team_commands(verbs: Verbs) -> None:
+    team = _group(verbs, "team", "team", "the gateway of a team, with Docker Compose")
+    init = team("init", "init", "write .env, the policy file and the configuration of Caddy")
+    init.add_argument(
+        "folder", nargs="?", type=Path, default=Path(), help="the folder of docker-compose.yml"
+    )
+    init.add_argument("--domain", help="the name that people open, such as approvals.example")
+    init.add_argument(
+        "--person", action="append", dest="people", metavar="NAME[=IDENTITY]", default=[],
+        help="an approver and their account, such as ana=slack:TEAM/U…; the first is the admin",
+    )  # fmt: skip
+    init.add_argument("--chat", choices=("slack", "discord", "none"), help="where cards appear")
+    init.add_argument("--channel", help="the channel for cards, such as slack:TEAM/C…")
+    init.add_argument(
+        "--yes", action="store_true", help="ask nothing, and replace files that differ"
+    )
+    links = team("links", "print_links", "print a sign-in link for each person, or for those named")
+    links.add_argument("names", nargs="*", metavar="NAME", help="a person of the policy")
+    links.add_argument("--qr", action="store_true", help="also draw each link as a QR code")
 
 
 def _add_overlap(rotating: argparse.ArgumentParser) -> None:

@@ -477,6 +477,34 @@ ELSEWHERE = {
     "GATEWAY_TLS_CERT=/etc/ssl/approvals.pem GATEWAY_TLS_KEY=/etc/ssl/approvals.key gateway up": (
         "web/test_https.py::test_a_phone_signs_in_and_hears_at_once"
     ),
+    "gateway team init": "cli/test_team.py::test_it_asks_at_a_terminal",
+    "gateway team init [FOLDER] [--yes]": (
+        "cli/test_team.py::test_a_file_that_differs_is_not_replaced_unseen"
+    ),
+    "gateway team links [NAME…] [--qr]": "cli/test_team.py::test_each_person_gets_a_link",
+    **dict.fromkeys(
+        (
+            "docker compose up --detach --build",
+            "docker compose exec gateway gateway team links",
+            "docker compose exec gateway gateway agent add coder",
+        ),
+        "frame/test_image.py::test_a_team_starts_from_its_files_and_answers",
+    ),
+    **dict.fromkeys(
+        (
+            "docker compose kill -s SIGHUP gateway",
+            "docker compose exec gateway gateway policy show",
+            "docker compose logs gateway",
+        ),
+        "frame/test_image.py::test_a_changed_policy_is_read_again",
+    ),
+    **dict.fromkeys(
+        (
+            "docker compose exec gateway gateway stop-all",
+            "docker compose exec gateway gateway resume",
+        ),
+        "frame/test_image.py::test_an_operator_stops_every_agent",
+    ),
     "gateway up --lan": "cli/test_lan.py::test_a_phone_signs_in_once",
     "python -m tests.frame.measures": "frame/test_measures.py::test_each_figure_is_printed",
     "gateway down": "cli/test_running.py::test_it_starts_in_the_background_and_is_ended",
@@ -698,6 +726,14 @@ NOT_HERE = {
         "docker compose --profile slack up --detach",
         "docker compose exec gateway gateway doctor",
         "docker compose exec slack gateway doctor --live",
+    ],
+    "needs Docker, a public name and a Slack workspace": [
+        "docker compose exec gateway gateway doctor",
+        "docker compose exec slack gateway doctor --live",
+        "docker compose logs gateway slack",
+        "docker compose ps",
+        "make test-image",
+        "make test-image IMAGE_ENGINE=docker",
     ],
 }
 """Commands that no test can run, by reason. Of those for make, a dry run reads the rules."""

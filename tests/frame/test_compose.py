@@ -1,9 +1,10 @@
 """The compose file: valid, hardened, and its own server line and users file on a real server.
 
-No container engine is at hand where these tests run: the images themselves are neither built nor
-pulled, but the server is started with the very arguments and users that the containers get.
+These tests start no container: `make test-image` does. They start the server with the very
+arguments and users that its container gets.
 """
 
+import io
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 import redis
 import yaml
+from dotenv import dotenv_values
 from pydantic_settings import BaseSettings
 from redis.backoff import ConstantBackoff, NoBackoff
 from redis.exceptions import NoPermissionError
@@ -26,10 +28,13 @@ from adapters.discord.settings import DiscordSettings
 from adapters.slack.settings import SlackSettings
 from gateway.server.settings import Settings
 from gateway.stores.embedded_server import find_server_binary
+from tests.cli.shell import Shell
 from tests.frame.tree import ROOT
 
 pytestmark = pytest.mark.xdist_group("compose")  # one server or build for all of them
 
+OURS = ("discord", "gateway", "slack")
+"""The services that run our image."""
 CHATS: dict[str, type[BaseSettings]] = {"slack": SlackSettings, "discord": DiscordSettings}
 AGENT_PASSWORD = "an agent's password"
 READY_TRIES = 200
@@ -53,6 +58,14 @@ def agent_rule(name: str) -> list[str]:
     _user, _name, _off, _password, *rules = example
     digest = sha256(AGENT_PASSWORD.encode()).hexdigest()
     return ["on", f"#{digest}", *(rule.replace(":example", f":{name}") for rule in rules)]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    """Yield a shell without a gateway."""
+    made = Shell(tmp_path)
+    yield made
+    made.close()
 
 
 class Server:
@@ -265,10 +278,26 @@ def test_containers_are_hardened(service: str) -> None:
     assert settings["read_only"] is True
     assert settings["cap_drop"] == ["ALL"]
     assert settings["security_opt"] == ["no-new-privileges:true"]
-    assert all(port.startswith("127.0.0.1:") for port in settings.get("ports", []))
 
 
-@pytest.mark.parametrize("service", sorted(set(compose()["services"]) - {"valkey"}))
+def test_only_the_proxy_is_reached_from_outside() -> None:
+    """Every port is published on the loopback address alone, except Caddy's two."""
+    services = compose()["services"]
+    assert services["caddy"]["ports"] == ["80:8080", "443:8443"]
+    others = [port for name in {*services} - {"caddy"} for port in services[name].get("ports", [])]
+    assert others
+    assert all(port.startswith("127.0.0.1:") for port in others)
+
+
+def test_the_proxys_program_needs_no_right() -> None:
+    """A container without any capability cannot start a program that has one in its file."""
+    lines = (ROOT / "deploy" / "proxy.Dockerfile").read_text().splitlines()
+    assert "RUN cp /usr/bin/caddy /usr/bin/caddy-plain \\" in lines
+    assert 'ENTRYPOINT ["/usr/bin/caddy-plain"]' in lines
+    assert "USER 10001:10001" in lines
+
+
+@pytest.mark.parametrize("service", OURS)
 def test_health_is_asked_where_it_is_told(service: str) -> None:
     """Each of our services is asked at the port that it listens on; chats, whether people can
     answer."""
@@ -280,13 +309,16 @@ def test_health_is_asked_where_it_is_told(service: str) -> None:
 
 @pytest.mark.parametrize("service", ["slack", "discord"])
 def test_the_doctor_looks_at_the_chat_that_runs_there(service: str) -> None:
-    """In a chat's container, which alone has its tokens."""
+    """In a chat's container, which alone has its tokens. Its cards link to the inbox."""
     settings = compose()["services"][service]
     assert settings["command"] == ["adapter", service]
-    assert json.loads(settings["environment"]["GATEWAY_ADAPTERS"]) == [service]
+    adapters = json.loads(settings["environment"]["GATEWAY_ADAPTERS"])
+    assert adapters == ["web", service]
+    told = Settings(adapters=adapters, public_url="https://approvals.example")
+    assert told.inbox_url == "https://approvals.example/inbox"
 
 
-@pytest.mark.parametrize("service", sorted(set(compose()["services"]) - {"valkey"}))
+@pytest.mark.parametrize("service", OURS)
 def test_a_container_is_told_nothing_that_nobody_reads(service: str) -> None:
     """Every variable is a setting of the gateway or of the chat that runs there."""
     known = {*_variables(Settings, "GATEWAY_"), "REDIS_URL"}
@@ -312,28 +344,100 @@ def _variables(settings: type[BaseSettings], prefix: str) -> set[str]:
     return {f"{prefix}{name.upper()}" for name in settings.model_fields}
 
 
-def _compose_command() -> list[str]:
+def _compose_command(file: Path) -> list[str]:
     found = shutil.which("docker-compose")
     if found is None and os.environ.get("CI") != "true":
         pytest.skip("docker-compose is not installed; under CI=true this is a failure")
     assert found is not None, "CI installs docker-compose (.ci/run)"
-    return [found, "--file", str(ROOT / "docker-compose.yml")]
+    return [found, "--file", str(file)]
 
 
-def test_compose_accepts_the_file() -> None:
-    """The distribution's own compose finds the file valid and knows its services."""
-    command = [*_compose_command(), "config", "--services"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+def _ask_compose(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the distribution's own compose on a copy of the file, with the `.env` beside it."""
+    shutil.copy(ROOT / "docker-compose.yml", folder)
+    command = [*_compose_command(folder / "docker-compose.yml"), *words]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
+    return subprocess.run(command, cwd=folder, env=env, check=False, capture_output=True, text=True)
+
+
+def _resolve(folder: Path, env: str) -> dict[str, Any]:
+    """Return the services that compose would start with this `.env`, with what each is told."""
+    (folder / ".env").write_text(env, encoding="utf-8")
+    done = _ask_compose(folder, "config")
     assert done.returncode == 0, done.stderr
-    assert {"valkey", "gateway"} <= set(done.stdout.split()) <= set(compose()["services"])
+    services: dict[str, Any] = yaml.safe_load(done.stdout)["services"]
+    return services
 
 
-def test_a_chat_starts_only_when_asked_for() -> None:
-    """Each chat's service has a profile of its own name; the gateway needs none of them."""
+def test_compose_works_from_the_env_file_alone(tmp_path: Path) -> None:
+    """A setting in `.env` reaches each of our services; what keeps them safe wins over it."""
+    example = (ROOT / ".env.example").read_text(encoding="utf-8")
+    env = example.replace("GATEWAY_PUBLIC_URL=", "GATEWAY_PUBLIC_URL=https://approvals.example")
+    env = env.replace("GATEWAY_LOG_JSON=false", "GATEWAY_LOG_JSON=true")
+    services = _resolve(tmp_path, env + "\nCOMPOSE_PROFILES=slack,discord,https\n")
+    assert set(services) == set(compose()["services"])
+    for name in OURS:
+        told = services[name]["environment"]
+        assert told["GATEWAY_LOG_JSON"] == "true"
+        assert told["GATEWAY_PUBLIC_URL"] == "https://approvals.example"
+        assert told["GATEWAY_ENV"] == "production"
+        assert told["GATEWAY_PORT"] == ("8080" if name == "gateway" else "8787")
+    assert json.loads(services["slack"]["environment"]["GATEWAY_ADAPTERS"]) == ["web", "slack"]
+
+
+@pytest.mark.parametrize("env", ["", "GATEWAY_PUBLIC_URL=\n", None])
+def test_without_a_public_address_nothing_starts(tmp_path: Path, env: str | None) -> None:
+    """Compose names the setting that is missing, or the file."""
+    if env is not None:
+        (tmp_path / ".env").write_text(env, encoding="utf-8")
+    done = _ask_compose(tmp_path, "config")
+    assert done.returncode != 0
+    assert "GATEWAY_PUBLIC_URL" in done.stderr or ".env" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "profiles"),
+    [((), {"caddy"}), (("slack",), {"caddy", "slack"}), (("discord",), {"caddy", "discord"})],
+)
+def test_tokens_switch_a_chat_on(
+    tmp_path: Path, shell: Shell, words: tuple[str, ...], profiles: set[str]
+) -> None:
+    """What `gateway team init` writes starts the chat whose tokens it was given, and no other."""
+    make_secrets(tmp_path / "deploy" / "secrets")
+    tokens = {
+        f"GATEWAY_{Path(secret['file']).name.upper()}": "a token"
+        for name, secret in compose()["secrets"].items()
+        if name.partition("_")[0] in words
+    }
+    chat = words[0] if words else "slack"
+    told = ("--domain", "approvals.example", "--person", "ana", "--chat", chat)
+    shell.run("team", "init", str(tmp_path), *told, env=tokens)
+    env = (tmp_path / ".env").read_text(encoding="utf-8")
+    services = _resolve(tmp_path, env)
+    on = set((dotenv_values(stream=io.StringIO(env))["COMPOSE_PROFILES"] or "").split(","))
+    started = {name for name, one in services.items() if on & {*one.get("profiles", on)}}
+    assert started == {"valkey", "gateway", *profiles}
+    assert services["gateway"]["environment"]["GATEWAY_POLICY_FILE"] == "/policy/policy.toml"
+    (policy,) = [one for one in services["gateway"]["volumes"] if "/policy" in str(one)]
+    folder = policy["source"] if isinstance(policy, dict) else policy.split(":")[0]
+    assert (tmp_path / folder / "policy.toml").is_file()
+
+
+def test_a_token_that_is_there_outlives_new_secrets(tmp_path: Path) -> None:
+    """Whichever of the two commands comes first, `deploy/make-secrets.sh` empties no file."""
+    (tmp_path / "slack_bot_token").write_text("a token", encoding="utf-8")
+    make_secrets(tmp_path)
+    assert (tmp_path / "slack_bot_token").read_text(encoding="utf-8") == "a token"
+
+
+def test_a_service_starts_only_when_asked_for() -> None:
+    """Each chat's service has a profile of its own name, and Caddy `https`; the gateway needs none
+    of them."""
     profiles = {name: s.get("profiles") for name, s in compose()["services"].items()}
     assert profiles == {
         "valkey": None,
         "gateway": None,
         "slack": ["slack"],
         "discord": ["discord"],
+        "caddy": ["https"],
     }

@@ -26,12 +26,18 @@ BUILT = {
     "npm": (f"approval-gateway-client-{gateway.__version__}.tgz",),
 }
 """What `make packages` builds into dist/, by the name under which the workflow passes it on."""
-PROGRAMS = {"gh", "grep", "make", "npm"}
+PROGRAMS = {"docker", "gh", "grep", "make", "npm"}
 MAY = {
     "build": {"contents": "read"},
     "publish-gateway": {"id-token": "write"},
     "publish-agent": {"id-token": "write"},
     "publish-npm": {"id-token": "write"},
+    "publish-image": {
+        "attestations": "write",
+        "contents": "read",
+        "id-token": "write",
+        "packages": "write",
+    },
     "release-page": {"attestations": "write", "contents": "write", "id-token": "write"},
 }
 
@@ -125,12 +131,41 @@ def test_every_command_exists() -> None:
         program, *words = step["run"].split()
         assert program in PROGRAMS, step["run"]
         if program == "make":
-            assert set(words) <= targets
+            assert {word for word in words if "=" not in word} <= targets
         for word in words:
             if word.removeprefix("./").startswith("dist/"):
                 assert fnmatch.filter(built, word.removeprefix("./")), word
             elif word.startswith("gateway/"):
                 assert (ROOT / word).is_file()
+
+
+def test_the_digest_of_the_pushed_image_is_attested(tmp_path: Path) -> None:
+    """Only a digest of the image that was pushed, whatever else the engine knows it as."""
+    docker = tmp_path / "docker"
+    digests = ["other.example/gateway@sha256:aa", "images.example/team/gateway@sha256:bb"]
+    docker.write_text("#!/bin/sh\nprintf '%s\\n' " + " ".join(digests) + "\n")
+    docker.chmod(0o755)
+    output = tmp_path / "output"
+    told = {"IMAGE": "images.example/team/gateway", "GITHUB_REF_NAME": "v1.2.3"}
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    ended = run_step("Find its digest", tmp_path, PATH=path, GITHUB_OUTPUT=str(output), **told)
+    assert ended == 0
+    assert output.read_text() == "digest=sha256:bb\n"
+    (attest,) = [one for one in steps("publish-image") if "actions/attest@" in one.get("uses", "")]
+    assert attest["with"] == {
+        "subject-name": "${{ vars.IMAGE }}",
+        "subject-digest": "${{ steps.pushed.outputs.digest }}",
+        "push-to-registry": True,
+    }
+    (found,) = [one for one in steps("publish-image") if one.get("id") == "pushed"]
+    assert found["name"] == "Find its digest"
+
+
+def test_an_image_is_tried_before_it_is_pushed() -> None:
+    """With Docker, on the images of others as they are published."""
+    runs = [step["run"] for step in steps("publish-image") if "run" in step]
+    assert runs[0] == "make test-image IMAGE_ENGINE=docker"
+    assert [number for number, line in enumerate(runs) if line.startswith("docker push")] == [3]
 
 
 def test_readme_names_the_wheel_of_this_version() -> None:

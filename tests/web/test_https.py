@@ -62,7 +62,11 @@ def settings_of(start: str, port: int, folder: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a certificate for the name, its key, and what browsers know it by."""
-    folder = tmp_path_factory.mktemp("tls")
+    return write_certificate(tmp_path_factory.mktemp("tls"))
+
+
+def write_certificate(folder: Path) -> Path:
+    """Write a certificate for the name, its key, and what browsers know it by."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
     begins = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
