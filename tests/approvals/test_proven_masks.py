@@ -98,7 +98,7 @@ async def test_words_that_hide_something_are_not_remembered_unrevealed(world: Wo
     record = await world.submit(**{**HIDING, "arguments": {"argv": command}})
     offer = next(one for one in offers(record) if one.match.shape is Shape.PATTERN)
     tap = click(record, remember=Remember(offer=offer.id))
-    with pytest.raises(InvalidRequest, match="a mask hides what this would cover"):
+    with pytest.raises(InvalidRequest, match="masked text hides what this grant would cover"):
         await world.core.requests.decide(tap)
     assert await status(world, record) is Status.PENDING
     assert (await world.core.requests.decide(replace(tap, revealed=True))).final

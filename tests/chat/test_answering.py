@@ -169,7 +169,7 @@ async def test_a_number_is_asked_for_only_where_one_is_shown(
 ) -> None:
     """A forged press on it opens no form."""
     card = await answering.build_whole(await world.submit())
-    with pytest.raises(InvalidRequest, match="requires no number"):
+    with pytest.raises(InvalidRequest, match="no longer needs a number"):
         find_numbered(card)
 
 
