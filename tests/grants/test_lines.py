@@ -117,7 +117,7 @@ ASKS = {
     "curl -s -d x localhost:8000/x | head": "sends",
     "npx evil && npm test": "another program",
     "uv run python x.py; git status": "another program",
-    "echo a; echo b": "no active grant",
+    "echo a; echo b": "nothing that is remembered",
     "echo x > build/a.txt": "nothing but a write, by another tool than was approved",
     "cd src && mkdir x/../y": "behind a name that may be a link",
     "env -u HOME npm test": "without what steers it",
