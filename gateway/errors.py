@@ -244,6 +244,6 @@ class AlreadyUsed(NotApproved):
     def __str__(self) -> str:
         """Return who approved, and that this is neither an approval nor a denial."""
         return (
-            f"this approval was already used ({super().__str__()}): the action may have run or "
-            f"not, so check what happened before you ask again"
+            f"this approval was already used ({super().__str__()}): the action may have run "
+            "already, so check what happened before you ask again"
         )

@@ -150,7 +150,7 @@ def check_schema(schema: JsonObject | None, arguments: JsonObject) -> None:
         why = start_of(error.message, _MOST_WORDS)
         member = str(error.absolute_path[0]) if error.absolute_path else ""
         raise Misfit(
-            member, f"the edited arguments do not match the request's schema: {why}"
+            member, f"the edited arguments do not fit the request's schema: {why}"
         ) from error
     except Exception as error:
         # However the schema breaks the validator, nothing is approved.

@@ -219,7 +219,7 @@ async def _answer(
         return ChainResult(_raise_risk(record, decider, ()), None)
     known = (ALLOW, DENY, ASK, MODIFY, RESPOND, CONTINUE)
     if verdict.effect not in known or (verdict.effect == MODIFY and verdict.arguments is None):
-        raise ValueError(f"{decider.name} says {verdict.effect!r}")
+        raise ValueError(f"{decider.name} returned an unknown effect: {verdict.effect!r}")
     if verdict.by.kind not in (DeciderKind.RULE, DeciderKind.GRANT):
         raise ValueError(
             f"{decider.name} may not decide as a {verdict.by.kind}, only as a rule or a grant"
@@ -239,7 +239,7 @@ def _raised_by(decider: Decider, verdict: Verdict) -> Iterator[RaisedRisk]:
     own = ((f"decider {verdict.by.name}", verdict.risk),) if verdict.risk is not None else ()
     for by, risk in (*own, *((one.by, one) for one in verdict.raised)):
         if not isinstance(risk.level, RiskLevel):
-            raise ValueError(f"{decider.name} raises the risk to {risk.level!r}")
+            raise ValueError(f"{decider.name} returned an unknown risk level: {risk.level!r}")
         reasons = tuple(start_of(one, _MOST_REASON) for one in risk.reasons[:_MOST_REASONS])
         yield RaisedRisk(decider=decider.name, by=by, level=risk.level, reasons=reasons)
 

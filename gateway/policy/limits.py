@@ -109,7 +109,7 @@ def say_shortage(rule: PolicyRule, spends: Sequence[Spend] | None, counted: Sequ
     for one, already in zip(spends, counted, strict=True):
         if already + one.amount > one.most:
             left = _show(max(0, one.most - already))
-            return f'the rule "{rule.name}" has {left} left of {_show(one.most)} {one.words}'
+            return f'the rule "{rule.name}" has {left} of {_show(one.most)} {one.words}'
     return ""
 
 

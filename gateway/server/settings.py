@@ -127,9 +127,8 @@ class Settings(BaseSettings):
     )
     archive: Path | None = Field(
         None,
-        description="folder for the archive of the audit log, the same for all gateways; if "
-        "unset, `archive` in the data folder with the embedded server, and no archive with "
-        "REDIS_URL",
+        description="folder for the archive of the audit log, the same for all gateways. If it is "
+        "unset, the embedded server uses `archive` in the data folder, and REDIS_URL none",
     )
     session_idle_hours: float = Field(
         24,
@@ -146,12 +145,12 @@ class Settings(BaseSettings):
     webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
         description="JSON list of hosts that the gateway may post to, including the webhook "
-        "receivers of agents: a host name, with `:PORT` if the port is not 443",
+        "receivers of agents. Write a host name, with `:PORT` if the port is not 443",
     )
     push_key: SecretStr | None = Field(
         None,
-        description="base64 of the 32-byte key that signs web pushes, the same for all gateways; "
-        "if empty, a key in the data folder is used, or no key if REDIS_URL is set",
+        description="base64 of the 32-byte key that signs web pushes, the same for all gateways. "
+        "If empty, a key in the data folder is used, or no key if REDIS_URL is set",
     )
     push_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (),

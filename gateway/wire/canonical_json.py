@@ -120,7 +120,7 @@ def _check_depth(raw: bytes) -> None:
         if opening in b"[{":
             depth += 1
             if depth > MAX_DEPTH:
-                raise InvalidRequest(f"the message is nested more than {MAX_DEPTH} levels deep")
+                raise InvalidRequest(f"the message is nested deeper than {MAX_DEPTH} levels")
         elif opening in b"]}":
             depth -= 1
 

@@ -82,7 +82,7 @@ async def test_a_request_is_an_example_waiting_or_ended(admin: Replica) -> None:
     await admin.core.approvals.erase(request.id, by="ann")
     erased = await admin.core.grants.get(grant["id"])
     assert (erased.erased, erased.words) == (True, "")
-    assert "choose another one" in await refused(admin, body(example, offer=wide["id"]))
+    assert "choose another request" in await refused(admin, body(example, offer=wide["id"]))
 
 
 async def test_nobody_words_a_grant(admin: Replica) -> None:
@@ -128,7 +128,11 @@ async def test_a_match_that_is_no_offer_is_refused_with_the_reason(
         (GIT, {"offer": "x", "match": {"shape": "tool", "tool": "shell"}}, "name one offer"),
         ({}, {"offer": "x"}, "an example needs"),
         ({**GIT, "request": "0" * 32}, {"offer": "x"}, "an example needs"),
-        ({"request": "0" * 32, "arguments": {"a": 1}}, {"offer": "x"}, "with request cannot"),
+        (
+            {"request": "0" * 32, "arguments": {"a": 1}},
+            {"offer": "x"},
+            "with the member request cannot",
+        ),
         ({"request": "x"}, {"offer": "x"}, "request"),
         ({"tool": "sh\u202e"}, {"offer": "x"}, "cannot be remembered"),
         ({"tool": "x", "kind": "question"}, {"offer": "x"}, "question"),
@@ -187,7 +191,7 @@ async def test_what_a_mask_hides_is_not_remembered_by_hand(admin: Replica) -> No
     example = {"request": request.id}
     (wide,) = [one for one in await offered(admin, example) if "any body" in one["words"]]
     assert "ghp_" not in wide["words"]
-    assert "in the inbox only" in await refused(admin, body(example, offer=wide["id"]))
+    assert "in the inbox, and remember" in await refused(admin, body(example, offer=wide["id"]))
 
 
 async def test_exactly_a_request_that_a_mask_hides_is_not_allowed_by_hand(admin: Replica) -> None:
@@ -196,7 +200,7 @@ async def test_exactly_a_request_that_a_mask_hides_is_not_allowed_by_hand(admin:
     await admin.submitted(request)
     example = {"request": request.id}
     (exact, *_) = await offered(admin, example)
-    assert "in the inbox only" in await refused(admin, body(example, offer=exact["id"]))
+    assert "in the inbox, and remember" in await refused(admin, body(example, offer=exact["id"]))
     denial = {**body(example, match=exact["match"]), "effect": "deny"}
     assert (await admin.call("POST", "/v1/grants", denial, token=ANN_TOKEN)).status == 201
 

@@ -138,7 +138,7 @@ async def test_what_frees_against_a_name_is_confirmed_first(admin: Replica, word
     before = await admin.store.generation()
     refused = await declare(admin, **word)
     assert refused.problem[0] == 422
-    assert "Confirm it" in refused.json["detail"]
+    assert "Confirm the declaration" in refused.json["detail"]
     assert await admin.store.generation() == before
     assert (await declare(admin, **word, confirmed=True)).status == 200
 

@@ -121,9 +121,9 @@ async def _own(world: World, record: StoredRequest) -> StoredRequest:
         ),
         (_voted, "You approved; waits for 1 more"),
         (_late, "expired before your decision"),
-        (_high, "high risk, which is decided alone"),
+        (_high, "decide high-risk requests one at a time"),
         (_not_hers, "not an approver"),
-        (_own, "asked for this yourself"),
+        (_own, "submitted this request yourself"),
     ],
 )
 @pytest.mark.parametrize("place", [0, 2])

@@ -319,7 +319,7 @@ async def test_who_asked_may_not_remember_it_everywhere(world: World) -> None:
     """An agent's owner may decide on their own route, but not widen it beyond the session."""
     mine = replace(over_http(), owner="ann")
     record, _ = await world.approvals.submit(request(), mine)
-    with pytest.raises(Unauthorized, match="for the session only"):
+    with pytest.raises(Unauthorized, match="for this session only"):
         await remember(world, record, everywhere=True)
     assert (await world.core.requests.get(record.id)).status is Status.PENDING
     await remember(world, record)

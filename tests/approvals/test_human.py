@@ -25,7 +25,7 @@ from tests.approvals.test_high_risk import Saying, in_force
 from tests.grants.making import allowed, command, granted, offer_of, remembered
 from tests.world import World, assembled, click, over_http, request
 
-PERSON = "A person must answer: the agent demands it"
+PERSON = "A person must decide, because the agent requires it"
 
 
 async def test_no_mode_answers_it_and_a_person_does(world: World) -> None:
@@ -115,7 +115,7 @@ async def test_the_demand_is_not_lost_on_a_request_that_is_known(world: World) -
     first = request()
     done, _ = await world.approvals.submit(first, over_http())
     assert done.status is Status.APPROVED
-    with pytest.raises(Conflict, match="does not demand a person"):
+    with pytest.raises(Conflict, match="does not require a person"):
         await world.approvals.submit(replace(first, human=True), over_http())
     demanding = request(human=True)
     for human in (True, True, False):

@@ -141,7 +141,7 @@ async def test_where_two_must_approve_one_gives_no_pass(world: World) -> None:
         ({"lifetime": "1d"}, "choose a shorter time"),
         ({"lifetime": "revoked"}, "choose a shorter time"),
         ({"everywhere": True}, "choose this session"),
-        ({"max_uses": 0}, "at least once"),
+        ({"max_uses": 0}, "at least one use"),
     ],
 )
 async def test_a_pass_is_short_and_for_one_session(

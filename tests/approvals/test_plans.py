@@ -362,7 +362,7 @@ async def test_a_line_with_a_step_up_cannot_be_planned(world: World) -> None:
     )
     record = await plan(world, TEST, REPORT)
     with pytest.raises(
-        InvalidRequest, match='line 1, "shell": it needs extra verification each time'
+        InvalidRequest, match='line 1, "shell": this line needs extra verification each time'
     ):
         await agree(world, record)
     assert (await strike(world, record, REPORT)).status is Status.APPROVED

@@ -65,7 +65,7 @@ async def test_an_account_in_the_route_is_named_as_its_person(world: World) -> N
     ("route", "why"),
     [
         (Route(approvers=()), "its route has no approvers"),
-        (Route(approvers=("ann",), self_approval=False), "its route names nobody who may"),
+        (Route(approvers=("ann",), self_approval=False), "none of the approvers of its route may"),
     ],
 )
 async def test_where_nobody_may_approve_it_is_said_and_not_offered(

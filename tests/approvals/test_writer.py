@@ -46,7 +46,7 @@ async def test_after_so_many_tries_the_caller_is_told_to_come_again(world: World
     with pytest.raises(Unreachable, match="keeps changing"):
         await writer.update(record.id, decide)
     assert seen == [1, 2, 3]
-    with pytest.raises(Unreachable, match="keep changing"):
+    with pytest.raises(Unreachable, match="being changed by others"):
         await writer.update_all([record.id], decide_all)
     assert seen == [1, 2, 3, 4, 5, 6]
 

@@ -67,7 +67,7 @@ async def test_what_was_not_shown_whole_is_not_approved_at_once(
     asked = await several(world, alone)
     batch = await batches.open(ANN, asked[0].id, "k")
     assert batch is not None and not batch.together
-    with pytest.raises(InvalidRequest, match="not all of them can be read here"):
+    with pytest.raises(InvalidRequest, match="not all of these requests can be read here"):
         await batches.decide(ANN, "k", Action.APPROVE, "n")
     assert await states(world, asked) == [Status.PENDING] * 3
     await batches.decide(ANN, "k", Action.DENY, "n")

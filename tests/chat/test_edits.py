@@ -39,7 +39,7 @@ async def test_what_was_shown_is_what_runs(world: World, edits: Edits) -> None:
     [
         ({"arg0": "many"}, '"amount": the answer is not a number', "arg0"),
         ({"arg0": "500"}, "do not fit", "arg0"),
-        ({"arg0": "12"}, "Nothing is changed; approve the request as it is.", ""),
+        ({"arg0": "12"}, "You changed nothing; approve the request as it is.", ""),
         ("{", "", ""),
         ("[]", "The arguments must be one JSON object, in braces.", ""),
         ('{"amount": 1, "amount": 2}', "", ""),

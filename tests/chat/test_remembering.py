@@ -74,7 +74,7 @@ async def test_a_sessions_and_all_are_revoked(world: World, api: AdapterApi) -> 
             await remembering.revoke(ANN, what)
             == "Revoked: 1. Matching requests require approval again."
         )
-        with pytest.raises(Conflict, match="nothing that you may revoke"):
+        with pytest.raises(Conflict, match="no grants that you may revoke"):
             await remembering.revoke(ANN, what)
     with pytest.raises(InvalidRequest, match="AGENT NAME"):
         await remembering.revoke(ANN, "session bot")

@@ -216,7 +216,7 @@ def test_without_a_terminal_a_claim_waits_for_the_operator(hut: Shell, tmp_path:
     assert (row["number"], row["identity"], row["target"]) == (number, "hut:U1", "hut:door")
     hut.run("claims", "approve", row["id"][:8])
     assert [one["name"] for one in policy_of(hut)["people"]] == ["owner", "ana-hut"]  # type: ignore[attr-defined]
-    assert "starts with this ID" in hut.run("claims", "deny", row["id"][:8], code=8)
+    assert "this ID matches no claim" in hut.run("claims", "deny", row["id"][:8], code=8)
 
 
 def test_a_person_adds_an_account(hut: Shell, tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ def test_login_needs_no_name_where_there_is_one_person(up: Shell) -> None:
 def test_devices_are_listed_and_signed_out(up: Shell) -> None:
     """By the first characters of one that is listed, or all; no id is an accident."""
     up.run("approver", "add", "dana")
-    assert "signed in nowhere" in up.run("devices", "dana")
+    assert "not signed in on any device" in up.run("devices", "dana")
     for _ in range(3):
         address, _, code = up.run("login", "dana").split()[0].partition("/inbox/login#code=")
         headers = {"Origin": address, "Content-Type": "application/json"}
@@ -248,7 +248,7 @@ def test_devices_are_listed_and_signed_out(up: Shell) -> None:
     up.run("devices", "dana", "--end", rows[0]["id"])
     assert len(up.run("devices", "dana").splitlines()) == 2
     assert "on 2 device(s)" in up.run("devices", "dana", "--end-all")
-    assert "signed in nowhere" in up.run("devices", "dana")
+    assert "not signed in on any device" in up.run("devices", "dana")
 
 
 def test_a_second_gateway_on_the_folder_says_what_to_do(up: Shell) -> None:
@@ -337,7 +337,7 @@ def test_a_policy_file_is_checked_and_put_in_force(up: Shell, tmp_path: Path) ->
     assert "+ risk rule deletes" in up.run("apply", str(path), "--check")
     assert "deletes files" not in up.run("policy", "show")
     assert "in force" in up.run("apply", str(path))
-    assert "in force already" in up.run("apply", str(path))
+    assert "already the active policy" in up.run("apply", str(path))
     path.write_text(POLICY.replace('"owner"]', '"nobody"]'), encoding="utf-8")
     assert "neither a person" in up.run("apply", str(path), code=2)
     assert "deletes files" in up.run("policy", "show")
@@ -345,7 +345,7 @@ def test_a_policy_file_is_checked_and_put_in_force(up: Shell, tmp_path: Path) ->
     path.write_text(POLICY.replace('"owner"', '"dana"'), encoding="utf-8")
     assert "gateway approver add dana" in up.run("apply", str(path), code=2)
     told = up.run("apply", str(path), "--yes")
-    assert "owner is no person of this file" in told
+    assert "owner is not in this file" in told
     assert "gateway approver add dana" in told
     listed = up.run("approver", "list").splitlines()
     assert [(line.split()[0], line.split(maxsplit=1)[1]) for line in listed] == [
@@ -439,7 +439,7 @@ def test_a_decision_is_remembered_listed_and_taken_back(up: Shell) -> None:
     assert up.run("grant", "list", "--agent", "nobody") == "there are no grants\n"
     up.run("grant", "revoke", code=2)
     up.run("grant", "revoke", grant)
-    assert "by its whole id" in up.run("grant", "show", grant, code=8)
+    assert "give its whole id" in up.run("grant", "show", grant, code=8)
     whole = listed.split()[0]
     assert "ended already: revoked, by owner" in up.run("grant", "revoke", whole, code=10)
     assert "0 revoked" in up.run("grant", "revoke", "--all")

@@ -75,4 +75,4 @@ def test_a_demand_for_a_person_is_kept_and_shown(up: Shell) -> None:
     asked = json.loads(up.run("ask", "shell", "--human", "--no-wait", "--", "ls", code=6))
     read = json.loads(up.run("show", "--json", asked["id"]))
     assert read["request"]["human"] is True
-    assert "a person must answer" in up.run("show", asked["id"])
+    assert "a person must decide" in up.run("show", asked["id"])

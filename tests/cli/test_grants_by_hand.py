@@ -46,8 +46,8 @@ def test_a_request_is_an_example_and_a_denial_is_one_too(up: Shell, agent: str) 
 MISFITS: tuple[tuple[tuple[str, ...], str], ...] = (
     ((), "required"),
     (("--tool", "t", "--like", "a"), "not allowed with"),
-    (("--like", "0" * 32, "--cwd", "/srv"), "the request says"),
-    (("--tool", "t", "--arguments", "[]"), "takes a JSON object"),
+    (("--like", "0" * 32, "--cwd", "/srv"), "the request already states"),
+    (("--tool", "t", "--arguments", "[]"), "must be a JSON object"),
     (("--tool", "t", "--arguments", "{"), "--arguments"),
     (("--tool", "t", "--uses", "3"), "need --offer"),
     (("--tool", "t", "--offer", "0" * 16), "unknown offer"),
@@ -59,7 +59,7 @@ def test_what_does_not_fit_is_a_usage_error(up: Shell, agent: str) -> None:
     for words, why in MISFITS:
         assert why in up.run("grant", "add", agent, *words, code=2), words
     offer = up.run("grant", "add", agent, *GIT, code=2).split()[0]
-    assert "lasts one of" in up.run(
+    assert "choose one of" in up.run(
         "grant", "add", agent, *GIT, "--offer", offer, "--for", "9y", code=2
     )
     assert up.run("grant", "list") == "there are no grants\n"

@@ -138,7 +138,7 @@ async def test_a_phone_signs_in_once(served: Served) -> None:
     assert (status, json.loads(me)["name"]) == (200, "owner")
     status, said, cookie = await served.call("POST", "/inbox/api/login", code)
     assert status == 403
-    assert "was used already" in said
+    assert "already used" in said
     assert not cookie
 
 

@@ -154,6 +154,6 @@ def test_a_high_risk_and_a_cut_row_take_yes_by_number_too(
     ask(agent, new_id(), command="x" * 400)
     up.run("pending")
     assert "does not fit its row" in up.run("approve", "1", code=2)
-    assert "this is high risk" in up.run("approve", "2", code=2)
+    assert "the request is high risk" in up.run("approve", "2", code=2)
     for number in ("1", "2"):
         assert "owner approved" in up.run("approve", number, "--yes")

@@ -232,7 +232,7 @@ def test_what_is_exported_is_in_force_when_it_is_applied(up: Shell, tmp_path: Pa
         assert part in printed
     path = tmp_path / "policy.toml"
     path.write_text(printed, encoding="utf-8")
-    assert "in force already" in up.run("apply", str(path))
+    assert "already the active policy" in up.run("apply", str(path))
     assert json.loads(up.run("policy", "export", "--json")) == {"file": printed}
 
 

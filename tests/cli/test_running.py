@@ -55,7 +55,7 @@ def test_it_starts_in_the_background_and_is_ended(shell: Shell, state: Path) -> 
             assert shell.run("pending") == "nothing waits\n"
             process = find_process(state)
             assert process
-            assert "already: see `gateway status`" in shell.run("up", "--detach", code=10)
+            assert ": see `gateway status`" in shell.run("up", "--detach", code=10)
         finally:
             ended = shell.run("down")
         assert f"process {process}) has ended" in ended
@@ -148,7 +148,7 @@ def test_one_that_hangs_in_its_end_is_not_said_to_have_ended(
         holder.stdout.readline()
         said = shell.run("down", code=5)
         holder.kill()
-    assert "still cleans up; `gateway down` again" in said
+    assert "is still shutting down; run `gateway down` again" in said
 
 
 def test_the_status_says_what_is_there_and_what_is_next(

@@ -23,7 +23,7 @@ def test_a_declaration_is_printed_as_the_file_needs_it(up: Shell, tmp_path: Path
     assert "gateway apply" in told
     assert "write ADDRESS=ROLE" in up.run("tool", "declare", "jot", "zork", code=2)
     assert "twice" in up.run("tool", "declare", "jot", "a=data", "a=id", code=2)
-    assert "Confirm it" in up.run("tool", "declare", "jot", "query=data", code=2)
+    assert "Confirm the declaration" in up.run("tool", "declare", "jot", "query=data", code=2)
     up.run("tool", "declare", "jot", "query=data", "--yes")
     (row,) = json.loads(up.run("policy", "show"))["tools"]
     assert row["declared_by"] == "owner"

@@ -170,7 +170,7 @@ def test_it_waits_on_when_the_gateway_goes_away(
     code, paths = run(submitted, Cut(), Cut(), lambda call: state[0])
     assert (code, len(paths)) == (0, 4)
     said = capsys.readouterr().err
-    assert said.count("does not answer") == said.count("answers again") == 1
+    assert said.count("does not respond") == said.count("responds again") == 1
 
 
 def test_an_answer_after_its_own_deadline_is_refused(

@@ -122,7 +122,7 @@ def test_an_edit_cannot_name_another_file(script: Path) -> None:
         def run(path: str) -> None:
             ran.append(path)
 
-        with pytest.raises(Unverified, match="another file"):
+        with pytest.raises(Unverified, match="a different file"):
             run(str(script))
     assert ran == []
 

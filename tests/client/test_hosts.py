@@ -58,7 +58,7 @@ def test_twins_are_not_asked_side_by_side(person: Person, of_call: dict[str, Any
     """One would use up or supersede the other, so that is said before anybody is asked."""
     with Client(CallableTransport(person.decide)) as client:
         twins = [client.request("pay", {"amount": number}, **of_call) for number in (1, 1)]
-        with pytest.raises(InvalidRequest, match="two of these requests are of one call"):
+        with pytest.raises(InvalidRequest, match="two of these requests are for the same call"):
             client.asks(*twins)
         assert not person.asked
         both = [client.request("pay", {"amount": 1}, call_id="c1", part=one) for one in "ab"]

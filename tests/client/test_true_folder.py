@@ -73,7 +73,7 @@ def test_an_edit_that_moves_the_call_does_not_run(approvals: ScriptedApprovals) 
         ran.append(f"{folder} {target}")
 
     approvals.approve(folder="/etc", target="all")
-    with pytest.raises(Unverified, match="another place"):
+    with pytest.raises(Unverified, match="a different place"):
         make("/srv", "all")
     assert ran == []
     assert approvals.reports[-1][1].execution is Execution.SKIPPED
@@ -83,7 +83,7 @@ def test_an_edit_that_moves_the_call_does_not_run(approvals: ScriptedApprovals) 
 
 
 def test_a_suspended_call_runs_where_it_was_shown(approvals: ScriptedApprovals) -> None:
-    """What resumes in another place than was asked about does not run."""
+    """What resumes in a different place than was asked about does not run."""
     places = [Context(cwd="/a"), Context(cwd="/a"), Context(cwd="/b")]
 
     @requires_approval(context=lambda: places.pop(0))
@@ -94,7 +94,7 @@ def test_a_suspended_call_runs_where_it_was_shown(approvals: ScriptedApprovals) 
     assert resume(deploy, suspend(deploy)) == "done"
     approvals.approve()
     places[:] = [Context(cwd="/a"), Context(cwd="/b")]
-    with pytest.raises(Unverified, match="another place"):
+    with pytest.raises(Unverified, match="a different place"):
         resume(deploy, suspend(deploy))
 
 

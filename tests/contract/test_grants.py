@@ -133,7 +133,7 @@ async def test_its_end_is_announced_beside_it(run: Running) -> None:
     ending = card(replace(GRANTED, notices=1))
     await patiently(partial(run.adapter.tell, notice, ending))
     (said,) = run.stage.announced()
-    assert "It ends soon" in said
+    assert "This grant ends soon" in said
 
 
 # ---------------------------------------------------------------- with the core

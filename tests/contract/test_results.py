@@ -40,7 +40,7 @@ def test_it_is_told_in_one_sentence_by_who_says_so(surface: str, execution: Exec
     record, card = reported(execution)
     assert card.result is not None
     sentence = card.result.text
-    assert sentence.startswith("The agent says that it ")
+    assert sentence.startswith("The agent reports that the call ")
     shown = SURFACES[surface](record, card).replace("\\", "")
     before, found, _ = shown.partition(sentence)
     assert found and not re.search(r"\bit:?$", before.rstrip(), re.IGNORECASE)

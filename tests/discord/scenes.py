@@ -134,7 +134,7 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
             build_private_reply("Extra verification needed: a passkey.", INBOX).shown
         ),
         "step-up-no-address": lambda: build_private_reply("It takes a passkey.", "").shown,
-        "login": lambda: build_private_reply("This signs you in to the inbox.", INBOX).shown,
+        "login": lambda: build_private_reply("This link signs you in to the inbox.", INBOX).shown,
     }
 
 

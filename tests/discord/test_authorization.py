@@ -122,7 +122,7 @@ async def test_25_nobody_approves_their_own_dangerous_request(stage: Stage) -> N
         origin=Origin(channel="discord", sender=stage.server.ann.id), arguments={"command": "drop"}
     )
     done = await stage.click(stage.server.ann, card, "Review…")
-    assert "asked for this yourself" in private_text(done)
+    assert "submitted this request yourself" in private_text(done)
     view = await stage.click(stage.server.bob, card, "Review…")
     await stage.click(stage.server.bob, view.private[0], "Approve: I have read it")
     assert (await stage.ended(record)).status is Status.APPROVED

@@ -120,8 +120,8 @@ async def test_a_long_request_is_approved_only_from_the_full_view(stage: Stage) 
     command = "\n".join(f"echo {number}" for number in range(500))
     record, card = await stage.asked(arguments={"command": command})
     assert "Approve" not in labels(card)
-    assert "characters shown" in await stage.shows(card, "Read it all".lower())
-    view = await stage.click(stage.server.ann, card, "Read it all")
+    assert "characters shown" in await stage.shows(card, "Read the full text".lower())
+    view = await stage.click(stage.server.ann, card, "Read the full text")
     shown = view.private[0]
     file = stage.server.discord.board.files[shown["attachments"][0]["id"]]
     assert command.encode() in file
@@ -166,7 +166,7 @@ async def test_what_is_pushed_past_the_end_of_a_page_stands_on_the_next(
     part was read, and nothing was left out on any of them; then Approve approves."""
     record, card = await stage.asked(arguments={"command": ATTACKS[name]})
     assert "Approve" not in labels(card)
-    view = await stage.click(stage.server.ann, card, "Read it all")
+    view = await stage.click(stage.server.ann, card, "Read the full text")
     shown = view.private[0]
     pages = await _turn_all(stage, shown)
     boxes = [page.split("```\n", 1)[1].rsplit("\n```", 1)[0] for page in pages]
@@ -179,7 +179,7 @@ async def test_what_is_pushed_past_the_end_of_a_page_stands_on_the_next(
 async def test_the_first_page_of_one_long_line_is_not_blank(stage: Stage) -> None:
     """It begins with the command, below its label."""
     _, card = await stage.asked(arguments={"command": "echo " + "x" * 1700})
-    view = await stage.click(stage.server.ann, card, "Read it all")
+    view = await stage.click(stage.server.ann, card, "Read the full text")
     assert "── ⟨command⟩ ──\necho xxx" in private_text(view)
 
 

@@ -120,7 +120,7 @@ async def test_09_a_large_card_is_drawn_beside_the_event_loop(
     small, card = await stage.asked()
     await stage.click(stage.server.ann, card, "Approve")
     large, card = await stage.asked(arguments={"command": "echo 1\n" * 8_000})
-    view = await stage.click(stage.server.ann, card, "Read it all")
+    view = await stage.click(stage.server.ann, card, "Read the full text")
     await stage.click(stage.server.ann, view.private[0], "Next ▶")
     for record, on_the_loop in ((small, True), (large, False)):
         seen = [where for request_id, where in drawn if request_id == record.id]
@@ -268,7 +268,7 @@ async def test_15_a_card_elsewhere_or_another_id_decides_nothing(stage: Stage) -
         made = await stage.server.discord.raw(
             stage.server.app, stage.server.ann.user, place, data, message=message
         )
-        assert "not a card" in private_text(await stage.server.ann.outcome(made))
+        assert "did not post this card" in private_text(await stage.server.ann.outcome(made))
     assert not (await stage.core.requests.get(record.id)).final
     assert len(await stage.events("refused")) == 4
 

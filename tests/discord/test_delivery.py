@@ -125,7 +125,7 @@ async def test_05_text_that_moderation_blocks_still_reaches_people(stage: Stage)
     record, card = await stage.asked(arguments={"command": "frobnicate --all"})
     assert "moderation" in shown_text(card)
     assert "Approve" not in labels(card)
-    view = await stage.click(stage.server.ann, card, "Read it all")
+    view = await stage.click(stage.server.ann, card, "Read the full text")
     await stage.click(stage.server.ann, view.private[0], "Approve")
     assert (await stage.ended(record)).status is Status.APPROVED
     await stage.shows(card, "Approved")

@@ -54,7 +54,7 @@ async def test_the_end_to_come_is_said_in_answer_to_the_card(stage: Stage) -> No
     grant, card = await remembered(stage)
     store = stage.gateway.backend.store
     await store.redis.zadd(store.keys.grants_ending, {grant: 1})
-    await stage.shows(card, "It ends soon")
+    await stage.shows(card, "This grant ends soon")
     messages = stage.server.channel.messages
 
     def said() -> list[Json]:
@@ -74,7 +74,7 @@ async def test_a_sessions_grants_and_all_are_taken_back_by_command(stage: Stage)
     values = [one["value"] for one in offered]
     assert {"all", "session bot default", "session bot other"} <= set(values)
     refused = await server.eve.command(server.app, server.channel, "revoke", grant="all")
-    assert "nothing that you may revoke" in private_text(refused)
+    assert "no grants that you may revoke" in private_text(refused)
     one = await server.bob.command(
         server.app, server.channel, "revoke", grant="session bot default"
     )

@@ -75,7 +75,7 @@ async def test_grants_are_listed_and_revoked_by_command(stage: Stage) -> None:
     server.discord.town.join(server.guild, stranger.user)
     for other in (stranger, server.eve):
         empty = await other.command(server.app, server.channel, "grants")
-        assert "no remembered decisions" in private_text(empty)
+        assert "no grants that you can revoke" in private_text(empty)
     assert await stranger.complete(server.app, server.channel, "revoke", "grant") == []
     choice, *more = await server.bob.complete(server.app, server.channel, "revoke", "grant", "")
     assert [one["value"] for one in more] == ["all", "session bot default"]
@@ -84,7 +84,7 @@ async def test_grants_are_listed_and_revoked_by_command(stage: Stage) -> None:
     done = await server.bob.command(server.app, server.channel, "revoke", grant=choice["value"])
     assert "Revoked" in private_text(done)
     empty = await server.bob.command(server.app, server.channel, "grants")
-    assert "no remembered decisions" in private_text(empty)
+    assert "no grants that you can revoke" in private_text(empty)
 
 
 async def test_nothing_dangerous_is_offered_to_be_remembered(stage: Stage) -> None:
@@ -199,7 +199,7 @@ async def test_a_suggestion_is_told_in_private_and_takes_a_no(stage: Stage) -> N
     await stage.seen(lambda: bool(tapped.private))
     said = private_text(tapped)
     assert "You approved this 12 times in 14 days, and nobody denied it" in said
-    assert "choose Remember… on the next such card" in said
+    assert "choose Remember… on the next card like this" in said
     stage.server.ann.private |= {one["id"]: one for one in tapped.private}
     done = await stage.click(stage.server.ann, tapped.private[0], "Not again")
     assert "not see this suggestion for 90 days" in str(last(done))

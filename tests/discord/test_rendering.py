@@ -194,7 +194,7 @@ async def test_33_a_large_request_is_attached_and_its_digest_is_right(stage: Sta
     what the digest says; more than a megabyte is refused before anybody is asked."""
     command = "\x7fa" * 50_000
     record, shown = await stage.asked(arguments={"command": command})
-    view = await stage.click(stage.server.ann, shown, "Read it all")
+    view = await stage.click(stage.server.ann, shown, "Read the full text")
     (file,) = view.private[0]["attachments"]
     assert file["size"] > 600_000
     assert stage.server.discord.board.sha256_of(file) in private_text(view)
@@ -372,7 +372,7 @@ async def test_what_no_modal_can_carry_goes_to_the_inbox(stage: Stage) -> None:
     _, shown = await stage.asked(questions=many, **asked)
     assert "inbox" in private_text(await stage.click(stage.server.ann, shown, "Answer"))
     _, shown = await stage.asked(arguments={"command": "x" * 5000})
-    view = await stage.click(stage.server.ann, shown, "Read it all")
+    view = await stage.click(stage.server.ann, shown, "Read the full text")
     while "Edit" not in labels(view.private[0]):
         await stage.click(stage.server.ann, view.private[0], "Next ▶")
     done = await stage.click(stage.server.ann, view.private[0], "Edit")

@@ -153,7 +153,7 @@ async def test_doctor_names_a_role_that_is_called_and_not_notified(server: Serve
     name = f"{guild.id}/{role}"
     assert await mentioned(server, target, server.ann.id, "1/2") == {}
     result, said = (await mentioned(server, target, name))["discord mentions"]
-    assert (result, "nobody is notified" in said, "mentionable" in said) == (WARN, True, True)
+    assert (result, "notifies nobody" in said, "mentionable" in said) == (WARN, True, True)
     server.channel.overwrites[guild.id] = (1 << 17, 0)
     assert (await mentioned(server, target, name))["discord mentions"][0] == OK
     server.channel.overwrites.clear()

@@ -177,7 +177,7 @@ def test_what_only_the_inbox_can_take_leads_there() -> None:
     """A secret's answer and a passkey's approval: a link, and no button that is always refused."""
     secret, passkey = drawn("secret-inbox"), drawn("passkey-inbox")
     assert "Answer in the inbox" in secret and '"label": "Answer"' not in secret
-    assert "This asks for a secret" in shown("secret-inbox")
+    assert "This form asks for a secret" in shown("secret-inbox")
     assert "Approve in the inbox" in passkey and "Review…" not in passkey
     full = drawn("full-passkey-inbox")
     assert "Approve in the inbox" in full and "I have read it" not in full

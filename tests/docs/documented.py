@@ -152,8 +152,8 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway devices NAME": Line("is not signed in on any device"),
     "gateway devices NAME --end-all": Line(r"was signed out on 0 device\(s\)"),
     # The policy.
-    "gateway apply FILE": Line("in force on every replica", first=UNLIKE),
-    "gateway apply policy.toml": Line("in force on every replica", first=UNLIKE),
+    "gateway apply FILE": Line("active on every replica", first=UNLIKE),
+    "gateway apply policy.toml": Line("active on every replica", first=UNLIKE),
     "gateway apply policy.toml --check": Line(
         "nothing was changed", first=("gateway approver add NAME",)
     ),
@@ -329,7 +329,9 @@ COMMANDS: dict[str, Line | list[Line]] = {
         "approve  [0-9a-f]{16}  exactly this", typed="gateway grant offers ID"
     ),
     "gateway grant add": [
-        Line("choose one with --offer ID", code=2, typed="gateway grant add AGENT --like ID"),
+        Line(
+            "choose one of them with --offer ID", code=2, typed="gateway grant add AGENT --like ID"
+        ),
         Line(
             "(?s)deny agent .* session .default., .*in 59 min.*exactly this.*used 0 of 2 times",
             typed="gateway grant add AGENT --like ID --offer OFFER "
@@ -337,7 +339,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
         ),
         Line("1 revoked", typed="gateway grant revoke --agent AGENT --session SESSION"),
         Line(
-            "choose one with --offer ID",
+            "choose one of them with --offer ID",
             code=2,
             typed="gateway grant add AGENT --tool shell --arguments JSON "
             "--kind command --cwd /srv --host ci",
@@ -421,9 +423,9 @@ COMMANDS: dict[str, Line | list[Line]] = {
             typed="gateway apply FILE --check",
             first=("gateway approver add NAME",),
         ),
-        Line("in force on every replica", typed="gateway apply FILE --by NAME"),
+        Line("active on every replica", typed="gateway apply FILE --by NAME"),
         Line("--yes", code=2, typed="gateway apply empty.toml"),
-        Line("in force on every replica", typed="gateway apply empty.toml --yes", then=ADMIN),
+        Line("active on every replica", typed="gateway apply empty.toml --yes", then=ADMIN),
     ],
     "gateway policy test": [
         Line("requests replayed: ", typed="gateway policy test policy.toml --days 1"),

@@ -237,7 +237,7 @@ class FrameworkSuite:
         nowhere = {"GATEWAY_URL": "http://127.0.0.1:9", "GATEWAY_CONNECT_TIMEOUT": "0.1"}
         ending = await agent.run(self.block, call("a.txt"), **nowhere)
         assert (ending.end, ending.deleted) == ("done", [])
-        assert "the approval gateway does not answer" in ending.told[0]
+        assert "the approval gateway does not respond" in ending.told[0]
 
     async def test_an_unknown_token_runs_nothing(self, agent: Agent) -> None:
         """It is a mistake of whoever set it up."""

@@ -181,7 +181,7 @@ async def test_a_silent_gateway_is_told_and_what_is_paused_stays(gate: Replica) 
     silent = FrameworkGate("f", client, {})
     [outcome] = await silent.ask([call("a")])
     assert outcome.kind is OutcomeKind.UNREACHABLE
-    assert "the approval gateway does not answer" in tell("delete_file", outcome)
+    assert "the approval gateway does not respond" in tell("delete_file", outcome)
     assert isinstance(await silent.settle([call("a")], "s", None), PausedRun)
     await asyncio.to_thread(client.close)
 

@@ -176,7 +176,7 @@ async def test_the_second_hook_of_a_call_gets_no_approval(gate: Replica, answer:
     """It may have run already, for the first."""
     said, _ = await asked(gate, answer())
     assert said["hookSpecificOutput"]["permissionDecision"] == "allow"
-    assert "another process had this approval" in denied(await hook(gate))
+    assert "another process already claimed this approval" in denied(await hook(gate))
 
 
 async def test_a_call_that_is_too_large_is_denied(server_url: str, namespace: str) -> None:
@@ -252,7 +252,7 @@ async def test_where_only_a_number_would_do_it_is_denied_at_once(gate: Replica) 
     number = LevelRules(step_up=(StepUp.NUMBER,))
     route = replace(POLICY.routes[0], risk=RulesByRisk(low=number, medium=number, high=number))
     await gate.store.apply(replace(POLICY, generation=1, routes=(route,)), by="test")
-    assert "nobody waits where the agent could show one" in denied(await hook(gate))
+    assert "nobody waits where the agent runs" in denied(await hook(gate))
     assert not (await gate.core.requests.page(Query())).items
 
 

@@ -523,7 +523,7 @@ def test_relay_closes_what_the_turn_left(hook: Hook) -> None:
     waits.note("c" * 32)
     code, out, err = hook("claude-code", b"", given=after)
     assert (code, out) == (0, None)
-    assert "stays open" in err
+    assert "could not be closed" in err
 
 
 def _content() -> str:

@@ -92,7 +92,7 @@ def test_in_both_directions_it_leaves_a_home_as_it_was(run: Run, home: Path, hos
     assert code == 0
     assert f"-{written.splitlines()[1]}" in out
     assert not path.exists()
-    assert "nothing to undo" in run(host, "--undo", "--yes")[2]
+    assert "so nothing was removed" in run(host, "--undo", "--yes")[2]
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -541,7 +541,7 @@ def test_a_host_is_found_by_its_folder_or_its_program(
     assert found() == []
     code, out, err = run()
     assert (code, out) == (0, "")
-    assert "No agent that can ask" in err and host in err
+    assert "No coding agent that the gateway supports" in err and host in err
     (home / "bin").mkdir()
     program = home / "bin" / {"claude-code": "claude", "cursor": "cursor-agent"}.get(host, host)
     program.touch(mode=0o755)

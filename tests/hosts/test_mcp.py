@@ -341,7 +341,7 @@ async def test_the_number_of_a_step_up_is_in_the_notes_of_progress(
         await desk.answer(number=found[1])
         assert not (await calling).is_error
         refused = await desk.client.call_tool("write", {"path": "a", "text": "b"})
-        assert "nobody waits where the agent could show one" in text_of(refused)
+        assert "nobody waits where the agent runs" in text_of(refused)
 
 
 @pytest.mark.parametrize("mode", ERAS)

@@ -244,9 +244,9 @@ async def test_the_proxy_listens(gate: Replica, tmp_path: Path) -> None:
         (["proxy"], "name the server"),
         (["proxy", "--url", "http://x", "--", "y"], "name the server"),
         (["proxy", "--name", "a__b", "--", "x"], "single `_`"),
-        (["proxy", "--name", "a b", "--", "x"], "--name takes"),
-        (["proxy", "--timeout", "0", "--", "x"], "more than 0"),
-        (["server", "--timeout", "-1"], "more than 0"),
+        (["proxy", "--name", "a b", "--", "x"], "--name may contain"),
+        (["proxy", "--timeout", "0", "--", "x"], "seconds above 0"),
+        (["server", "--timeout", "-1"], "seconds above 0"),
         (["other"], "invalid choice"),
     ],
 )

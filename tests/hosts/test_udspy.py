@@ -405,4 +405,4 @@ except Exception as error:
 """
     async with model_server(step("remove_all", path="a.txt")) as model:
         [line] = await script.run(code, model)
-    assert line.startswith("GatewayError a tool asks while it runs")
+    assert line.startswith("GatewayError a tool of this agent asks while it runs")

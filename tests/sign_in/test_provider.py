@@ -136,7 +136,7 @@ async def test_what_came_back_is_good_once(ways: Ways, world: World, provider: P
     assert "long ago" in await refused(ways, world, answer)
     assert provider.tried == 1
     await begin(ways)
-    assert "another sign-in" in await refused(ways, world, answer)
+    assert "a different sign-in" in await refused(ways, world, answer)
 
 
 async def test_another_browsers_state_is_refused(
@@ -146,7 +146,7 @@ async def test_another_browsers_state_is_refused(
     theirs = provider.agree(await begin(ways, "another browser"))
     assert "another browser" in await refused(ways, world, theirs)
     await begin(ways)
-    assert "another sign-in" in await refused(ways, world, theirs)
+    assert "a different sign-in" in await refused(ways, world, theirs)
     assert provider.tried == 0
     await finish(ways, theirs, "another browser")
 
@@ -186,10 +186,10 @@ async def test_it_comes_from_the_provider_that_was_asked(
     """One that names another, or that should name itself and does not, is refused."""
     for named in ("https://evil.example", ""):
         answer = provider.agree(await begin(ways)) | {"iss": named}
-        assert "another identity provider" in await refused(ways, world, answer)
+        assert "a different identity provider" in await refused(ways, world, answer)
     answer = provider.agree(await begin(ways))
     del answer["iss"]
-    assert "another identity provider" in await refused(ways, world, answer)
+    assert "a different identity provider" in await refused(ways, world, answer)
 
 
 OTHER = RSAKey.generate_key(2048, {"kid": "one"})

@@ -130,7 +130,7 @@ async def test_somebody_elses_passkey_is_no_step_up(world: World, ways: Ways) ->
     """Bob cannot agree for ann, and an assertion on what was edited since is too old."""
     record, bob = await asked(world, ways, "bob")
     tap = click(record, confirmed=True)
-    with pytest.raises(Unauthorized, match="belongs to somebody else"):
+    with pytest.raises(Unauthorized, match="belongs to another person"):
         await world.core.requests.decide(tap, prove=bob.prove(await bob.sign(record, tap)))
     old = click(record, identity=identity("bob"), confirmed=True)
     credential = await bob.sign(record, old)

@@ -103,7 +103,7 @@ async def test_20_who_asked_may_not_approve_high_risk(office: Office) -> None:
     record, message = await office.asked(risk=HIGH, origin=origin)
     for human in (office.bob, other):
         await human.click(message, "Review…")
-        await office.told_in_modal(human, "ou asked for this yourself")
+        await office.told_in_modal(human, "ou submitted this request yourself")
     await office.ann.click(message, "Review…")
     await office.modal_offers(office.ann, "Approve")
     await office.ann.click_modal("Approve")
@@ -154,7 +154,7 @@ async def test_21_when_slack_does_not_say_nobody_may(
         record, message = await office.asked()
         slack.faults.plan(method, Fault.ERROR, error="internal_error_of_ours")
         await office.ann.click(message, "Approve")
-        await told(office.ann, "Slack did not say who you are")
+        await told(office.ann, "Slack did not confirm who you are")
         assert (await office.api.requests.get(record.id)).status is Status.PENDING
         await office.ann.click(message, "Approve")
         assert (await office.ended(record)).status is Status.APPROVED

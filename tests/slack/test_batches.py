@@ -101,7 +101,7 @@ async def test_what_is_decided_alone_is_never_approved_with_others(office: Offic
     await office.slack.deliveries.interaction(payload)
     await office.settled()
     assert await states(office, asked) == [Status.PENDING] * 4
-    assert "not all of them" in office.modal_says(ann).lower()
+    assert "not all of these requests" in office.modal_says(ann).lower()
     await opened(office, ann, asked[0][1], 4)
     await ann.click_modal("Deny all 4")
     await office.told_in_modal(ann, "All 4 are denied")

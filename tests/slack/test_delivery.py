@@ -194,7 +194,7 @@ async def test_07_what_does_not_fit_is_attached_and_approved_from_the_full_view(
     """The card has no Approve; the file holds every byte; the last page of Details approves."""
     record, message = await office.asked(arguments=LONG)
     await office.card_says(message, "The full text is attached in the thread.")
-    assert labels(office.ann, message) == ["Read it all…", "Deny…", "More…"]
+    assert labels(office.ann, message) == ["Read full text…", "Deny…", "More…"]
     (reply,) = office.slack.thread("C1", message.ts)
     file = office.slack.workspace().files[reply.files[0]]
     assert file.content is not None
@@ -202,7 +202,7 @@ async def test_07_what_does_not_fit_is_attached_and_approved_from_the_full_view(
     assert record.digest in file.title
 
     ann = office.ann
-    await ann.click(message, "Read it all…")
+    await ann.click(message, "Read full text…")
     await form(ann, "read")
     await office.slack.until(lambda: "Page 1" in office.modal_says(ann))
     assert "Approve" not in [e["text"]["text"] for _, e in ann.buttons(ann.modal.view["blocks"])]
@@ -225,10 +225,10 @@ async def test_08_without_its_file_the_card_leads_to_the_inbox(slack: Slack, wor
             message, "you cannot approve this in Slack. Approve it in the inbox."
         )
         pressed = {one["text"]["text"]: one for _, one in office.ann.buttons(message.blocks)}
-        assert "style" not in pressed["Read it all…"]
+        assert "style" not in pressed["Read full text…"]
         leads = pressed["Open in the inbox"]
         assert leads["url"] == f"https://approvals.example/inbox/r/{record.id}"
-        await office.ann.click(message, "Read it all…")
+        await office.ann.click(message, "Read full text…")
         await office.page(office.ann, 1)
         page = 1
         while "Next ▶" in office.modal_buttons(office.ann):
@@ -245,7 +245,7 @@ async def test_08_without_its_file_a_long_request_cannot_be_approved(office: Off
     record, message = await office.asked(arguments=LONG)
     await office.card_says(message, "you cannot approve this in Slack")
     ann = office.ann
-    await ann.click(message, "Read it all…")
+    await ann.click(message, "Read full text…")
     await office.slack.until(lambda: ann.has_modal and "Page 1" in office.modal_says(ann))
     page = 1
     while "Next ▶" in office.modal_buttons(ann):
@@ -257,7 +257,7 @@ async def test_08_without_its_file_a_long_request_cannot_be_approved(office: Off
     await ann.slash("/approvals", f"approve {record.id}", "C1")
     await office.slack.until(lambda: any("cannot approve this here" in t for t in ann.private()))
     block, button = next(
-        pair for pair in ann.buttons(message.blocks) if pair[1]["text"]["text"] == "Read it all…"
+        pair for pair in ann.buttons(message.blocks) if pair[1]["text"]["text"] == "Read full text…"
     )
     forged = {**button, "action_id": Act.APPROVE.value}
     payload = ann.payloads.on_message("C1", message, block, forged)

@@ -259,7 +259,7 @@ async def test_remembering_says_what_it_covers_and_can_be_taken_back(office: Off
     assert (grant.made_by, grant.session) == ("ann", None)
     eve = office.slack.person("UEVE", name="eve")
     await eve.slash("/approvals", f"revoke {grant.id[:8]}", "C1")
-    await told(eve, "This is no longer available")
+    await told(eve, "This request is no longer available")
     await office.bob.slash("/approvals", f"revoke {grant.id[:8]}", "C1")
     await told(office.bob, "Revoked")
     assert (await office.ask(kind=Kind.COMMAND, arguments=command)).status is Status.PENDING
@@ -367,7 +367,7 @@ async def test_a_suggestion_is_told_in_private_and_takes_a_no(office: Office) ->
     await office.ended(record)
     assert not any(said in one for one in office.bob.private())
     *_, (channel, _, body) = ann.workspace.ephemerals
-    assert "choose Remember… on the next such card" in body["text"]
+    assert "choose Remember… on the next card like this" in body["text"]
     ((block, no),) = ann.buttons(body["blocks"])
     assert no["text"]["text"] == "Not again"
     payload = ann.payloads.on_message(channel, message, block, no)

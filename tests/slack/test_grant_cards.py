@@ -79,7 +79,7 @@ async def test_the_end_to_come_is_said_in_the_cards_thread_once(office: Office) 
     await office.world.store.redis.zadd(keys.grants_ending, {grant.id: 1})
     for _ in range(2):
         await office.world.sweeper.sweep()
-    await office.card_says(message, "It ends soon")
+    await office.card_says(message, "This grant ends soon")
 
     def replies() -> list[str]:
         said = map(shown, office.slack.thread("C1", message.ts))

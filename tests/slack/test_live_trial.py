@@ -215,7 +215,7 @@ async def test_another_program_with_the_same_token(slack: Slack, ann: Operator) 
     ticket = slack.sockets.ticket(slack.url)
     async with aiohttp.ClientSession() as session, session.ws_connect(ticket):
         _, acted = await tried(slack, ann)
-    assert (acted.result, "another program listens" in acted.says) == (FAIL, True)
+    assert (acted.result, "another program receives" in acted.says) == (FAIL, True)
     assert "gateway down" in acted.remedy
     assert ann.lines == []
 

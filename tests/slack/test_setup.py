@@ -135,7 +135,7 @@ async def test_a_wrong_bot_token_is_asked_for_again(pasted: str, said: str) -> N
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        ("token_revoked", "This token was revoked: copy it again, or reinstall the app"),
+        ("token_revoked", "This token was revoked: copy the token again, or reinstall the app"),
         ("account_inactive", "The app was removed from the workspace"),
         ("org_login_required", "Slack rejects this token (org_login_required)"),
     ],
@@ -177,7 +177,10 @@ async def test_an_app_that_lacks_scopes(slack: Slack) -> None:
         ),
         ("xoxp-1", "a user token"),
         ("xapp-1-A0OTHER-1-abc", "to another app, A0OTHER, perhaps in another workspace"),
-        ("xapp-1-A0GATEWAY-1-no", "Slack does not know this token: copy it again, or generate"),
+        (
+            "xapp-1-A0GATEWAY-1-no",
+            "Slack does not know this token: copy the token again, or generate",
+        ),
         ("xapp-1", "Slack does not know this token"),
     ],
 )
@@ -192,7 +195,7 @@ async def test_a_wrong_app_token_is_asked_for_again(pasted: str, said: str) -> N
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        ("token_revoked", "This token was revoked: copy it again, or generate a new one"),
+        ("token_revoked", "This token was revoked: copy the token again, or generate a new"),
         ("missing_scope", "This token lacks the scope connections:write"),
     ],
 )
@@ -293,6 +296,6 @@ async def test_mode_http_is_not_set_up_so(monkeypatch: pytest.MonkeyPatch) -> No
     """It has another manifest, and needs no app-level token."""
     monkeypatch.setenv("GATEWAY_SLACK_MODE", "http")
     typist = Typist([BOT_TOKEN, APP_TOKEN])
-    with pytest.raises(InvalidRequest, match="mode socket"):
+    with pytest.raises(InvalidRequest, match="only socket mode"):
         await connect(typist)
     assert typist.asked == []

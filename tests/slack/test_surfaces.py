@@ -83,7 +83,7 @@ async def test_the_command_signs_its_caller_in(slack: Slack, world: World) -> No
         assert await logins.find_holder(found[1], address="") == "ann"
         await world.credentials.revoke_approver("eve")
         await eve.slash("/approvals", "login", "C1")
-        await told(eve, "people whom its policy names")
+        await told(eve, "only people in the policy")
 
 
 async def test_42_the_command_decides_with_the_buttons_checks(office: Office) -> None:
@@ -180,8 +180,8 @@ async def test_43_home_approves_only_what_it_shows_whole(office: Office) -> None
     await ann.open_home()
     await office.slack.until(lambda: "UANN" in office.slack.workspace().homes)
     seen = [one["text"]["text"] for _, one in ann.buttons(ann.home["blocks"])]
-    assert seen == ["Read it all…", "Deny…", "More…"]
-    await ann.click_home("Read it all…")
+    assert seen == ["Read full text…", "Deny…", "More…"]
+    await ann.click_home("Read full text…")
     await office.page(ann, 1)
     assert "rm -rf /" in office.modal_says(ann)
     assert "Approve" in office.modal_buttons(ann)
@@ -325,7 +325,7 @@ async def test_46_two_workspaces_with_equal_ids_never_cross(two: Office) -> None
     assert 'Tool  "two"' in shown(other)
     slack.workspace("T2").channels["C1"].messages[one.ts] = one
     await tess.click(one, "Approve")
-    await told(tess, "This is not a card that the gateway posted here")
+    await told(tess, "The gateway did not post this card here")
     await tess.click(other, "Approve")
     assert (await two.ended(second)).status is Status.APPROVED
     assert (await two.api.requests.get(first.id)).status is Status.PENDING

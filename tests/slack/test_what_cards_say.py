@@ -230,7 +230,7 @@ def test_what_cannot_be_approved_here_has_no_main_button_to_read_it() -> None:
             one
             for block in made
             for one in elements_of(block)
-            if one.get("text", {}).get("text") == "Read it all…"
+            if one.get("text", {}).get("text") == "Read full text…"
         )
         assert read.get("style") == style
 

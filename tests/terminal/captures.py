@@ -127,7 +127,7 @@ async def stranger(world: World) -> AsyncIterator[Seat]:
     """Somebody who may only look."""
     await world.submit(**PLACE)
     async with seated(world, "eve", size=SIZE) as seat:
-        await seat.sees("You may only look")
+        await seat.sees("You can read this request but")
         yield seat
 
 

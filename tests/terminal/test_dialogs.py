@@ -308,7 +308,7 @@ async def test_a_key_decides_nothing_but_what_is_drawn() -> None:
         for other in (states.known_as(drawn, "3a"), replace(drawn, revision=drawn.revision + 1)):
             app._queue = [other]
             for one in actions:
-                assert "read it first" in str(app.why_not(one))
+                assert "read it again before" in str(app.why_not(one))
         app._draw()
         assert app.why_not("approve") is None
 

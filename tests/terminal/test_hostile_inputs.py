@@ -53,7 +53,7 @@ async def test_row_48_with_nobody_on_the_list_nobody_decides(world: World) -> No
     await world.put(routes=routes)
     record = await world.submit()
     async with seated(world) as seat:
-        await seat.sees("You may only look")
+        await seat.sees("You can read this request but")
         await seat.press("y")
         await seat.sees("you are not an approver")
     assert (await world.core.requests.get(record.id)).status is Status.PENDING
@@ -64,6 +64,6 @@ async def test_row_50_who_asked_does_not_decide_high_risk(world: World) -> None:
     origin = Origin(sender="ann", channel="terminal")
     record = await world.submit(origin=origin, risk=Risk(level=RiskLevel.HIGH))
     async with seated(world) as seat:
-        await seat.sees("You may only look", "you asked for this yourself")
+        await seat.sees("You can read this request but", "you submitted this request yourself")
         await seat.press("y")
     assert (await world.core.requests.get(record.id)).status is Status.PENDING

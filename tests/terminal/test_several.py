@@ -88,8 +88,8 @@ async def test_whoever_may_only_look_approves_none_of_several(world: World) -> N
     """Nothing is listed, and nothing is sent that the gateway would have to refuse."""
     record = await world.submit()
     async with seated(world, "eve") as seat:
-        await seat.sees("You may only look")
+        await seat.sees("You can read this request but")
         await seat.press("a")
-        await seat.sees("each of them needs a closer look")
+        await seat.sees("each of these requests needs a closer look")
     assert (await world.core.requests.get(record.id)).status is Status.PENDING
     assert not [event for event in await world.events() if event.type == "refused"]

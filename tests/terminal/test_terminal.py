@@ -87,11 +87,13 @@ async def test_another_plan_is_asked_for_by_a_key_of_its_own(world: World) -> No
         assert _why(await seat.ended(denied)) is Reason.PERSON
         await seat.sees("develop")
         await seat.press("p")
-        await seat.sees("Deny, and ask for another plan", "Say what the agent should plan instead")
+        await seat.sees(
+            "Deny, and ask for another plan", "Write what the agent should plan instead"
+        )
         await seat.type("")
-        await seat.sees("another plan needs a message")
+        await seat.sees("to ask for another plan, type")
         await seat.press("p")
-        await seat.sees("Say what the agent should plan instead")
+        await seat.sees("Write what the agent should plan instead")
         await seat.type("use the staging server")
         assert _why(await seat.ended(planned)) is Reason.FEEDBACK
 
@@ -318,7 +320,7 @@ async def test_whoever_may_not_decide_is_told(world: World) -> None:
     """The screen says so, and a key changes nothing but the audit."""
     record = await world.submit()
     async with seated(world, "eve") as seat:
-        await seat.sees("You may only look", "not an approver", "You are terminal:eve")
+        await seat.sees("You can read this request but", "not an approver", "You are terminal:eve")
         await seat.press("y")
         await seat.sees("you are not an approver")
     assert (await world.core.requests.get(record.id)).status is Status.PENDING
@@ -336,7 +338,7 @@ async def test_after_my_vote_the_terminal_says_who_is_missing(world: World) -> N
         await seat.sees("You approved; waits for 1 more: bob")
         await seat.press("y")
         await seat.press("a")
-        await seat.sees("each of them needs a closer look")
+        await seat.sees("each of these requests needs a closer look")
         now = await world.core.requests.get(record.id)
         assert (len(now.votes), now.revision) == (1, 2)
         assert not [event for event in await world.events() if event.type == "refused"]

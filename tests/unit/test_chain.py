@@ -165,7 +165,7 @@ async def test_no_decider_allows_high_risk(effects: tuple[str | None, ...]) -> N
     told = find_decisive(opinions)
     assert (verdict and verdict.effect) == (DENY if DENY in effects else None)
     assert (verdict and verdict.by.name) == (told and told.decider)
-    said = [(one.effect, "high risk" in one.message) for one in opinions]
+    said = [(one.effect, "high-risk" in one.message) for one in opinions]
     assert [one for one, effect in zip(said, effects, strict=True) if effect == ALLOW] == [
         (ASK, True)
     ] * effects.count(ALLOW)

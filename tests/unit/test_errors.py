@@ -28,7 +28,7 @@ SAYS = {
     Aborted: r"(denied|another plan).*the (turn|agent) must stop",
     Expired: r"expired",
     Cancelled: r"cancelled",
-    AlreadyUsed: r"already used.*may have run already.*neither as done nor as denied",
+    AlreadyUsed: r"already used.*may have run already.*check what happened",
 }
 """What the text of each class must say, whatever else it says."""
 

@@ -69,7 +69,7 @@ def test_risk_is_the_highest_rule_that_fits() -> None:
         (PEOPLE + '[[routes]]\napprovers = ["anna"]', "neither a person"),
         (PEOPLE + '[[routes]]\napprovers = ["ana"]\nquorum = 2', "only 1 may"),
         (PEOPLE + '[[routes]]\napprovers = ["ana"]\nquorum = 0', "at least 1"),
-        (PEOPLE + "[[routes]]\ntargets = []", "nobody sees"),
+        (PEOPLE + "[[routes]]\ntargets = []", "nobody would see"),
         (PEOPLE + '[[routes]]\ntargets = ["slack:"]', "adapter:channel"),
         (PEOPLE + '[[routes]]\nnotify = ["origin"]', "may only be in `targets`"),
         (

@@ -104,11 +104,11 @@ def test_an_edit_makes_a_new_digest_over_exactly_the_new_arguments() -> None:
 def test_an_edit_of_what_was_read_masked_is_refused() -> None:
     """Else the mask itself would run. What an agent wrote like one is its own affair."""
     hidden = mask("ghp_" + "a" * 36)
-    with pytest.raises(InvalidRequest, match="reveal it"):
+    with pytest.raises(InvalidRequest, match="reveal the secret"):
         decide(record(), Action.EDIT, arguments={"token": hidden, "to": "prod"})
     own = record(request=request(arguments={"token": hidden}, allowed=tuple(Action)))
     assert decide(own, Action.EDIT, arguments={"token": hidden, "to": "prod"}).after.final
-    with pytest.raises(InvalidRequest, match="reveal it"):
+    with pytest.raises(InvalidRequest, match="reveal the secret"):
         decide(own, Action.EDIT, arguments={"token": hidden, "key": mask("ghp_" + "b" * 36)})
 
 

@@ -101,8 +101,10 @@ def test_an_agents_words_are_about_the_call_as_it_was_asked(surface: str, by: De
         assert "a picture" in shown
         assert "unverified" in shown
     # The inbox has the word once, for both.
-    assert changed.count("about the call as it was asked") == (1 if surface == "web" else 2)
-    assert "as it was asked" not in as_it_was
+    assert changed.count("about the call as the agent submitted it") == (
+        1 if surface == "web" else 2
+    )
+    assert "as the agent submitted it" not in as_it_was
 
 
 def test_what_a_hook_says_passes_for_no_word_of_ours() -> None:
@@ -204,7 +206,7 @@ def test_what_nobody_may_approve_says_so(surface: str) -> None:
     """With no word of Approve beside it: the button is not there. In the inbox the state stands
     by it."""
     shown = CARDS[surface](replace(record(), approvers=NOBODY))
-    assert "ts route names no approvers." in shown
+    assert "ts route has no approvers." in shown
     assert ("Cannot be approved" if surface == "web" else "Nobody may approve this: i") in shown
     labels = ('"Approve"', "'Approve'", "'label': 'Approve'")
     assert not [label for label in labels if label in shown]

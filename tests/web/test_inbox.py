@@ -174,7 +174,7 @@ async def test_a_form_is_answered(
 async def test_long_text_must_be_opened_before_approving(box: Inbox, page: Page) -> None:
     """The cut is said, there is no Approve until the whole was shown, and its end is there."""
     record = await box.ask(**LONG)
-    await page.until(f"{card(record)}.textContent.includes('You can approve once you have opened')")
+    await page.until(f"{card(record)}.textContent.includes('Open everything before you approve')")
     assert not await page.evaluate(f"Boolean({card(record)}.querySelector('.approve'))")
     await page.press("Open everything")
     await page.until(f"{card(record)}.textContent.includes('a = 8999;')")

@@ -150,7 +150,7 @@ async def test_a_press_of_who_is_signed_out_is_said(device: Device, desk: Deskto
     shown = await desk.shows("rsync")
     await device.page.send("Network.clearBrowserCookies")
     desk.press(shown, "Deny")
-    refused = await desk.shows("You are signed out here")
+    refused = await desk.shows("You are signed out on this device")
     assert refused.title == "Your decision was not recorded"
     assert (await device.box.get(record)).status is Status.PENDING
 
