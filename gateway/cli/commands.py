@@ -23,6 +23,7 @@ _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _MOST_MS = 7 * _UNITS_MS["d"]
 _MOST_DIGITS = 6
 _PRINT_NO_DATA = ("completion.print_completion", "serve.adapter", "serve.demo", "serve.up")
+CONFIRMABLE = ("grants", "agents", "sign-ins", "links")
 _KINDS = [kind.value for kind in Kind if kind is not Kind.QUESTION]
 
 Command = Callable[[argparse.Namespace], Coroutine[Any, Any, int] | int]
@@ -419,7 +420,14 @@ def _add_operator_commands(verbs: Verbs) -> None:
     checks.add_argument("--with-me", nargs="?", const="", metavar="PERSON", help=me)
     kept = "with --with-me: write what is exchanged, without tokens, ids and names"
     checks.add_argument("--record", type=Path, metavar="FILE", help=kept)
-    for one in (stop, resume):
+    saving = _command(verbs, "backup", "backups.back_up", "write everything to one private file")
+    saving.add_argument("file", help="where to; an older file is replaced")
+    back = _command(verbs, "restore", "backups.restore", "load a backup into an empty gateway")
+    back.add_argument("file", nargs="?", help="the backup")
+    back.add_argument(
+        "--confirm", choices=CONFIRMABLE, help="after a restore: make these effective again"
+    )
+    for one in (stop, resume, back):
         one.add_argument("--by", default="operator", help="your name, for the audit")
 
 

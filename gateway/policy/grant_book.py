@@ -67,9 +67,9 @@ class GrantStore(Protocol):
     ) -> bool:
         """Set a field of a live grant if its value was `before`; return whether it was."""
 
-    async def mark_outdated(self, grant: Grant, outdated: Outdated) -> bool:
-        """Suspend a live grant, so that no request finds it; return False if it changed
-        meanwhile."""
+    async def mark_outdated(self, grant: Grant, outdated: Outdated | None) -> bool:
+        """Suspend a live grant, so that no request finds it, or with None end that; return False if
+        it changed meanwhile."""
 
     async def erase(self, grant: Grant) -> None:
         """Erase what an ended grant covered, and keep the rest of it."""
