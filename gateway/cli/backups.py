@@ -6,16 +6,17 @@ import argparse
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from gateway import __version__
 from gateway.cli.commands import CONFIRMABLE
 from gateway.cli.redis_access import connect_backend
 from gateway.cli.requests import say
-from gateway.domain.audit import Verification, verify
-from gateway.domain.records import SCHEMA_VERSION, Query
+from gateway.domain.audit import verify
+from gateway.domain.records import Query
 from gateway.errors import InvalidRequest, Unreachable
 from gateway.models import Status
 from gateway.policy.grant_book import every
@@ -26,10 +27,8 @@ from gateway.stores.archive_folder import Archive
 from gateway.stores.audit import export
 from gateway.stores.backup import (
     AGENTS,
-    FORMAT,
     RESTORED,
     BackupFile,
-    BackupHead,
     confirm_held,
     finish_load,
     list_held_agents,
@@ -45,42 +44,30 @@ from gateway.stores.keys import Keys
 from gateway.stores.requests import RedisStore
 
 _PAGE = 500
-_GRANTS = CONFIRMABLE[0]
-_VOID = "a backup was restored"
+_REPORT = """Restored the backup of {made}.
+  {requests} requests, {grants} grants, {people} people, {agents} agents, {events} events
+{checked}
+The kill switch is on.
+  {void} approvals made void, {suspended} grants suspended
+Agents' tokens, sign-ins and links are revoked. Start the gateway, then confirm what you need:
+{confirm}
+At the end: gateway resume"""
 
 
 async def back_up(options: argparse.Namespace) -> int:
     """Write the namespace and its archive to a file."""
-    settings, path = Settings(), Path(options.file)
+    settings = Settings()
     async with connect_backend() as found:
-        head = BackupHead(
-            format=FORMAT,
-            schema=SCHEMA_VERSION,
-            namespace=settings.namespace,
-            version=__version__,
-            made=await found.store.now(),
-            public_key=known_public_key(settings),
-        )
-        lines = await write_backup(found.store, path, head)
-    told = {"file": str(path), "lines": lines}
-    say(told, f"{path} is complete: {lines} lines. Keep it as private as Redis.", options)
+        head = {
+            "namespace": settings.namespace,
+            "version": __version__,
+            "made": await found.store.now(),
+            "public_key": known_public_key(settings),
+        }
+        lines = await write_backup(found.store, Path(options.file), head)
+    words = f"{options.file} is complete: {lines} lines. Keep it as private as Redis."
+    say({"file": options.file, "lines": lines}, words, options)
     return 0
-
-
-@dataclass(slots=True, kw_only=True)
-class RestoreReport:
-    """What a restored namespace has, and what is wrong with it. `public_key` is the earlier signing
-    key, if this gateway has another one."""
-
-    requests: int = 0
-    void: int = 0
-    grants: int = 0
-    suspended: int = 0
-    people: int = 0
-    agents: int = 0
-    events: int = 0
-    public_key: str = ""
-    problems: list[str] = field(default_factory=list)
 
 
 async def restore(options: argparse.Namespace) -> int:
@@ -89,50 +76,29 @@ async def restore(options: argparse.Namespace) -> int:
     Returns 1 if the restored state has problems.
     """
     if (options.file is None) == (options.confirm is None):
-        raise InvalidRequest("name a backup, or one kind with --confirm: gateway restore FILE")
+        raise InvalidRequest("name either a backup or, with --confirm, what to confirm")
     if options.confirm is not None:
         return await _confirm(options)
     settings, backup = Settings(), BackupFile(Path(options.file))
-    head = backup.head
-    if head.namespace != settings.namespace:
+    if (name := backup.head["namespace"]) != settings.namespace:
         raise InvalidRequest(
-            f'the backup is of the namespace "{head.namespace}", and GATEWAY_NAMESPACE is '
-            f'"{settings.namespace}": set it to "{head.namespace}"'
+            f'the backup is of the namespace "{name}", not "{settings.namespace}": set '
+            f"GATEWAY_NAMESPACE={name}"
         )
-    made = datetime.fromtimestamp(head.made / 1000, UTC).isoformat(timespec="seconds")
+    made = datetime.fromtimestamp(backup.head["made"] / 1000, UTC).isoformat(timespec="seconds")
     async with _open_unused(settings) as store:
         await load_backup(store, backup)
         await store.set_stopped(True, by=options.by)
         await store.note("restored", data={"by": options.by, "made": made})
-        found = await _check(settings, store, head.public_key)
+        found, problems = await _check(settings, store)
         await finish_load(store)
-    if known_public_key(settings) == head.public_key:
-        found.public_key = ""
-    say(asdict(found), "\n".join(_describe(found, made)), options)
-    return 1 if found.problems else 0
-
-
-def _describe(found: RestoreReport, made: str) -> list[str]:
-    lines = [
-        f"Restored the backup of {made}.",
-        f"  requests {found.requests}, grants {found.grants}, people {found.people}, agents "
-        f"{found.agents}, events {found.events}",
-        *(f"Problem: {one}" for one in found.problems),
-    ]
-    if not found.problems:
-        lines.append("The audit chain, requests, grants and people are valid.")
-    if found.public_key:
-        lines.append(
-            f"Agents need the earlier public key for earlier decisions: {found.public_key}"
-        )
-    return [
-        *lines,
-        "The kill switch is on.",
-        f"  approvals made void {found.void}, grants suspended {found.suspended}",
-        "Agents' tokens, sign-ins and links are revoked. Start the gateway, then confirm each kind:",
-        *(f"  gateway restore --confirm {kind}" for kind in CONFIRMABLE),
-        "At the end: gateway resume",
-    ]
+    checked = [f"Problem: {one}" for one in problems] or ["Requests, grants and audit are valid."]
+    if (key := backup.head["public_key"]) not in ("", known_public_key(settings)):
+        checked.append(f"Another key signed earlier decisions. Its public key: {key}")
+    confirm = "\n".join(f"  gateway restore --confirm {kind}" for kind in CONFIRMABLE)
+    words = _REPORT.format(made=made, checked="\n".join(checked), confirm=confirm, **found)
+    say({**found, "problems": problems, "public_key": key}, words, options)
+    return 1 if problems else 0
 
 
 @asynccontextmanager
@@ -149,69 +115,60 @@ async def _open_unused(settings: Settings) -> AsyncIterator[RedisStore]:
         yield RedisStore(redis, Keys(settings.namespace), archive=archive)
 
 
-async def _check(settings: Settings, store: RedisStore, public_key: str) -> RestoreReport:
-    """Read everything that was restored, and void the approvals that nobody reported."""
-    found = RestoreReport(public_key=public_key)
+async def _check(settings: Settings, store: RedisStore) -> tuple[dict[str, Any], list[str]]:
+    """Read everything that was restored, and void approvals without a report. Return counts, and
+    what is wrong."""
     core = build_core(settings, store, RedisFeed(store.redis, store.keys), host_hooks(None), None)
-    now = await store.now()
-    for final, index in ((False, store.keys.pending), (True, store.keys.done)):
-        query, before = Query(final=final, limit=_PAGE), found.requests
-        expected = int(await store.redis.zcard(index))
-        while True:
+    now, read, void = await store.now(), 0, 0
+    for final in (False, True):
+        query: Query | None = Query(final=final, limit=_PAGE)
+        while query is not None:
             page = await store.page(query)
-            found.requests += len(page.items)
+            read += len(page.items)
             for one in page.items:
                 live = one.status is Status.APPROVED and one.report is None and one.deadline > now
-                if live and await core.approvals.void(one.id, why=_VOID):
-                    found.void += 1
-            if page.next is None:
-                break
-            query = replace(query, after=page.next)
-        if found.requests - before != expected:
-            found.problems.append(f"{expected - found.requests + before} requests are unreadable")
+                void += live and await core.approvals.void(one.id, why="a backup was restored")
+            query = replace(query, after=page.next) if page.next else None
+    listed = await store.count_pending() + await store.redis.zcard(store.keys.done)
     grants = await every(RedisGrants(store))
-    found.grants, found.people = len(grants), len((await store.policy()).people)
-    found.suspended = sum(one.outdated is not None for one in grants)
-    found.agents = len(await list_held_agents(store))
-    audit = await _verify_audit(store)
-    found.events, found.problems = audit.events, found.problems + audit.problems
-    return found
-
-
-async def _verify_audit(store: RedisStore) -> Verification:
     with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
         async for line in export(store):
             file.write(line + "\n")
         file.seek(0)
-        return verify(file)
+        audit = verify(file)
+    found = {
+        "requests": read,
+        "void": void,
+        "grants": len(grants),
+        "suspended": sum(one.outdated is not None for one in grants),
+        "people": len((await store.policy()).people),
+        "agents": len(await list_held_agents(store)),
+        "events": audit.events,
+    }
+    unread = [f"{listed - read} requests cannot be read"] if listed != read else []
+    return found, unread + audit.problems
 
 
 async def _confirm(options: argparse.Namespace) -> int:
     """Make what a restore holds back effective again."""
     kind, silent = options.confirm, dict[str, str]()
     async with connect_backend(acting=True) as found:
-        store = found.store
-        if kind == _GRANTS:
+        store, count = found.store, 0
+        if kind == "grants":
             grants = RedisGrants(store)
-            held = [
-                one
-                for one in await every(grants)
-                if one.outdated is not None and one.outdated.why == RESTORED
-            ]
-            count = sum([await grants.mark_outdated(one, None) for one in held])
-        else:
-            count = 0
-            if kind == AGENTS:
-                for name, passwords in (await list_held_agents(store)).items():
-                    heard = await put(store.redis, store.keys, name, passwords, cut=False)
-                    silent |= heard.silent
-            count = await confirm_held(store, kind)
-        if count:
-            data = {"by": options.by, "kind": kind, "count": count}
-            await store.note("restore_confirmed", data=data)
+            for one in await every(grants):
+                if one.outdated is not None and one.outdated.why == RESTORED:
+                    count += await grants.mark_outdated(one, None)
+        if kind == AGENTS:
+            for name, passwords in (await list_held_agents(store)).items():
+                heard = await put(store.redis, store.keys, name, passwords, cut=False)
+                silent |= heard.silent
+        count += await confirm_held(store, kind)
+        data = {"by": options.by, "kind": kind, "count": count}
+        await store.note("restore_confirmed", data=data)
     if silent:
-        said = "; ".join(f"{server}: {why}" for server, why in silent.items())
-        raise Unreachable(f"these servers lack the Redis users of agents ({said}): rotate them")
-    words = f"{kind} of the backup are active again" if count else f"no {kind} are held back"
+        servers = ", ".join(silent)
+        raise Unreachable(f"{servers} did not get the Redis users: gateway agent rotate NAME")
+    words = f"the {kind} of the backup are active again" if count else f"no {kind} are held back"
     say({"kind": kind, "confirmed": count}, words, options)
     return 0

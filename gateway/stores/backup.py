@@ -1,8 +1,8 @@
 """Write a namespace and its archive to one file (`write_backup`), and load it (`load_backup`).
 
-A backup is gzip with a JSON object on each line: a head, keys and archive segments, and a last line
-with the number and SHA-256 of the others. It has no signing key, no secret answers to forms, and
-none of the queues, leases and locks that agents and gateways create again.
+A backup is gzip with a JSON object on each line: a head, keys, parts of streams, archive segments,
+and at the end the number and SHA-256 of all lines. It has no signing key, no secret answers to
+forms, and no queues, leases and locks, which agents and gateways create again.
 """
 
 from __future__ import annotations
@@ -15,58 +15,40 @@ import os
 import secrets
 import zlib
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
-from gateway.domain.records import SCHEMA_VERSION
-from gateway.errors import Conflict, GatewayError, InvalidRequest
+from gateway.domain.records import SCHEMA_VERSION, place_of
+from gateway.errors import Conflict, InvalidRequest
 from gateway.policy.grants.grant import Effect, Grant, Outdated
 from gateway.stores.archive_folder import ArchiveCursor
 from gateway.stores.credentials import AGENT, remove
 from gateway.stores.record_codec import body_of_grant
 from gateway.stores.requests import RedisStore
 from gateway.wire.canonical_json import sha256_hex
-from gateway.wire.codec import JsonObject, Wire, build, plain
+from gateway.wire.codec import JsonObject, build
 
 FORMAT = 1
 RESTORED = "it was restored from a backup, and `gateway restore --confirm grants` was not run"
 AGENTS, SIGN_INS, LINKS = "agents", "sign-ins", "links"
-HELD = "held:"
-_HELD_PREFIXES = {
+_HELD = {
     **dict.fromkeys(("browser:", "devices:", "passkeys:", "passkey-counts:", "push:"), SIGN_INS),
     **dict.fromkeys(("login:", "links:", "claims"), LINKS),
     "aap:": AGENTS,
 }
-"""Keys of logins that may have ended since the backup, and the kind that an admin confirms."""
+"""Prefixes of logins that may have ended since the backup. An admin confirms each kind."""
 _LEFT_OUT = (
     *("in:", "out:", "waiting:", "shard:", "changing:", "secret:", "challenge:", "archive:claim"),
     *("webhooks:claim", "processes", "replicas", "owners", "attempts", "probe", "control"),
 )
-_PAGED = ("events", "seals")
-_CREDENTIALS, _META = "credentials", "meta"
-_PAGE, _TRIES = 1000, 3
-_NO_ENTRY = "0-0"
-_SHAPES = ({"key", "type", "expires", "value"}, {"stream", "entries"}, {"segment", "data"})
-_BROKEN = (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, InvalidRequest)
+_CREDENTIALS, _META, _EVENTS, _NO_ENTRY = "credentials", "meta", "events", "0-0"
+_PAGE, _TRIES = 500, 3
+_BROKEN = (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, IndexError)
 
-_NAMES = """
-local found, cursor = {}, '0'
-repeat
-  local page = redis.call('SCAN', cursor, 'MATCH', ARGV[1] .. '*', 'COUNT', 1000)
-  cursor = page[1]
-  for _, key in ipairs(page[2]) do found[key] = true end
-until cursor == '0'
-local names = {}
-for key in pairs(found) do names[#names + 1] = string.sub(key, #ARGV[1] + 1) end
-"""
-# Atomic: all keys are of one moment. Of `events` and `seals`, which only grow, it returns the
-# length and last ID; their entries are read afterwards. ARGV 1 is the prefix of all keys; the
-# others are prefixes of keys to leave out.
-_READ = (
-    _NAMES
-    + """
+# `row` returns name, type, expiry and value of a key. Of the streams that only grow, the value is
+# the length and the last ID; their entries are read afterwards.
+_ROW = """
 local read = {
   string = function(key) return redis.call('GET', key) end,
   hash = function(key) return redis.call('HGETALL', key) end,
@@ -74,136 +56,133 @@ local read = {
   zset = function(key) return redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') end,
   stream = function(key) return redis.call('XRANGE', key, '-', '+') end,
 }
-local keys = {}
-for _, name in ipairs(names) do
-  local kept = true
-  for i = 2, #ARGV do
-    if string.sub(name, 1, #ARGV[i]) == ARGV[i] then kept = false end
-  end
+local rows = {}
+local function row(name)
   local key = ARGV[1] .. name
-  local kind = kept and redis.call('TYPE', key).ok
-  if kind and read[kind] then
-    local value
-    if name == 'events' or name == 'seals' then
-      local told = redis.call('XINFO', 'STREAM', key)
-      for i = 1, #told, 2 do
-        if told[i] == 'last-generated-id' then value = {redis.call('XLEN', key), told[i + 1]} end
-      end
-    else
-      value = read[kind](key)
+  local kind, value = redis.call('TYPE', key).ok, nil
+  if name == 'events' or name == 'seals' then
+    local told = redis.call('XINFO', 'STREAM', key)
+    for i = 1, #told, 2 do
+      if told[i] == 'last-generated-id' then value = {redis.call('XLEN', key), told[i + 1]} end
     end
-    keys[#keys + 1] = {name, kind, redis.call('PEXPIRETIME', key), value}
+  elseif read[kind] then
+    value = read[kind](key)
+  end
+  if value then rows[#rows + 1] = {name, kind, redis.call('PEXPIRETIME', key), value} end
+end
+"""
+# ARGV 1 the prefix of all keys, then names.
+_READ_SOME = _ROW + "for i = 2, #ARGV do row(ARGV[i]) end return rows"
+# The consistent point: all keys at one moment, but requests that ended before the event ARGV 2 and
+# did not change since. ARGV 3 on are prefixes of keys to leave out.
+_READ_ALL = (
+    _ROW
+    + """
+local live, cursor, seen = {}, '0', {}
+for _, id in ipairs(redis.call('ZRANGE', ARGV[1] .. 'pending', 0, -1)) do live[id] = true end
+for _, entry in ipairs(redis.call('XRANGE', ARGV[1] .. 'events', ARGV[2], '+')) do
+  for i = 1, #entry[2], 2 do
+    if entry[2][i] == 'id' then live[entry[2][i + 1]] = true end
   end
 end
-return keys
+local function wanted(name)
+  local id = string.match(name, '^req:(.*)') or string.match(name, '^copies:(%x+)$')
+  if id and #id == 32 then return live[id] end
+  for i = 3, #ARGV do
+    if string.sub(name, 1, #ARGV[i]) == ARGV[i] then return false end
+  end
+  return true
+end
+repeat
+  local page = redis.call('SCAN', cursor, 'MATCH', ARGV[1] .. '*', 'COUNT', 1000)
+  cursor = page[1]
+  for _, key in ipairs(page[2]) do
+    local name = string.sub(key, #ARGV[1] + 1)
+    if wanted(name) and not seen[name] then
+      seen[name] = true
+      row(name)
+    end
+  end
+until cursor == '0'
+return rows
 """
 )
-
-
-class BadBackup(GatewayError):
-    """The file is not a backup that this version can restore. Nothing was changed."""
-
-    code = "bad_backup"
-    exit_code = 2
 
 
 class _Moved(Exception):
     """Events left Redis while they were read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackupHead(Wire):
-    """The first line of a backup. Agents verify earlier decisions with `public_key`, if known."""
-
-    format: int
-    schema: int
-    namespace: str
-    version: str
-    made: int
-    public_key: str = ""
-
-
-class _Writer:
-    """Writes lines, and at the end their number and digest."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._digest, self.count = file, hashlib.sha256(), 0
-
-    def line(self, value: JsonObject) -> None:
-        """Write one line."""
-        raw = json.dumps(value).encode() + b"\n"
-        self._digest.update(raw)
-        self._file.write(raw)
-        self.count += 1
-
-    def end(self) -> None:
-        """Write the last line."""
-        told = {"lines": self.count, "sha256": self._digest.hexdigest()}
-        self._file.write(json.dumps({"end": told}).encode() + b"\n")
-
-
-async def write_backup(store: RedisStore, path: Path, head: BackupHead) -> int:
+async def write_backup(store: RedisStore, path: Path, head: JsonObject) -> int:
     """Write the namespace to a file that only this user can read. Return its number of lines.
 
     An existing file is replaced only when the new one is complete. Raises Conflict if events left
     Redis during each try, ArchiveProblem if a part of the archive cannot be read.
     """
     for _ in range(_TRIES):
+        part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+        digest, count = hashlib.sha256(), 0
         try:
-            with _new_file(path) as file:
-                writer = _Writer(file)
-                writer.line({"backup": plain(head)})
-                await _write_body(store, writer)
-                writer.end()
+            with _create(part) as raw:
+                with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6) as file:
+                    async for line in _lines(store, head):
+                        text = json.dumps(line).encode() + b"\n"
+                        digest.update(text)
+                        file.write(text)
+                        count += 1
+                    end = {"end": [count, digest.hexdigest()]}
+                    file.write(json.dumps(end).encode() + b"\n")
+                _sync(raw)
+            part.replace(path)
         except _Moved:
             continue
-        return writer.count
+        finally:
+            part.unlink(missing_ok=True)
+        return count
     raise Conflict("events moved to the archive during each try; run the command again")
 
 
-@contextmanager
-def _new_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a part file; move it to `path` if the block succeeds."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-    try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as raw:
-            with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6, mtime=0) as packed:
-                yield cast("IO[bytes]", packed)
-            raw.flush()
-            os.fsync(raw.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+def _create(part: Path) -> Any:
+    return os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
-async def _write_body(store: RedisStore, writer: _Writer) -> None:
-    keys, cursor = store.keys, ArchiveCursor()
-    rows = await store.redis.eval(_READ, 1, keys.meta, keys.of(""), *_LEFT_OUT)
-    for name, kind, expires, value in rows:
-        writer.line({"key": name, "type": kind, "expires": expires, "value": value})
-        if name == _META:
-            cursor = ArchiveCursor.parse(_pairs(value).get("archived"))
-    for name, kind, _, value in rows:
-        if name in _PAGED and kind == "stream":
-            count, last = value
-            async for entries in _pages(store, keys.of(name), last):
-                writer.line({"stream": name, "entries": entries})
-                count -= len(entries)
-            if count:
-                raise _Moved
+def _sync(file: Any) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+async def _lines(store: RedisStore, head: JsonObject) -> AsyncIterator[JsonObject]:
+    redis, keys = store.redis, store.keys
+    yield {"backup": {"format": FORMAT, "schema": SCHEMA_VERSION, **head}}
+    # Most requests have ended. They are read before the consistent point, so that Redis pauses
+    # shortly; an event says which of them changed meanwhile.
+    last = await redis.xrevrange(keys.events, count=1)
+    ids = [one async for one, _ in redis.zscan_iter(keys.done, count=_PAGE)]
+    for first in range(0, len(ids), _PAGE):
+        page = ids[first : first + _PAGE]
+        names = [f"{kind}:{one}" for kind in ("req", "copies") for one in page]
+        for row in await redis.eval(_READ_SOME, 1, keys.meta, keys.of(""), *names):
+            yield {"key": row}
+    since = last[0][0] if last else _NO_ENTRY
+    rows = await redis.eval(_READ_ALL, 1, keys.meta, keys.of(""), since, *_LEFT_OUT)
+    for row in rows:
+        yield {"key": row}
+    meta: dict[str, str] = next((_pairs(row[3]) for row in rows if row[0] == _META), {})
+    cursor = ArchiveCursor.parse(meta.get("archived"))
+    if last and place_of(cursor.last) > place_of(since):
+        raise _Moved
+    for name, _, _, value in (row for row in rows if row[0] in (_EVENTS, "seals")):
+        count, start = 0, "-"
+        while entries := await redis.xrange(keys.of(name), start, value[1], count=_PAGE):
+            yield {"stream": [name, entries]}
+            count, start = count + len(entries), f"({entries[-1][0]}"
+        if count != value[0]:
+            raise _Moved
     for number in cursor.segments:
         archive = store.audit.need_archive()
-        archive.read(number)
-        data = base64.b64encode(archive.path(number).read_bytes()).decode()
-        writer.line({"segment": number, "data": data})
-
-
-async def _pages(store: RedisStore, key: str, last: str) -> AsyncIterator[list[Any]]:
-    start = "-"
-    while rows := await store.redis.xrange(key, start, last, count=_PAGE):
-        yield [[entry, fields] for entry, fields in rows]
-        start = f"({rows[-1][0]}"
+        archive.read(number)  # raises an error if it is damaged
+        content = archive.path(number).read_bytes()
+        yield {"segment": [number, base64.b64encode(content).decode()]}
 
 
 def _pairs(flat: list[str]) -> dict[str, str]:
@@ -212,102 +191,91 @@ def _pairs(flat: list[str]) -> dict[str, str]:
 
 
 class BackupFile:
-    """A backup to restore. Reads and checks the whole file first; raises BadBackup."""
+    """A backup to restore. Checks the whole file first; raises InvalidRequest."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.segments: dict[int, str] = {}
         """The SHA-256 of each archive segment, by number."""
         try:
-            raw = self._first()
+            with gzip.open(path) as file:
+                self.head: dict[str, Any] = dict(json.loads(file.readline(65_536))["backup"])
         except _BROKEN as error:
-            raise BadBackup(f'"{path}" is not a backup of an approval gateway: {error}') from error
-        if raw.get("format") != FORMAT or raw.get("schema") != SCHEMA_VERSION:
-            raise BadBackup(
-                f'"{path}" was written by version {raw.get("version")} with format '
-                f"{raw.get('format')} and schema {raw.get('schema')}; this version restores only "
-                f"format {FORMAT} and schema {SCHEMA_VERSION}: use the version that wrote it"
+            why = f'"{path}" is not a backup of an approval gateway: {error}'
+            raise InvalidRequest(why) from error
+        found = self.head.get("format"), self.head.get("schema")
+        if found != (FORMAT, SCHEMA_VERSION):
+            raise InvalidRequest(
+                f'"{path}" has format {found[0]} and schema {found[1]}, and this version restores '
+                f"only format {FORMAT} and schema {SCHEMA_VERSION}: use version "
+                f"{self.head.get('version')} of the gateway, which wrote it"
             )
         try:
-            self.head: BackupHead = build(BackupHead, raw)
-            for line in self.lines():
-                if "segment" in line:
-                    content = base64.b64decode(line["data"], validate=True)
-                    self.segments[int(line["segment"])] = sha256_hex(content)
+            for kind, value in self.lines():
+                if kind == "segment":
+                    self.segments[value[0]] = sha256_hex(base64.b64decode(value[1]))
         except _BROKEN as error:
-            raise BadBackup(
-                f'"{path}" is damaged or incomplete: {error}. Nothing was changed; use another '
-                "backup"
-            ) from error
+            why = f'"{path}" is damaged or incomplete, so nothing was changed: {error}'
+            raise InvalidRequest(why) from error
 
-    def _first(self) -> JsonObject:
-        with gzip.open(self._path) as file:
-            head = json.loads(file.readline(65_536))["backup"]
-        if not isinstance(head, dict):
-            raise TypeError("its first line is not a head")
-        return head
-
-    def lines(self) -> Iterator[JsonObject]:
-        """Yield the lines between the first and the last. Raises ValueError at the end if they
-        differ from those that were written."""
+    def lines(self) -> Iterator[tuple[str, Any]]:
+        """Yield kind and value of each line but the first and last. Raises ValueError at the end if
+        the file differs from what was written."""
         digest, count = hashlib.sha256(), 0
         with gzip.open(self._path) as file:
-            for raw in file:
-                line = json.loads(raw)
-                if "end" in line:
-                    told = {"lines": count, "sha256": digest.hexdigest()}
-                    if line["end"] != told or file.read(1):
+            for text in file:
+                ((kind, value),) = json.loads(text).items()
+                if kind == "end":
+                    if value != [count, digest.hexdigest()] or file.read(1):
                         raise ValueError("its checksum does not match")
                     return
-                digest.update(raw)
+                digest.update(text)
                 count += 1
                 if count > 1:
-                    if line.keys() not in _SHAPES:
-                        raise ValueError(f"line {count} has unknown members")
-                    yield line
+                    yield kind, value
         raise ValueError("its end is missing")
-
-
-@dataclass(slots=True)
-class _Loaded:
-    """What is set last: `meta`, and the IDs that streams have reached."""
-
-    meta: dict[str, str] = field(default_factory=dict)
-    reached: dict[str, str] = field(default_factory=dict)
 
 
 async def load_backup(store: RedisStore, backup: BackupFile) -> None:
     """Load a backup into an empty namespace, with the kill switch on. Approving grants become
-    suspended. Tokens, sign-ins and links are held back until `confirm_held`.
+    suspended; tokens, sign-ins and links are held back until `confirm_held`.
 
     After an interruption, call it again: it starts over. Until `finish_load` no gateway opens the
     namespace. Raises Conflict if the namespace or the archive folder is in use.
     """
-    _check_folder(store, backup)
     redis, keys = store.redis, store.keys
-    if not await redis.set(keys.restoring, backup.head.made, nx=True):
-        await _delete_all(store)
-    elif len(names := await _list_names(store)) > 1:
+    archive = store.audit.need_archive() if backup.segments else store.archive
+    for number in archive.numbers() if archive else ():
+        assert archive is not None
+        if sha256_hex(archive.path(number).read_bytes()) != backup.segments.get(number):
+            raise Conflict(
+                f'"{archive.folder}" has a segment {number} that is not in the backup: move the '
+                "folder away"
+            )
+    fresh = await redis.set(keys.restoring, backup.head["version"], nx=True)
+    names = [one for one in await _list_names(store) if keys.of(one) != keys.restoring]
+    if fresh and names:
         await redis.delete(keys.restoring)
         raise Conflict(
-            f'the namespace "{keys.namespace}" has {len(names) - 1} keys: stop the gateways and '
+            f'the namespace "{keys.namespace}" has {len(names)} keys: stop the gateways and '
             "restore into an empty namespace or data folder"
         )
-    loaded, now = _Loaded(), await store.now()
-    for line in backup.lines():
-        if "key" in line:
-            await _load_key(store, line, loaded, now)
-        elif "entries" in line:
-            pipeline = redis.pipeline(transaction=False)
-            for entry, fields in line["entries"]:
-                pipeline.xadd(keys.of(line["stream"]), fields, id=entry)
-            await pipeline.execute()
+    for name in names:
+        await redis.unlink(keys.of(name))
+    now, held_until_end = await store.now(), dict[str, Any]()
+    for kind, value in backup.lines():
+        if kind == "key" and value[0] in (_META, _EVENTS, "seals"):
+            held_until_end[value[0]] = value[3]
+        elif kind == "key":
+            await _load_key(store, value, now)
+        elif kind == "stream":
+            await _write(redis, keys.of(value[0]), "stream", value[1])
         else:
-            _load_segment(store, int(line["segment"]), base64.b64decode(line["data"]))
-    for name, last in loaded.reached.items():
+            _load_segment(store, value[0], base64.b64decode(value[1]))
+    meta = _pairs(held_until_end.pop(_META, []))
+    for name, (_, last) in held_until_end.items():
         await _reach(redis, keys.of(name), last)
-    meta = loaded.meta | {"stopped": loaded.reached.get("events", _NO_ENTRY)}
-    meta["generation"] = str(int(meta.get("generation", "0")) + 1)
+    meta["stopped"] = held_until_end.get(_EVENTS, [0, _NO_ENTRY])[1]
     await redis.hset(keys.meta, mapping=meta)
 
 
@@ -316,41 +284,20 @@ async def finish_load(store: RedisStore) -> None:
     await store.redis.delete(store.keys.restoring)
 
 
-def _check_folder(store: RedisStore, backup: BackupFile) -> None:
-    """Raise Conflict if the archive folder has segments that are not in the backup."""
-    if not backup.segments and store.archive is None:
-        return
-    archive = store.audit.need_archive()
-    for number in archive.numbers():
-        if sha256_hex(archive.path(number).read_bytes()) != backup.segments.get(number):
-            raise Conflict(
-                f'"{archive.folder}" has the segment {number}, which is not in the backup: move '
-                "the folder away"
-            )
+async def _list_names(store: RedisStore) -> list[str]:
+    prefix = store.keys.of("")
+    pages = store.redis.scan_iter(match=f"{prefix}*", count=_PAGE)
+    return [key.removeprefix(prefix) async for key in pages]
 
 
 def _load_segment(store: RedisStore, number: int, content: bytes) -> None:
     archive = store.audit.need_archive()
     archive.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = archive.folder / f".{number}.{secrets.token_hex(8)}.part"
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    with _create(part) as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        _sync(file)
     part.replace(archive.path(number))
-
-
-async def _list_names(store: RedisStore) -> list[str]:
-    keys = store.keys
-    found = await store.redis.eval(_NAMES + "return names", 1, keys.meta, keys.of(""))
-    return list(found)
-
-
-async def _delete_all(store: RedisStore) -> None:
-    """Delete what an interrupted restore loaded."""
-    for name in await _list_names(store):
-        if store.keys.of(name) != store.keys.restoring:
-            await store.redis.unlink(store.keys.of(name))
 
 
 async def _reach(redis: Any, key: str, last: str) -> None:
@@ -362,48 +309,42 @@ async def _reach(redis: Any, key: str, last: str) -> None:
         await redis.execute_command("XSETID", key, last)
 
 
-async def _load_key(store: RedisStore, line: JsonObject, loaded: _Loaded, now: int) -> None:
-    name, kind, value, expires = line["key"], line["type"], line["value"], int(line["expires"])
-    if kind == "stream" and name in _PAGED:
-        loaded.reached[name] = value[1]
-    elif name == _META:
-        loaded.meta = _pairs(value)
-    elif name == _CREDENTIALS:
+async def _load_key(store: RedisStore, row: list[Any], now: int) -> None:
+    name, kind, expires, value = row
+    if name == _CREDENTIALS:
         await _hold_credentials(store, _pairs(value))
     elif not 0 < expires <= now:
-        if name.startswith("grant:") and kind == "hash":
-            value = _suspend(value, now)
+        if name.startswith("grant:"):
+            value = _suspended(value, now)
         elif name.startswith(("grants:tool:", "grants:exact:")):
-            value = [
-                part for pair in _pairs(value).items() if not _approves(pair[1]) for part in pair
-            ]
-        held = next((k for prefix, k in _HELD_PREFIXES.items() if name.startswith(prefix)), "")
-        key = store.keys.of(f"{HELD}{held}:{name}" if held else name)
-        await _write_value(store.redis, key, kind, value, expires)
+            value = [part for one in _pairs(value).items() if not _approves(one[1]) for part in one]
+        held = next((_HELD[one] for one in _HELD if name.startswith(one)), "")
+        place = store.keys.of(*(["held", held] if held else []), name)
+        if name.startswith(("req:", "copies:")):
+            await store.redis.unlink(place)  # it may have been read before the consistent point too
+        await _write(store.redis, place, kind, value, expires)
 
 
 async def _hold_credentials(store: RedisStore, rows: dict[str, str]) -> None:
     """Hold all tokens back, and remove the agents' Redis users, which the server may still have."""
-    for key_id, row in rows.items():
-        entry = json.loads(row)
+    for key_id, text in rows.items():
+        entry = json.loads(text)
         kind = AGENTS if entry["kind"] == AGENT else SIGN_INS
-        await store.redis.hset(store.keys.of(f"{HELD}{kind}:{_CREDENTIALS}"), key_id, row)
+        await store.redis.hset(store.keys.of("held", kind, _CREDENTIALS), key_id, text)
         if kind == AGENTS:
             await remove(store.redis, store.keys, entry["name"])
 
 
-async def _write_value(redis: Any, key: str, kind: str, value: Any, expires: int) -> None:
-    if not value:
-        return
+async def _write(redis: Any, key: str, kind: str, value: Any, expires: int = -1) -> None:
     pipeline = redis.pipeline(transaction=False)
-    if kind == "string":
-        pipeline.set(key, value)
-    elif kind == "stream":
+    if kind == "stream":
         for entry, fields in value:
-            pipeline.xadd(key, _pairs(fields), id=entry)
+            pipeline.xadd(key, fields if isinstance(fields, dict) else _pairs(fields), id=entry)
     else:
-        command = {"hash": "HSET", "set": "SADD", "zset": "ZADD"}[kind]
-        parts = value if kind != "zset" else [p for s in _swapped(value) for p in s]
+        if kind == "zset":  # is read as members with scores, and written as scores with members
+            value = [value[i ^ 1] for i in range(len(value))]
+        command = {"string": "SET", "hash": "HSET", "set": "SADD", "zset": "ZADD"}[kind]
+        parts = [value] if kind == "string" else value
         for start in range(0, len(parts), _PAGE):
             pipeline.execute_command(command, key, *parts[start : start + _PAGE])
     if expires > 0:
@@ -411,64 +352,47 @@ async def _write_value(redis: Any, key: str, kind: str, value: Any, expires: int
     await pipeline.execute()
 
 
-def _swapped(flat: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield score and member from alternating members and scores."""
-    return zip(flat[1::2], flat[::2], strict=True)
-
-
 def _approves(body: str) -> bool:
     """Return whether a stored grant approves."""
     return body.startswith("{") and build(Grant, json.loads(body)).effect is Effect.ALLOW
 
 
-def _suspend(flat: list[str], now: int) -> list[str]:
+def _suspended(flat: list[str], now: int) -> list[str]:
     """Return the fields of a grant, suspended if it approves."""
     fields = _pairs(flat)
     if _approves(fields.get("body", "")):
         grant = build(Grant, json.loads(fields["body"]))
-        if grant.outdated is None:
-            grant = replace(grant, outdated=Outdated(why=RESTORED, at=now))
-            fields["body"] = body_of_grant(grant)
-    return [part for pair in fields.items() for part in pair]
-
-
-async def confirm_held(store: RedisStore, kind: str) -> int:
-    """Make held keys of a kind effective again. Return how many. What exists already wins.
-
-    The Redis users of agents must exist already, see `list_held_agents`.
-    """
-    prefix = f"{HELD}{kind}:"
-    held = [name for name in await _list_names(store) if name.startswith(prefix)]
-    for name in held:
-        key, place = store.keys.of(name), store.keys.of(name.removeprefix(prefix))
-        if place == store.keys.credentials:
-            await _confirm_credentials(store, key)
-        else:
-            await store.redis.renamenx(key, place)
-            await store.redis.delete(key)
-    return len(held)
+        outdated = grant.outdated or Outdated(why=RESTORED, at=now)
+        fields["body"] = body_of_grant(replace(grant, outdated=outdated))
+    return [part for one in fields.items() for part in one]
 
 
 async def list_held_agents(store: RedisStore) -> dict[str, list[str]]:
     """Return the held agents with the SHA-256 of their Redis passwords."""
     found: dict[str, list[str]] = {}
-    key = store.keys.of(f"{HELD}{AGENTS}:{_CREDENTIALS}")
-    for row in (await store.redis.hgetall(key)).values():
-        entry = json.loads(row)
+    for text in await store.redis.hvals(store.keys.of("held", AGENTS, _CREDENTIALS)):
+        entry = json.loads(text)
         found.setdefault(entry["name"], []).extend(filter(None, [entry.get("redis")]))
     return found
 
 
-async def _confirm_credentials(store: RedisStore, key: str) -> None:
-    redis, place = store.redis, store.keys.credentials
-    taken = {(one["kind"], one["name"]) for one in map(json.loads, (await redis.hvals(place)))}
-    rows = {
-        key_id: row
-        for key_id, row in (await redis.hgetall(key)).items()
-        if (json.loads(row)["kind"], json.loads(row)["name"]) not in taken
-    }
-    pipeline = redis.pipeline(transaction=True)
-    if rows:
-        pipeline.hset(place, mapping=rows)
-    pipeline.delete(key)
-    await pipeline.execute()
+async def confirm_held(store: RedisStore, kind: str) -> int:
+    """Make held keys of a kind effective again. Return how many. What exists already wins.
+
+    Before, create the Redis users of `list_held_agents`.
+    """
+    redis, keys, prefix = store.redis, store.keys, f"held:{kind}:"
+    held = [name for name in await _list_names(store) if name.startswith(prefix)]
+    for name in held:
+        place = keys.of(name.removeprefix(prefix))
+        if place == keys.credentials:
+            known = [json.loads(text) for text in await redis.hvals(place)]
+            taken = {(one["kind"], one["name"]) for one in known}
+            for key_id, text in (await redis.hgetall(keys.of(name))).items():
+                entry = json.loads(text)
+                if (entry["kind"], entry["name"]) not in taken:
+                    await redis.hsetnx(place, key_id, text)
+        else:
+            await redis.renamenx(keys.of(name), place)
+        await redis.unlink(keys.of(name))
+    return len(held)
