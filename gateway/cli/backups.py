@@ -23,18 +23,9 @@ from gateway.policy.grant_book import every
 from gateway.policy.hooks import host_hooks
 from gateway.server.connections import build_core, known_public_key
 from gateway.server.settings import Settings
+from gateway.stores import backup as saved
 from gateway.stores.archive_folder import Archive
 from gateway.stores.audit import export
-from gateway.stores.backup import (
-    AGENTS,
-    RESTORED,
-    BackupFile,
-    confirm_held,
-    finish_load,
-    list_held_agents,
-    load_backup,
-    write_backup,
-)
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import put
 from gateway.stores.embedded_server import running_engine
@@ -64,7 +55,7 @@ async def back_up(options: argparse.Namespace) -> int:
             "made": await found.store.now(),
             "public_key": known_public_key(settings),
         }
-        lines = await write_backup(found.store, Path(options.file), head)
+        lines = await saved.write_backup(found.store, Path(options.file), head)
     words = f"{options.file} is complete: {lines} lines. Keep it as private as Redis."
     say({"file": options.file, "lines": lines}, words, options)
     return 0
@@ -79,7 +70,7 @@ async def restore(options: argparse.Namespace) -> int:
         raise InvalidRequest("name either a backup or, with --confirm, what to confirm")
     if options.confirm is not None:
         return await _confirm(options)
-    settings, backup = Settings(), BackupFile(Path(options.file))
+    settings, backup = Settings(), saved.BackupFile(Path(options.file))
     if (name := backup.head["namespace"]) != settings.namespace:
         raise InvalidRequest(
             f'the backup is of the namespace "{name}", not "{settings.namespace}": set '
@@ -87,11 +78,11 @@ async def restore(options: argparse.Namespace) -> int:
         )
     made = datetime.fromtimestamp(backup.head["made"] / 1000, UTC).isoformat(timespec="seconds")
     async with _open_unused(settings) as store:
-        await load_backup(store, backup)
+        await saved.load_backup(store, backup)
         await store.set_stopped(True, by=options.by)
         await store.note("restored", data={"by": options.by, "made": made})
         found, problems = await _check(settings, store)
-        await finish_load(store)
+        await saved.finish_load(store)
     checked = [f"Problem: {one}" for one in problems] or ["Requests, grants and audit are valid."]
     if (key := backup.head["public_key"]) not in ("", known_public_key(settings)):
         checked.append(f"Another key signed earlier decisions. Its public key: {key}")
@@ -142,7 +133,7 @@ async def _check(settings: Settings, store: RedisStore) -> tuple[dict[str, Any],
         "grants": len(grants),
         "suspended": sum(one.outdated is not None for one in grants),
         "people": len((await store.policy()).people),
-        "agents": len(await list_held_agents(store)),
+        "agents": len(await saved.list_held_agents(store)),
         "events": audit.events,
     }
     unread = [f"{listed - read} requests cannot be read"] if listed != read else []
@@ -157,13 +148,13 @@ async def _confirm(options: argparse.Namespace) -> int:
         if kind == "grants":
             grants = RedisGrants(store)
             for one in await every(grants):
-                if one.outdated is not None and one.outdated.why == RESTORED:
+                if one.outdated is not None and one.outdated.why == saved.RESTORED:
                     count += await grants.mark_outdated(one, None)
-        if kind == AGENTS:
-            for name, passwords in (await list_held_agents(store)).items():
+        if kind == saved.AGENTS:
+            for name, passwords in (await saved.list_held_agents(store)).items():
                 heard = await put(store.redis, store.keys, name, passwords, cut=False)
                 silent |= heard.silent
-        count += await confirm_held(store, kind)
+        count += await saved.confirm_held(store, kind)
         data = {"by": options.by, "kind": kind, "count": count}
         await store.note("restore_confirmed", data=data)
     if silent:

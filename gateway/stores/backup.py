@@ -43,30 +43,26 @@ _LEFT_OUT = (
     *("webhooks:claim", "processes", "replicas", "owners", "attempts", "probe", "control"),
 )
 _CREDENTIALS, _META, _EVENTS, _NO_ENTRY = "credentials", "meta", "events", "0-0"
-_PAGE, _TRIES = 500, 3
+_PAGE, _TRIES, _NEW = 500, 3, os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _BROKEN = (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, IndexError)
 
 # `row` returns name, type, expiry and value of a key. Of the streams that only grow, the value is
 # the length and the last ID; their entries are read afterwards.
 _ROW = """
-local read = {
-  string = function(key) return redis.call('GET', key) end,
-  hash = function(key) return redis.call('HGETALL', key) end,
-  set = function(key) return redis.call('SMEMBERS', key) end,
-  zset = function(key) return redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') end,
-  stream = function(key) return redis.call('XRANGE', key, '-', '+') end,
-}
+local commands = {string = {'GET'}, hash = {'HGETALL'}, set = {'SMEMBERS'},
+  zset = {'ZRANGE', 0, -1, 'WITHSCORES'}, stream = {'XRANGE', '-', '+'}}
 local rows = {}
 local function row(name)
   local key = ARGV[1] .. name
-  local kind, value = redis.call('TYPE', key).ok, nil
+  local kind = redis.call('TYPE', key).ok
+  local command, value = commands[kind], nil
   if name == 'events' or name == 'seals' then
     local told = redis.call('XINFO', 'STREAM', key)
     for i = 1, #told, 2 do
       if told[i] == 'last-generated-id' then value = {redis.call('XLEN', key), told[i + 1]} end
     end
-  elseif read[kind] then
-    value = read[kind](key)
+  elseif command then
+    value = redis.call(command[1], key, unpack(command, 2))
   end
   if value then rows[#rows + 1] = {name, kind, redis.call('PEXPIRETIME', key), value} end
 end
@@ -123,16 +119,16 @@ async def write_backup(store: RedisStore, path: Path, head: JsonObject) -> int:
         part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
         digest, count = hashlib.sha256(), 0
         try:
-            with _create(part) as raw:
+            with os.fdopen(os.open(part, _NEW, 0o600), "wb") as raw:
                 with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6) as file:
                     async for line in _lines(store, head):
                         text = json.dumps(line).encode() + b"\n"
                         digest.update(text)
                         file.write(text)
                         count += 1
-                    end = {"end": [count, digest.hexdigest()]}
-                    file.write(json.dumps(end).encode() + b"\n")
-                _sync(raw)
+                    file.write(json.dumps({"end": [count, digest.hexdigest()]}).encode() + b"\n")
+                raw.flush()
+                os.fsync(raw.fileno())
             part.replace(path)
         except _Moved:
             continue
@@ -140,15 +136,6 @@ async def write_backup(store: RedisStore, path: Path, head: JsonObject) -> int:
             part.unlink(missing_ok=True)
         return count
     raise Conflict("events moved to the archive during each try; run the command again")
-
-
-def _create(part: Path) -> Any:
-    return os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-
-
-def _sync(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())
 
 
 async def _lines(store: RedisStore, head: JsonObject) -> AsyncIterator[JsonObject]:
@@ -197,26 +184,23 @@ class BackupFile:
         self._path = path
         self.segments: dict[int, str] = {}
         """The SHA-256 of each archive segment, by number."""
+        why = "is not a backup of an approval gateway"
         try:
             with gzip.open(path) as file:
                 self.head: dict[str, Any] = dict(json.loads(file.readline(65_536))["backup"])
+            if (self.head["format"], self.head["schema"]) == (FORMAT, SCHEMA_VERSION):
+                why = "is damaged or incomplete, so nothing was changed"
+                for kind, value in self.lines():
+                    if kind == "segment":
+                        self.segments[value[0]] = sha256_hex(base64.b64decode(value[1]))
+                return
         except _BROKEN as error:
-            why = f'"{path}" is not a backup of an approval gateway: {error}'
-            raise InvalidRequest(why) from error
-        found = self.head.get("format"), self.head.get("schema")
-        if found != (FORMAT, SCHEMA_VERSION):
-            raise InvalidRequest(
-                f'"{path}" has format {found[0]} and schema {found[1]}, and this version restores '
-                f"only format {FORMAT} and schema {SCHEMA_VERSION}: use version "
-                f"{self.head.get('version')} of the gateway, which wrote it"
-            )
-        try:
-            for kind, value in self.lines():
-                if kind == "segment":
-                    self.segments[value[0]] = sha256_hex(base64.b64decode(value[1]))
-        except _BROKEN as error:
-            why = f'"{path}" is damaged or incomplete, so nothing was changed: {error}'
-            raise InvalidRequest(why) from error
+            raise InvalidRequest(f'"{path}" {why}: {error}') from error
+        raise InvalidRequest(
+            f'"{path}" was written by version {self.head.get("version")} of the gateway with '
+            f"format {self.head['format']} and schema {self.head['schema']}; this version restores "
+            f"format {FORMAT} and schema {SCHEMA_VERSION}: use the other version"
+        )
 
     def lines(self) -> Iterator[tuple[str, Any]]:
         """Yield kind and value of each line but the first and last. Raises ValueError at the end if
@@ -245,13 +229,10 @@ async def load_backup(store: RedisStore, backup: BackupFile) -> None:
     """
     redis, keys = store.redis, store.keys
     archive = store.audit.need_archive() if backup.segments else store.archive
-    for number in archive.numbers() if archive else ():
-        assert archive is not None
-        if sha256_hex(archive.path(number).read_bytes()) != backup.segments.get(number):
-            raise Conflict(
-                f'"{archive.folder}" has a segment {number} that is not in the backup: move the '
-                "folder away"
-            )
+    if archive and archive.list_digests().items() - backup.segments.items():
+        raise Conflict(
+            f'"{archive.folder}" has segments that are not in the backup: move the folder away'
+        )
     fresh = await redis.set(keys.restoring, backup.head["version"], nx=True)
     names = [one for one in await _list_names(store) if keys.of(one) != keys.restoring]
     if fresh and names:
@@ -271,7 +252,7 @@ async def load_backup(store: RedisStore, backup: BackupFile) -> None:
         elif kind == "stream":
             await _write(redis, keys.of(value[0]), "stream", value[1])
         else:
-            _load_segment(store, value[0], base64.b64decode(value[1]))
+            store.audit.need_archive().put(value[0], base64.b64decode(value[1]))
     meta = _pairs(held_until_end.pop(_META, []))
     for name, (_, last) in held_until_end.items():
         await _reach(redis, keys.of(name), last)
@@ -288,16 +269,6 @@ async def _list_names(store: RedisStore) -> list[str]:
     prefix = store.keys.of("")
     pages = store.redis.scan_iter(match=f"{prefix}*", count=_PAGE)
     return [key.removeprefix(prefix) async for key in pages]
-
-
-def _load_segment(store: RedisStore, number: int, content: bytes) -> None:
-    archive = store.audit.need_archive()
-    archive.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    part = archive.folder / f".{number}.{secrets.token_hex(8)}.part"
-    with _create(part) as file:
-        file.write(content)
-        _sync(file)
-    part.replace(archive.path(number))
 
 
 async def _reach(redis: Any, key: str, last: str) -> None:
