@@ -82,7 +82,7 @@ async def restore(options: argparse.Namespace) -> int:
         await store.set_stopped(True, by=options.by)
         await store.note("restored", data={"by": options.by, "made": made})
         found, problems = await _check(settings, store)
-        await saved.finish_load(store)
+        await store.redis.delete(store.keys.restoring)
     checked = [f"Problem: {one}" for one in problems] or ["Requests, grants and audit are valid."]
     if (key := backup.head["public_key"]) not in ("", known_public_key(settings)):
         checked.append(f"Another key signed earlier decisions. Its public key: {key}")

@@ -420,6 +420,12 @@ def _add_operator_commands(verbs: Verbs) -> None:
     checks.add_argument("--with-me", nargs="?", const="", metavar="PERSON", help=me)
     kept = "with --with-me: write what is exchanged, without tokens, ids and names"
     checks.add_argument("--record", type=Path, metavar="FILE", help=kept)
+    for one in (stop, resume, _add_backup_commands(verbs)):
+        one.add_argument("--by", default="operator", help="your name, for the audit")
+
+
+def _add_backup_commands(verbs: Verbs) -> Parser:
+    """Add the two commands. Return the one that the audit notes."""
     saving = _command(verbs, "backup", "backups.back_up", "write everything to one private file")
     saving.add_argument("file", help="where to; an older file is replaced")
     back = _command(verbs, "restore", "backups.restore", "load a backup into an empty gateway")
@@ -427,8 +433,7 @@ def _add_operator_commands(verbs: Verbs) -> None:
     back.add_argument(
         "--confirm", choices=CONFIRMABLE, help="after a restore: make these effective again"
     )
-    for one in (stop, resume, back):
-        one.add_argument("--by", default="operator", help="your name, for the audit")
+    return back
 
 
 def _add_audit_commands(verbs: Verbs) -> None:

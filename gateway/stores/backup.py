@@ -1,8 +1,8 @@
 """Write a namespace and its archive to one file (`write_backup`), and load it (`load_backup`).
 
-A backup is gzip with a JSON object on each line: a head, keys, parts of streams, archive segments,
-and at the end the number and SHA-256 of all lines. It has no signing key, no secret answers to
-forms, and no queues, leases and locks, which agents and gateways create again.
+A backup is gzip with a JSON object on each line: a head, keys, parts of streams, archive segments.
+The last line has the number and SHA-256 of the others. Signing key, secret answers, agents' queues,
+leases and locks are left out.
 """
 
 from __future__ import annotations
@@ -81,20 +81,15 @@ for _, entry in ipairs(redis.call('XRANGE', ARGV[1] .. 'events', ARGV[2], '+')) 
     if entry[2][i] == 'id' then live[entry[2][i + 1]] = true end
   end
 end
-local function wanted(name)
-  local id = string.match(name, '^req:(.*)') or string.match(name, '^copies:(%x+)$')
-  if id and #id == 32 then return live[id] end
-  for i = 3, #ARGV do
-    if string.sub(name, 1, #ARGV[i]) == ARGV[i] then return false end
-  end
-  return true
-end
 repeat
   local page = redis.call('SCAN', cursor, 'MATCH', ARGV[1] .. '*', 'COUNT', 1000)
   cursor = page[1]
   for _, key in ipairs(page[2]) do
     local name = string.sub(key, #ARGV[1] + 1)
-    if wanted(name) and not seen[name] then
+    local id = string.match(name, '^req:(.*)') or string.match(name, '^copies:(%x+)$')
+    local wanted = not seen[name] and (not id or #id ~= 32 or live[id])
+    for i = 3, #ARGV do wanted = wanted and string.sub(name, 1, #ARGV[i]) ~= ARGV[i] end
+    if wanted then
       seen[name] = true
       row(name)
     end
@@ -188,6 +183,7 @@ class BackupFile:
         try:
             with gzip.open(path) as file:
                 self.head: dict[str, Any] = dict(json.loads(file.readline(65_536))["backup"])
+            _ = [self.head[one] for one in ("version", "namespace", "made", "public_key")]
             if (self.head["format"], self.head["schema"]) == (FORMAT, SCHEMA_VERSION):
                 why = "is damaged or incomplete, so nothing was changed"
                 for kind, value in self.lines():
@@ -197,9 +193,8 @@ class BackupFile:
         except _BROKEN as error:
             raise InvalidRequest(f'"{path}" {why}: {error}') from error
         raise InvalidRequest(
-            f'"{path}" was written by version {self.head.get("version")} of the gateway with '
-            f"format {self.head['format']} and schema {self.head['schema']}; this version restores "
-            f"format {FORMAT} and schema {SCHEMA_VERSION}: use the other version"
+            f'"{path}" has format {self.head["format"]} and schema {self.head["schema"]}, not '
+            f"{FORMAT} and {SCHEMA_VERSION}: use version {self.head['version']} of the gateway"
         )
 
     def lines(self) -> Iterator[tuple[str, Any]]:
@@ -224,8 +219,8 @@ async def load_backup(store: RedisStore, backup: BackupFile) -> None:
     """Load a backup into an empty namespace, with the kill switch on. Approving grants become
     suspended; tokens, sign-ins and links are held back until `confirm_held`.
 
-    After an interruption, call it again: it starts over. Until `finish_load` no gateway opens the
-    namespace. Raises Conflict if the namespace or the archive folder is in use.
+    After an interruption, call it again: it starts over. Until the caller deletes `restoring`, no
+    gateway opens the namespace. Raises Conflict if the namespace or archive folder is in use.
     """
     redis, keys = store.redis, store.keys
     archive = store.audit.need_archive() if backup.segments else store.archive
@@ -258,11 +253,6 @@ async def load_backup(store: RedisStore, backup: BackupFile) -> None:
         await _reach(redis, keys.of(name), last)
     meta["stopped"] = held_until_end.get(_EVENTS, [0, _NO_ENTRY])[1]
     await redis.hset(keys.meta, mapping=meta)
-
-
-async def finish_load(store: RedisStore) -> None:
-    """Allow gateways to open a restored namespace."""
-    await store.redis.delete(store.keys.restoring)
 
 
 async def _list_names(store: RedisStore) -> list[str]:
@@ -339,16 +329,24 @@ def _suspended(flat: list[str], now: int) -> list[str]:
 
 
 async def list_held_agents(store: RedisStore) -> dict[str, list[str]]:
-    """Return the held agents with the SHA-256 of their Redis passwords."""
-    found: dict[str, list[str]] = {}
+    """Return the held agents with the SHA-256 of their valid Redis passwords, without those that
+    were added again."""
+    found, now, taken = dict[str, list[str]](), await store.now(), await _list_taken(store)
     for text in await store.redis.hvals(store.keys.of("held", AGENTS, _CREDENTIALS)):
         entry = json.loads(text)
-        found.setdefault(entry["name"], []).extend(filter(None, [entry.get("redis")]))
+        if (AGENT, entry["name"]) not in taken and entry.get("until", now + 1) > now:
+            found.setdefault(entry["name"], []).extend(filter(None, [entry.get("redis")]))
     return found
 
 
+async def _list_taken(store: RedisStore) -> set[tuple[str, str]]:
+    """Return kind and name of all effective tokens."""
+    rows = map(json.loads, await store.redis.hvals(store.keys.credentials))
+    return {(one["kind"], one["name"]) for one in rows}
+
+
 async def confirm_held(store: RedisStore, kind: str) -> int:
-    """Make held keys of a kind effective again. Return how many. What exists already wins.
+    """Make held keys of a kind effective again. Return how many. Newer keys are kept.
 
     Before, create the Redis users of `list_held_agents`.
     """
@@ -357,8 +355,7 @@ async def confirm_held(store: RedisStore, kind: str) -> int:
     for name in held:
         place = keys.of(name.removeprefix(prefix))
         if place == keys.credentials:
-            known = [json.loads(text) for text in await redis.hvals(place)]
-            taken = {(one["kind"], one["name"]) for one in known}
+            taken = await _list_taken(store)
             for key_id, text in (await redis.hgetall(keys.of(name))).items():
                 entry = json.loads(text)
                 if (entry["kind"], entry["name"]) not in taken:

@@ -212,8 +212,9 @@ def told(file: Path) -> str:
 async def test_a_revoked_redis_user_comes_back_only_when_confirmed(
     world: World, run: Run, tmp_path: Path
 ) -> None:
-    """A server may have kept its users, although it lost the data."""
-    made = await world.credentials.rotate_agent(AGENT)
+    """A server may have kept its users, although it lost the data; a password that was replaced
+    does not come back."""
+    made = await world.credentials.rotate_agent(AGENT, overlap_ms=1)
     await run("backup", str(tmp_path / "b"))
     await lose(world.store)
     assert (await run("restore", str(tmp_path / "b")))[0] == 0
@@ -230,8 +231,10 @@ async def test_a_token_made_after_the_restore_wins(world: World, run: Run, tmp_p
     await lose(world.store)
     await run("restore", str(tmp_path / "b"))
     world.credentials._read_at = float("-inf")
-    new = (await world.credentials.add_agent(AGENT)).token
+    made = await world.credentials.add_agent(AGENT)
+    new, user = made.token, await world.store.redis.acl_getuser(made.redis_user)
     assert (await run("restore", "--confirm", "agents"))[0] == 0
+    assert await world.store.redis.acl_getuser(made.redis_user) == user
     world.credentials._read_at = float("-inf")
     assert await world.credentials.authenticate(old) is None
     assert await world.credentials.authenticate(new) is not None
@@ -331,11 +334,11 @@ async def test_a_restore_that_was_killed_starts_over(
         await world.store.check_schema()
     assert await world.store.is_stopped() is not False
     await saved.load_backup(world.store, saved.BackupFile(tmp_path / "b"))
-    await saved.finish_load(world.store)
+    await world.store.redis.delete(world.store.keys.restoring)
     again = await everything(world.store)
     await lose(world.store)
     await saved.load_backup(world.store, saved.BackupFile(tmp_path / "b"))
-    await saved.finish_load(world.store)
+    await world.store.redis.delete(world.store.keys.restoring)
     assert await everything(world.store) == again
     await world.store.check_schema()
 
@@ -408,8 +411,9 @@ HEAD = {"format": 1, "schema": 4, "namespace": "x", "version": "9.9", "made": 0,
         (gzip.compress(b"hello\n", mtime=0), "is not a backup"),
         (packed({"event": {}}), "is not a backup"),
         (packed({"backup": 3}), "is not a backup"),
-        (packed({"backup": {**HEAD, "format": 2}}), "version 9.9.* format 2 and schema 4"),
-        (packed({"backup": {**HEAD, "schema": 5}}), "version 9.9.* format 1 and schema 5"),
+        (packed({"backup": {"format": 1, "schema": 4}}), "is not a backup"),
+        (packed({"backup": {**HEAD, "format": 2}}), "format 2 and schema 4.*use version 9.9"),
+        (packed({"backup": {**HEAD, "schema": 5}}), "format 1 and schema 5.*use version 9.9"),
         (packed({"backup": HEAD}), "its end is missing"),
         (packed({"backup": HEAD}, {"end": [1, "0" * 64]}), "its checksum does not match"),
     ],

@@ -136,13 +136,16 @@ def test_a_new_chat_token_replaces_the_old_one(hut: Shell, tmp_path: Path) -> No
             before = policy_of(hut)
     kept = json.loads((Path(hut.env["GATEWAY_DATA_DIR"]) / FILE_NAME).read_text())
     assert kept["hut"] == {"GATEWAY_HUT_TOKEN": "newer"}
+    asyncio.run(until_it_runs_with(hut, tmp_path / "token", "newer"))
     assert policy_of(hut) == before
-    asyncio.run(until_read(tmp_path / "token", "newer"))
     assert "approved by ana-hut" in hut.run("ask", "shell", "--", "ls")
 
 
-async def until_read(file: Path, text: str) -> None:
-    """Wait until a file has this text."""
-    async with asyncio.timeout(40):
-        while file.read_text(encoding="utf-8") != text:
+async def until_it_runs_with(hut: Shell, file: Path, token: str) -> None:
+    """Wait until the chat runs with this token, and the gateway answers again."""
+    async with asyncio.timeout(60):
+        while (
+            file.read_text(encoding="utf-8") != token
+            or (await asyncio.to_thread(hut.call, "pending"))[0]
+        ):
             await moment()
