@@ -89,8 +89,13 @@ repeat
     local id = string.match(name, '^req:(.*)') or string.match(name, '^copies:(%x+)$')
     local wanted = not seen[name] and (not id or #id ~= 32 or live[id])
     for i = 3, #ARGV do wanted = wanted and string.sub(name, 1, #ARGV[i]) ~= ARGV[i] end
-    if wanted then
-      seen[name] = true
+    seen[name] = seen[name] or wanted
+    if wanted and name == 'done' then
+      for one in pairs(live) do
+        local at = redis.call('ZSCORE', key, one)
+        if at then rows[#rows + 1] = {name, 'zset', -1, {one, at}} end
+      end
+    elseif wanted then
       row(name)
     end
   end
@@ -139,11 +144,14 @@ async def _lines(store: RedisStore, head: JsonObject) -> AsyncIterator[JsonObjec
     # Most requests have ended. They are read before the consistent point, so that Redis pauses
     # shortly; an event says which of them changed meanwhile.
     last = await redis.xrevrange(keys.events, count=1)
-    ids = [one async for one, _ in redis.zscan_iter(keys.done, count=_PAGE)]
-    for first in range(0, len(ids), _PAGE):
-        page = ids[first : first + _PAGE]
-        names = [f"{kind}:{one}" for kind in ("req", "copies") for one in page]
-        for row in await redis.eval(_READ_SOME, 1, keys.meta, keys.of(""), *names):
+    done = [one async for one in redis.zscan_iter(keys.done, count=_PAGE)]
+    for first in range(0, len(done), _PAGE):
+        page = done[first : first + _PAGE]
+        names = [f"{kind}:{one}" for kind in ("req", "copies") for one, _ in page]
+        rows = await redis.eval(_READ_SOME, 1, keys.meta, keys.of(""), *names)
+        kept = {row[0] for row in rows}  # retention may have dropped some meanwhile
+        pairs = [(one, f"{at:.0f}") for one, at in page if f"req:{one}" in kept]
+        for row in [["done", "zset", -1, [part for pair in pairs for part in pair]], *rows]:
             yield {"key": row}
     since = last[0][0] if last else _NO_ENTRY
     rows = await redis.eval(_READ_ALL, 1, keys.meta, keys.of(""), since, *_LEFT_OUT)
