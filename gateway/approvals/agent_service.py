@@ -157,6 +157,11 @@ class Approvals:
         await self.cancel(request_id, unanswered, reason=Reason.SUPERSEDED)
         await self._writer.update(request_id, _give_up)
 
+    async def void(self, request_id: str, *, why: str) -> bool:
+        """Never give an approval out again, unless a report says that its call was started. Return
+        whether it was valid until now."""
+        return (await self._writer.update(request_id, partial(_give_up, why=why))).changed
+
     async def sync(self, request_ids: Sequence[str], origin: MessageContext) -> list[State]:
         """Attach a process to requests and renew its lease. Return the current state of those it
         may see."""
@@ -243,7 +248,8 @@ class Approvals:
         if record.status is not Status.APPROVED:
             return None
         if record.given_up:
-            raise Used("this approval is void, because a newer version of the call was submitted")
+            why = record.report.detail if record.report else ""
+            raise Used(f"this approval was given up: {why}")
         if once and (record.report or set(record.consumers) - {process}):
             raise Used(
                 "another process already claimed this approval: the action may have run already"
@@ -419,8 +425,10 @@ def _refuse_others(record: StoredRequest, origin: MessageContext) -> None:
         raise NotFound("there is no such request")
 
 
-async def _give_up(record: StoredRequest, _ruling: Ruling) -> Transition | None:
-    after = give_up(record)
+async def _give_up(
+    record: StoredRequest, _ruling: Ruling, *, why: str = "superseded by a newer version"
+) -> Transition | None:
+    after = give_up(record, why)
     if after is None:
         return None
     return Transition(record, after, "reported", ChangeKind.FACT, plain(after.report))

@@ -96,12 +96,14 @@ def is_news(known: Report | None, report: Report) -> bool:
     )
 
 
-def give_up(record: StoredRequest) -> StoredRequest | None:
+def give_up(
+    record: StoredRequest, why: str = "superseded by a newer version"
+) -> StoredRequest | None:
     """Return a record whose approval is no longer given out. None if it is not approved, was given
     up before, or its call was already started."""
     if record.status is not Status.APPROVED or record.given_up or record.report is not None:
         return None
-    report = Report(execution=Execution.REFUSED_LATE, detail="superseded by a newer version")
+    report = Report(execution=Execution.REFUSED_LATE, detail=why)
     return replace(
         record,
         report=report,

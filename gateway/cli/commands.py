@@ -24,6 +24,7 @@ _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _MOST_MS = 7 * _UNITS_MS["d"]
 _MOST_DIGITS = 6
 _PRINT_NO_DATA = ("completion.print_completion", "serve.adapter", "serve.demo", "serve.up")
+CONFIRMABLE = ("grants", "agents", "sign-ins", "links")
 _KINDS = [kind.value for kind in Kind if kind is not Kind.QUESTION]
 
 Command = Callable[[argparse.Namespace], Coroutine[Any, Any, int] | int]
@@ -485,6 +486,20 @@ def _add_operator_commands(verbs: Verbs) -> None:
         "turn the kill switch on: deny all requests until resume",
     )
     resume = _command(verbs, "resume", "grants.resume", "turn the kill switch off")
+    _add_explain_command(verbs)
+    figures = _command(
+        verbs, "report", "audit.print_report", "print how people decide, and how agents ask"
+    )
+    figures.add_argument(
+        "--days", type=int, default=30, help="count the last DAYS days (default: 30)"
+    )
+    _add_audit_commands(verbs)
+    _add_doctor_commands(verbs)
+    for one in (stop, resume, _add_backup_commands(verbs)):
+        one.add_argument("--by", default="operator", help="your name, for the audit log")
+
+
+def _add_explain_command(verbs: Verbs) -> None:
     call = _command(
         verbs,
         "explain",
@@ -506,13 +521,9 @@ def _add_operator_commands(verbs: Verbs) -> None:
     call.add_argument("--cwd", help="folder in which the call would run (default: this one)")
     there = "conversation where the call begins, as platform:SPACE/CHANNEL[/THREAD]"
     call.add_argument("--origin", metavar="PLACE", help=there)
-    figures = _command(
-        verbs, "report", "audit.print_report", "print how people decide, and how agents ask"
-    )
-    figures.add_argument(
-        "--days", type=int, default=30, help="count the last DAYS days (default: 30)"
-    )
-    _add_audit_commands(verbs)
+
+
+def _add_doctor_commands(verbs: Verbs) -> None:
     checks = _command(
         verbs, "doctor", "serve.run_doctor", "check the whole installation, and print remedies"
     )
@@ -520,7 +531,7 @@ def _add_operator_commands(verbs: Verbs) -> None:
         verbs,
         "completion",
         "completion.print_completion",
-        "print a completion script for name of your shell",
+        "print a completion script for your shell",
     )
     verbs.choices["completion"].add_argument(
         "shell", choices=("bash", "zsh", "fish"), help="name of your shell"
@@ -532,8 +543,18 @@ def _add_operator_commands(verbs: Verbs) -> None:
     checks.add_argument("--with-me", nargs="?", const="", metavar="PERSON", help=me)
     kept = "with --with-me: write the traffic to FILE, without tokens, ids and names"
     checks.add_argument("--record", type=Path, metavar="FILE", help=kept)
-    for one in (stop, resume):
-        one.add_argument("--by", default="operator", help="your name, for the audit log")
+
+
+def _add_backup_commands(verbs: Verbs) -> Parser:
+    """Add `backup` and `restore`. Return `restore`, which takes --by."""
+    saving = _command(verbs, "backup", "backups.back_up", "write everything to one private file")
+    saving.add_argument("file", help="path of the backup; replaces an older file")
+    back = _command(verbs, "restore", "backups.restore", "load a backup into an empty gateway")
+    back.add_argument("file", nargs="?", help="path of the backup")
+    back.add_argument(
+        "--confirm", choices=CONFIRMABLE, help="after a restore: activate these again"
+    )
+    return back
 
 
 def _add_audit_commands(verbs: Verbs) -> None:

@@ -62,5 +62,10 @@ def has_kept_changed() -> bool:
 
 
 def environment_without_kept() -> dict[str, str]:
-    """Return the environment of this process without what `take_kept` put there."""
-    return {name: said for name, said in os.environ.items() if name not in _taken}
+    """Return the environment of this process without what is kept, so that changes of it count."""
+    kept = {one for settings in _last.values() for one in settings.items()}
+    return {
+        name: said
+        for name, said in os.environ.items()
+        if name not in _taken and (name, said) not in kept
+    }

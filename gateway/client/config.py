@@ -197,10 +197,16 @@ def _load_local(name: str, check: bool) -> AgentConfig:
         token=known["token"],
         redis_url=known.get("redis_url"),
         namespace=known.get("namespace", "gw"),
-        # The key came with the credential, so leaving it out trusts no one else.
-        public_key=known.get("public_key") if is_installed("nacl") else None,
+        public_key=os.environ.get("GATEWAY_PUBLIC_KEY") or _find_pins(known, announced),
         connect_timeout=connect_timeout(),
     )
+
+
+def _find_pins(known: dict[str, Any], announced: dict[str, Any]) -> str | None:
+    """Return the key that came with the credential, and after a rotation also the new one.
+    Both come from private files of this user, so leaving them out trusts no one else."""
+    keys = dict.fromkeys(one["public_key"] for one in (known, announced) if "public_key" in one)
+    return ",".join(keys) if keys and is_installed("nacl") else None
 
 
 def _read_usable(kept: str, url: str, check: bool) -> dict[str, Any] | None:

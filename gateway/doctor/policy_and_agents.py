@@ -118,10 +118,10 @@ async def _grants(backend: Backend) -> Finding:
     grants = await every(RedisGrants(backend.store))
     suspended = sum(grant.outdated is not None for grant in grants)
     if suspended:
-        says = f"{suspended} of {len(grants)} grants suspended by changed declarations"
-        remedy = "gateway grant list --suspended; let the agent ask again and save a new grant"
+        says = f"{suspended} of {len(grants)} grants are suspended"
+        remedy = "gateway grant list --suspended says why and what to do"
         return report_doubt(says, remedy)
-    return report_ok(f"{len(grants)} grants, none suspended by changed declarations")
+    return report_ok(f"{len(grants)} grants, none is suspended")
 
 
 async def _unread(backend: Backend) -> Finding:

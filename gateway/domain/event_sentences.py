@@ -90,6 +90,8 @@ _SENTENCES = {
     "claim_denied": "{by} denied a claim from a chat",
     "stopped": "{by} turned the kill switch on",
     "resumed": "{by} turned the kill switch off",
+    "restored": "{by} restored a backup that was made at {made}",
+    "restore_confirmed": "{by} confirmed the {kind} of a restored backup",
     "archive_given_up": "{by} gave up lost segments of the archive: {segments}",
 }
 

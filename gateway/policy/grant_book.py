@@ -68,9 +68,9 @@ class GrantStore(Protocol):
     ) -> bool:
         """Set a field of an active grant if its value was `before`; return whether it was."""
 
-    async def mark_outdated(self, grant: Grant, outdated: Outdated) -> bool:
-        """Suspend an active grant, so that no request finds it. Return False if it changed
-        meanwhile."""
+    async def mark_outdated(self, grant: Grant, outdated: Outdated | None) -> bool:
+        """Suspend an active grant, so that no request finds it; with None, make it active again.
+        Return False if the grant changed meanwhile."""
 
     async def erase(self, grant: Grant) -> None:
         """Erase what an ended grant covered, and keep its other data."""

@@ -144,6 +144,12 @@ def signer_of(settings: Settings) -> Signer:
     return signer
 
 
+def known_public_key(settings: Settings) -> str:
+    """Return the public key of the gateway's signer; empty if this process does not know it."""
+    known = settings.signing_key is not None or (settings.data_dir / _KEY_FILE).exists()
+    return _signer_of(settings).public_key if known else ""
+
+
 def _signer_of(settings: Settings) -> Signer:
     if settings.signing_key is not None:
         return Signer(settings.signing_key.get_secret_value())

@@ -184,6 +184,16 @@ class Archive:
         )
         self._write_checked(head, body)
 
+    def list_digests(self) -> dict[int, str]:
+        """Return the SHA-256 of each segment's file, by number."""
+        return {number: sha256_hex(self.path(number).read_bytes()) for number in self.numbers()}
+
+    def put(self, number: int, content: bytes) -> None:
+        """Write the file of a segment durably, unless it exists."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self.path(number).exists():
+            self._keep(self.path(number), content)
+
     def find_lost(self, numbers: Iterable[int]) -> dict[int, str]:
         """Return which of these segments are unreadable, and why."""
         lost = {}

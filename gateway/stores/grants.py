@@ -116,17 +116,22 @@ class RedisGrants:
             )
         )
 
-    async def mark_outdated(self, grant: Grant, outdated: Outdated) -> bool:
-        """Suspend an active grant unless it changed since. Return whether this call did."""
+    async def mark_outdated(self, grant: Grant, outdated: Outdated | None) -> bool:
+        """Suspend an active grant, or with None end that, unless the grant changed since. Return
+        whether this call did."""
         keys, was = self._keys, await self._redis.hget(self._keys.grant(grant.id), "body")
         if was is None or _grant(was) != replace(grant, **GRANT_OVERLAY):
             return False
+        told = outdated or Outdated(why="confirmed after a restore", at=0)
+        found = keys.grants_on(grant.agent, grant.match.tool)
+        if grant.match.digest is not None:
+            found = keys.grants_exact(grant.match.digest)
         return bool(
             await self._mark_outdated.run(
                 self._redis,
                 [
                     keys.grant(grant.id),
-                    keys.grants_on(grant.agent, grant.match.tool),
+                    found,
                     keys.events,
                     keys.meta,
                     keys.grants_ending,
@@ -137,9 +142,10 @@ class RedisGrants:
                     grant.agent,
                     was,
                     body_of_grant(replace(grant, outdated=outdated)),
-                    dumps({"grant": grant.id, "why": outdated.why, "used": grant.used}),
-                    "1" if outdated.announced else "",
+                    dumps({"grant": grant.id, "why": told.why, "used": grant.used}),
+                    "1" if told.announced else "",
                     GRANT + grant.id,
+                    "" if outdated else "1",
                 ],
             )
         )

@@ -73,6 +73,11 @@ class Keys:
         return f"{self._tag}control"
 
     @property
+    def restoring(self) -> str:
+        """Exists while a backup is loaded, and after an interruption (string)."""
+        return f"{self._tag}restoring"
+
+    @property
     def counts(self) -> str:
         """Number of sealed events of each kind (hash)."""
         return f"{self._tag}counts"

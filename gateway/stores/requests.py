@@ -546,8 +546,13 @@ class RedisStore:
         return int(seconds) * 1000 + int(micros) // 1000
 
     async def check_schema(self) -> None:
-        """Write the schema version into a new namespace. Raises Conflict for another version. A
-        namespace that lost its version is not changed; see `is_stopped`."""
+        """Write the schema version into a new namespace. Raises Conflict for another version, and
+        during a restore. A namespace that lost its version is not changed; see `is_stopped`."""
+        if await self.redis.exists(self.keys.restoring):
+            raise Conflict(
+                f'a restore of the namespace "{self.keys.namespace}" is not complete: wait for it, '
+                "or run `gateway restore FILE` again"
+            )
         # Write only to a new namespace, because a replica rejects writes.
         found = int(await self.redis.hget(self.keys.meta, "schema") or 0)
         if not found:

@@ -42,12 +42,13 @@ class Signer:
 
 
 class Verifier:
-    """Checks signatures against a pinned public key, given as the base64 of its 32 bytes.
+    """Checks signatures against pinned public keys, each the base64 of its 32 bytes, with commas
+    between them. During a rotation there are two.
 
     Raises Unverified if the key is unusable or PyNaCl is missing.
     """
 
-    def __init__(self, public_key_base64: str) -> None:
+    def __init__(self, public_keys: str) -> None:
         try:
             from nacl import bindings  # noqa: PLC0415 (see above)
         except ImportError as error:
@@ -57,7 +58,7 @@ class Verifier:
             ) from error
         self._sodium = bindings
         try:
-            self._key = _decode_key(public_key_base64)
+            self._keys = [_decode_key(one.strip()) for one in public_keys.split(",")]
         except ValueError as error:
             raise Unverified(f"the pinned key is not a public key: {error}") from error
 
@@ -65,15 +66,20 @@ class Verifier:
         """Raise Unverified if the signature is missing or wrong."""
         from nacl.exceptions import BadSignatureError  # noqa: PLC0415 (see above)
 
+        error: Exception | None = None
         if signature_base64 is None:
             raise Unverified("the decision is not signed, although the gateway's key is pinned")
-        try:
-            signature = base64.b64decode(signature_base64, validate=True)
-            if len(signature) != _SIGNATURE_BYTES:
-                raise ValueError("the signature has the wrong length")
-            self._sodium.crypto_sign_open(signature + message, self._key)
-        except (BadSignatureError, TypeError, ValueError) as error:
-            raise Unverified("the decision's signature does not match the pinned key") from error
+        for key in self._keys:
+            try:
+                signature = base64.b64decode(signature_base64, validate=True)
+                if len(signature) != _SIGNATURE_BYTES:
+                    raise ValueError("the signature has the wrong length")
+                self._sodium.crypto_sign_open(signature + message, key)
+            except (BadSignatureError, TypeError, ValueError) as found:
+                error = found
+            else:
+                return
+        raise Unverified("the decision's signature does not match a pinned key") from error
 
 
 def _decode_key(text: str) -> bytes:

@@ -88,7 +88,7 @@ async def test_what_is_outdated_rests_from_the_next_start_on(
         assert "the declarations of its tool were changed" in said
         assert (check.result, check.says) == (
             WARN,
-            "1 of 1 grants suspended by changed declarations",
+            "1 of 1 grants are suspended",
         )
         assert [one.type for one in events].count("grant_outdated") == 1
         told = [one for one in caplog.records if one.name == "gateway.approvals"]

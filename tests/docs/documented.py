@@ -193,6 +193,19 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway audit erase ID": Line("keeps its digest", first=("gateway deny ID",)),
     "gateway audit export --form interchange FILE": Line("lines written"),
     "gateway audit export --form trace FILE": Line("lines written"),
+    "gateway backup": NAMED,
+    "gateway backup gw.backup": Line(r"^gw\.backup is complete: \d+ lines"),
+    "gateway backup FILE": Line("is complete", typed="gateway backup a.backup"),
+    "gateway restore": Line("name either a backup or", code=2),
+    "gateway restore FILE": Line(
+        "another gateway .* runs on",
+        code=5,
+        typed="gateway restore a.backup",
+        first=("gateway backup a.backup",),
+    ),
+    "gateway restore --confirm KIND": Line(
+        "no agents are held back", typed="gateway restore --confirm agents"
+    ),
     "gateway stop-all": Line("whatever comes is denied", then=("gateway resume",)),
     "gateway resume": Line("Requests are asked about again", first=("gateway stop-all",)),
     "gateway bridge gptme-server --url http://127.0.0.1:5700": Line(
@@ -471,7 +484,23 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway wait --timeout": Line("", code=6, typed="gateway wait ID --timeout 0.1"),
 }
 
+_BACKUP = "docs/test_backup_page.py::test_the_page_brings_a_gateway_back"
 ELSEWHERE = {
+    "gateway restore gw.backup": _BACKUP,
+    "gateway restore --confirm grants": _BACKUP,
+    "gateway restore --confirm agents": _BACKUP,
+    "gateway restore --confirm sign-ins": _BACKUP,
+    "gateway restore --confirm links": _BACKUP,
+    "redis-cli ACL SETUSER gateway '>NEW'": (
+        "backup/test_rotation.py::test_a_new_redis_password_stops_nothing"
+    ),
+    "redis-cli ACL SETUSER gateway '<OLD'": (
+        "backup/test_rotation.py::test_a_new_redis_password_stops_nothing"
+    ),
+    "redis-cli ACL SAVE": "backup/test_rotation.py::test_a_new_redis_password_stops_nothing",
+    "GATEWAY_SLACK_BOT_TOKEN=NEW gateway slack setup --non-interactive": (
+        "backup/test_rotation.py::test_a_new_chat_token_replaces_the_old_one"
+    ),
     "GATEWAY_PUBLIC_URL=https://approvals.example GATEWAY_TRUSTED_PROXY=true gateway up": (
         "web/test_https.py::test_a_phone_signs_in_and_hears_at_once"
     ),
@@ -665,10 +694,6 @@ ELSEWHERE = {
 """Commands that another test runs, with its name below tests/."""
 
 NOT_HERE = {
-    "copies and restores a whole Redis server, which was tried by hand": [
-        'redis-cli -u "$REDIS_URL" --rdb backup.rdb',
-        "redis-cli CONFIG SET appendonly yes",
-    ],
     "installs everything anew, and takes minutes": [
         "make setup",
         "make setup && . .venv/bin/activate",

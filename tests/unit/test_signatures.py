@@ -56,3 +56,19 @@ def test_missing_broken_and_foreign_signatures_are_refused() -> None:
     for signature in (None, "", "???", other.sign(b"m")):
         with pytest.raises(Unverified):
             verifier.verify(b"m", signature)
+
+
+def test_of_several_pinned_keys_one_must_have_signed() -> None:
+    """So that a rotation has no gap; a key that cannot be read is refused, with others too."""
+    old, new, other = (Signer(base64.b64encode(one * 32).decode()) for one in (b"o", b"n", b"x"))
+    both = Verifier(f"{old.public_key}, {new.public_key}")
+    for signer in (old, new):
+        both.verify(b"decision", signer.sign(b"decision"))
+        with pytest.raises(Unverified, match="a pinned key"):
+            both.verify(b"another", signer.sign(b"decision"))
+    for wrong in (other.sign(b"decision"), "AAAA", None):
+        with pytest.raises(Unverified):
+            both.verify(b"decision", wrong)
+    for text in ("", ",", f"{old.public_key},", f"{old.public_key} {new.public_key}"):
+        with pytest.raises(Unverified, match="not a public key"):
+            Verifier(text)

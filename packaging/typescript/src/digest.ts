@@ -27,8 +27,13 @@ export async function digestOf(agent: string, call: Call, edited = call.argument
   return Array.from(new Uint8Array(bytes), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Tell whether the gateway's key, base64 of its 32 bytes, signed exactly this decision. */
+/** Tell whether the gateway's key, base64 of its 32 bytes, or one of several with commas, signed exactly this decision. */
 export async function isSigned(decision: Decision, publicKey: string): Promise<boolean> {
+  const checks = publicKey.split(",").map((one) => isSignedBy(decision, one.trim()));
+  return (await Promise.all(checks)).includes(true);
+}
+
+async function isSignedBy(decision: Decision, publicKey: string): Promise<boolean> {
   const { signature, ...signed } = decision as Decision & { signature?: string };
   if (typeof signature !== "string") return false;
   try {

@@ -24,6 +24,8 @@ test("a signature is over everything but itself", async () => {
   assert.equal(await isSigned({ ...decision, signature: undefined }, key), false);
   assert.equal(await isSigned({ ...decision, signature: "AAAA" }, key), false);
   assert.equal(await isSigned(decision, "no key"), false);
+  assert.equal(await isSigned(decision, `${Buffer.alloc(32, 7).toString("base64")}, ${key}`), true);
+  assert.equal(await isSigned(decision, `no key,${Buffer.alloc(32, 7).toString("base64")}`), false);
 });
 
 test("what JSON libraries read differently is refused", () => {
