@@ -282,8 +282,8 @@ async def test_a_backup_under_load_is_one_moment(
     process.start()
     files = [tmp_path / f"{number}" for number in range(3)]
     for file in files:
-        seen = len(await world.events())
-        await world.until(lambda events, seen=seen: len(events) > seen + 60)
+        wanted = len(await world.events()) + 60
+        await world.until(lambda events, wanted=wanted: len(events) > wanted)  # type: ignore[misc]
         assert (await run("backup", str(file)))[0] == 0
     assert process.is_alive()
     process.kill()
@@ -377,7 +377,7 @@ def write_backup_and_wait(url: str, namespace: str, file: str, ready: Any) -> No
         ready.set()
         await asyncio.Event().wait()
 
-    saved._lines = slow
+    vars(saved)["_lines"] = slow
     asyncio.run(work())
 
 

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -89,7 +90,7 @@ def test_a_new_redis_password_stops_nothing(shell: Shell, tmp_path: Path) -> Non
     ):
         first.says("Answer in the browser")
         pending = ask(shell, "ls")
-        admin = redis.Redis(port=port, **login)
+        admin: Any = redis.Redis(port=port, username="gateway", password="old")
         admin.execute_command("ACL", "SETUSER", "gateway", ">new")
         with shell.running_up(REDIS_URL=urls[1]) as second:
             second.says("Answer in the browser")
