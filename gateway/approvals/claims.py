@@ -109,9 +109,9 @@ class ClaimService:
     async def _check_free(self, identity: Identity, person: str) -> None:
         known = (await self._store.policy()).person_of(identity)
         if known is not None:
-            whose = "yours already" if known.name == person else f"{known.name}'s already"
+            whose = "you" if known.name == person else known.name
             raise Unauthorized(
-                f"this account belongs to {whose}; an account cannot move to another person"
+                f"this account already belongs to {whose}; an account cannot move to another person"
             )
 
     async def _admins_policy(self, identity: Identity) -> PolicyDocument:

@@ -69,7 +69,7 @@ async def test_auto_approve_asks_people_about_high_risk(world: World, more: Any)
     opinions = await world.approvals.explain(request(**more))
     assert find_decisive(opinions) is None
     (mode,) = [one for one in opinions if one.decider == "mode"]
-    assert (mode.effect, "high risk" in mode.message) == ("ask", True)
+    assert (mode.effect, "high-risk" in mode.message) == ("ask", True)
     done = await world.core.requests.decide(click(record, confirmed=True))
     assert done.status is Status.APPROVED
 
@@ -193,7 +193,7 @@ async def test_a_hostile_path_stays_within_its_quotation(world: World) -> None:
     confirms = {one.confirm for one in others if one.confirm}
     (said,) = confirms
     assert said is not None and said.startswith('Reads "/a/.ssh/x')
-    assert said.endswith(f". This call is high risk. Have you read all of it? ⚠️ {QUOTED}.")
+    assert said.endswith(f". This is high risk. Have you read all of it? ⚠️ {QUOTED}.")
     overflow = Overflow(agent="bot", revision=1, records=(record,))
     (listed,) = build_overflow_card(overflow, "", "").blocks
     assert listed.text.text.startswith(f'⚠️ {QUOTED} · "read_file"')

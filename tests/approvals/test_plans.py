@@ -508,7 +508,7 @@ async def test_high_risk_is_struck_before_a_plan_is_approved(world: World) -> No
         Action.ABORT,
     ]
     assert any("remove the lines" in one for one in card.notices)
-    with pytest.raises(InvalidRequest, match="high risk"):
+    with pytest.raises(InvalidRequest, match="high-risk plan"):
         await agree(world, record)
     with pytest.raises(Unconfirmed):
         await strike(world, record, TEST, confirmed=False)
@@ -532,7 +532,7 @@ async def test_findings_ask_each_time(world: World, guardrails: Guardrails) -> N
     danger = {"tool": "shell", "arguments": {"command": "rm -rf /srv/app"}}
     record = await plan(world, TEST, danger)
     if guardrails is Guardrails.ASK:
-        with pytest.raises(InvalidRequest, match="high risk"):
+        with pytest.raises(InvalidRequest, match="high-risk plan"):
             await agree(world, record)
     else:
         await agree(world, record)

@@ -171,8 +171,8 @@ def test_a_policy_file_says_what_holds_at_a_level() -> None:
         ("quorom = 2", "quorom"),
         ('step_up = ["finger"]', "step_up"),
         ("[routes.risk.huge]", "huge"),
-        ("[routes.risk.low]\nquorum = 2", "medium risk takes 1 people, and low risk 2"),
-        ('[routes.risk.low]\nstep_up = ["number"]', "low risk takes a step-up"),
+        ("[routes.risk.low]\nquorum = 2", "medium risk needs 1 people, but low risk needs 2"),
+        ('[routes.risk.low]\nstep_up = ["number"]', "low risk needs extra verification"),
         ('[routes.risk.medium]\napprovers = ["bea"]', "neither a person"),
     ],
 )

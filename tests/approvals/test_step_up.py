@@ -334,7 +334,7 @@ async def test_what_takes_a_step_up_is_neither_remembered_nor_approved_with_othe
     assert Action.APPROVE not in card_of(seen, lines=9, chars=900).remembers
     wish = click(record, number=number, remember=Remember())
     await refused(world, wish, InvalidRequest, "needs extra verification")
-    with pytest.raises(BatchRefused, match="step-up"):
+    with pytest.raises(BatchRefused, match="extra verification"):
         await world.core.requests.decide_all([click(record, number=number)])
     (done,) = await world.core.requests.decide_all([click(record, Action.DENY)])
     assert done.status is Status.DENIED

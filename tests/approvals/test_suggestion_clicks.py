@@ -94,7 +94,7 @@ async def test_no_text_of_an_agent_passes_for_ours(
         if found is None:
             continue
         told, said = told + 1, found.text
-        assert re.match(r"You approved this 2 times [^“”]*“[^“”]*” would have let thr", said), said
+        assert re.match(r"You approved this 2 times [^“”]*“[^“”]*” would have app", said), said
         assert SECRET not in said and len(said) < 2_500
         assert not any(unicodedata.category(one) in HIDDEN for one in said), repr(said)
         live = escape_line(said, 8_000).replace("@everyone", "")

@@ -43,7 +43,7 @@ async def test_after_so_many_tries_the_caller_is_told_to_come_again(world: World
     async def decide_all(found: Sequence[StoredRequest | None]) -> list[Transition]:
         return [await decide(one) for one in found if one]
 
-    with pytest.raises(Unreachable, match="keeps changing"):
+    with pytest.raises(Unreachable, match="being changed by others"):
         await writer.update(record.id, decide)
     assert seen == [1, 2, 3]
     with pytest.raises(Unreachable, match="being changed by others"):
@@ -84,7 +84,7 @@ async def test_who_comes_after_the_deadline_ends_the_request(world: World) -> No
     with pytest.raises(Overtaken, match="expired before your decision"):
         await api.requests.claim(late.id, identity("ann"))
     assert (await world.core.requests.get(late.id)).status is Status.EXPIRED
-    with pytest.raises(Conflict, match="decided already"):
+    with pytest.raises(Conflict, match="is already decided"):
         await api.requests.claim(late.id, identity("ann"))
 
 

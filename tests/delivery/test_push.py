@@ -111,7 +111,7 @@ async def test_what_is_done_while_a_push_is_sent_stays_done(world: World, *, rem
         await telling(world, sender_to(service, resolve=change_meanwhile)).look(record.id)
         left = await devices.of_person("ann")
         assert [one.discreet for one in left] == ([] if removed else [True])
-        assert all("answered 400" in one.failure for one in left)
+        assert all("returned status 400" in one.failure for one in left)
 
 
 async def test_two_changes_of_a_device_lose_nothing(world: World) -> None:
@@ -295,7 +295,7 @@ async def test_a_device_of_another_key_is_not_sent_to(world: World) -> None:
     async with push_service() as service:
         sender, phone = sender_to(service), service.phone()
         device = device_of(phone, sender.key, server_key="other")
-        with pytest.raises(DeliveryFailed, match="another key"):
+        with pytest.raises(DeliveryFailed, match="different key"):
             await sender.send(device, Push(content={}, ttl=1, topic="t"))
         assert service.calls == []
 
