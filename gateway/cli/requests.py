@@ -225,6 +225,8 @@ def _say_who_approves(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Say how many must approve, and who may; or why nobody may."""
     if record.get("quorum", 1) > 1:
         yield "needs", f"{record['quorum']} people"
+        if voted := [quote_name(vote["person"]) for vote in record.get("votes", ())]:
+            yield "approved by", join_names(voted, "and")
     if may := record.get("approvers"):
         nobody = f"nobody: {may.get('nobody')}"
         yield "may approve", ", ".join(map(quote_name, may.get("names", ()))) or nobody

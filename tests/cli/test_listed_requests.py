@@ -77,7 +77,8 @@ def test_what_was_changed_since_it_was_printed_is_not_decided(
     for verb in ("approve", "deny"):
         up.run(verb, "1", code=10)
     assert json.loads(up.run("show", asked, "--json"))["status"] == "pending"
-    assert "ls -a" in up.run("pending")
+    listed = up.run("pending")
+    assert "ls -a" in listed and '· approved by: "dana" · ' in listed
     assert "ls -a" in up.run("approve", "1")
 
 
