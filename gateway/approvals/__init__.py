@@ -1,5 +1,5 @@
-"""The life of a request: submitted, shown, decided, used. No other package changes its status.
+"""Handle requests from submission to use. No other package changes the status of a request.
 
-Uses durable state through `domain.store` and chats through `ports`; knows neither Redis nor HTTP.
-Start with `agent_service` (calls of agents) or `decisions` (clicks of people).
+It stores data through `domain.store` and reaches chats through `ports`, and uses neither Redis nor
+HTTP directly. Start with `agent_service` (calls of agents) or `decisions` (clicks of people).
 """

@@ -1,6 +1,6 @@
-"""Keep who is away, and who is asked instead (`Absences`). It changes nobody's rights.
+"""Store which people are away and who decides instead (`Absences`). An absence changes no rights.
 
-`find_absent` decides which absences count for a request. The request keeps them.
+`find_absent` decides which absences count for a request. They are stored in the request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_SHOWN = 1000  # pending requests whose absences are renewed at once
 
 
 class Absences:
-    """An `AwayCalls`. `notes` hold each absence until it ends."""
+    """Implements `AwayCalls`. `notes` stores each absence until it ends."""
 
     def __init__(self, store: Store, notes: AdapterStorage, outbox: Outbox, writer: Writer) -> None:
         self._store = store
@@ -33,20 +33,20 @@ class Absences:
         self._writer = writer
 
     async def renew(self, record: StoredRequest, ruling: Ruling) -> StoredRequest:
-        """Return a pending request with the absences that count now. `Reminders` follows them."""
+        """Return a pending request with the absences that count now. `Reminders` acts on them."""
         found = await asyncio.gather(*map(self._of, who_may_approve(ruling, record).names))
         away = find_absent(ruling, record, [one for one in found if one])
         more = (FOLLOWUPS,) if away and FOLLOWUPS not in record.queues else ()
         return record.copy_with(away=away, queues=(*record.queues, *more))
 
     async def find(self, identity: Identity) -> tuple[Absence | None, tuple[str, ...]]:
-        """Return the person's absence, and the people whom they may name."""
+        """Return the person's absence, and the people whom they may name as their delegate."""
         policy, me = await self._find_person(identity)
         names = tuple(one.name for one in policy.people if _list_shared(policy, me, one))
         return await self._of(me.name), names
 
     async def leave(self, identity: Identity, delegate: str, until: int, zone: str) -> str:
-        """Have a delegate asked instead of this person until a time."""
+        """Send this person's requests to a delegate until a given time."""
         policy, me = await self._find_person(identity)
         left = until - self._writer.now()
         if not 0 < left <= _MOST_DAYS * 86_400_000:
@@ -84,13 +84,13 @@ class Absences:
         return policy, next(one for one in policy.people if identity.written in one.identities)
 
     async def _of(self, person: str) -> Absence | None:
-        """Return the absence of a person that is not over."""
+        """Return a person's absence if it has not ended."""
         text = await self._notes.get(f"away {person}")
         found = build(Absence, json.loads(text)) if text else None
         return found if found and found.until > self._writer.now() else None
 
     async def _renew_all(self) -> None:
-        """Have the absences of pending requests looked up again."""
+        """Make the gateway look up the absences of all pending requests again."""
         page = await self._store.page(Query(soonest=True, followers=False, limit=_MOST_SHOWN))
         for record in page.items:
             await self._outbox.mark(FOLLOWUPS, record.id)

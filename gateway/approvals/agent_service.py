@@ -1,7 +1,8 @@
-"""Requests from agents: submit, sync, cancel, consume, report; hook reviews; aborted turns.
+"""Handle requests from agents (submit, sync, cancel, consume, report), hook reviews and aborted
+turns.
 
-Start with `Approvals`. Each method computes a transition of the record it reads, mostly with the
-pure functions of `approvals.transitions`. `approvals.request_writer` writes it.
+Start with `Approvals`. Each method reads a record and computes its transition, mostly with the pure
+functions of `approvals.transitions`. `approvals.request_writer` writes the transition.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ _MOST_WORDS = 2000  # of an agent's text in an event, because the audit log is s
 
 
 class Approvals:
-    """Calls of agents. One instance per gateway process; replicas share the store."""
+    """Handles the API calls that agents make. Each gateway process has one instance; replicas share
+    the store."""
 
     def __init__(
         self, store: Store, chain: Chain, writer: Writer, grants: GrantLifecycle,
@@ -82,10 +84,12 @@ class Approvals:
     async def submit(
         self, request: ApprovalRequest, origin: MessageContext, *, detached: bool = False
     ) -> tuple[StoredRequest, bool]:
-        """Accept a request, or find it again. Return it and whether it is new.
+        """Accept a new request, or find the stored one with its ID. Return it and whether it is
+        new.
 
-        Raises Unauthorized for another agent's name or ID, and Conflict if the ID has other
-        content. Raises OverBudget if too many of the agent's requests are pending.
+        Raises Unauthorized if the name or ID belongs to another agent, and Conflict if a request
+        with this ID has different content. Raises OverBudget if too many of the agent's requests
+        are pending.
         """
         if request.agent != origin.agent:
             raise Unauthorized(
@@ -112,7 +116,8 @@ class Approvals:
         ruling: Ruling,
         forced: RequestOutcome | None,
     ) -> Creation:
-        """Return the record of a new request, judged and perhaps already decided."""
+        """Return the record of a new request after rules and grants judged it. It may already be
+        decided."""
         record, timeout_ms = self._writer.new_record(request, ruling, origin, waiter)
         record, decided = await judge(self._chain, record, ruling, stored=False)
         if (ending := forced or decided) is not None:
@@ -149,7 +154,7 @@ class Approvals:
         return stored
 
     async def _supersede(self, request_id: str, origin: MessageContext) -> None:
-        """Cancel an earlier version of a call. Its approval is never given out again."""
+        """Cancel an earlier version of a call. Its approval can no longer be claimed."""
         unanswered = replace(origin, entry=None)
         record = await self._store.load(request_id)
         if record is not None and not is_own(record, origin):
@@ -158,8 +163,8 @@ class Approvals:
         await self._writer.update(request_id, _give_up)
 
     async def void(self, request_id: str, *, why: str) -> bool:
-        """Never give an approval out again, unless a report says that its call was started. Return
-        whether it was valid until now."""
+        """Make an approval impossible to claim, unless a report says that its call was started.
+        Return whether the approval was valid until now."""
         return (await self._writer.update(request_id, partial(_give_up, why=why))).changed
 
     async def sync(self, request_ids: Sequence[str], origin: MessageContext) -> list[State]:
@@ -175,7 +180,7 @@ class Approvals:
         self, request_id: str, origin: MessageContext, *, reason: Reason, message: str = ""
     ) -> StoredRequest:
         """Cancel a request, even one that has not arrived yet. A final request stays unchanged. A
-        request past its deadline expires, as for an agent that waited until then."""
+        request past its deadline expires instead."""
         words = start_of(message, _MOST_WORDS)
         ending = RequestOutcome(status=Status.CANCELLED, reason=reason, message=words)
         known = await self._store.load(request_id)
@@ -220,11 +225,11 @@ class Approvals:
     async def consume(
         self, request_id: str, origin: MessageContext, *, once: bool = False
     ) -> State:
-        """Give the approval to this process, with a warning if another one had it.
+        """Let this process claim the approval, with a warning if another process claimed it before.
 
-        Raises Used if the approval was given up. With `once`, raises Used also if another process
-        had it or something was reported. Raises Conflict if it expired or the kill switch is on.
-        Returns any other state unchanged.
+        Raises Used if the approval was voided. With `once`, raises Used also if another process
+        claimed it or a result was reported. Raises Conflict if it expired or the kill switch is on.
+        Returns a request in any other state unchanged.
         """
         if origin.process is None:
             raise InvalidRequest("the verb consume needs a process token")
@@ -272,7 +277,7 @@ class Approvals:
     async def report(
         self, request_id: str, report: Report, origin: MessageContext
     ) -> StoredRequest:
-        """Record the result of the action. Late and repeated reports change nothing."""
+        """Record the reported result of the call. Late and repeated reports change nothing."""
         report = replace(report, detail=start_of(report.detail, _MOST_WORDS))
         step = partial(_note_report, report, origin)
         record, changed = await self._writer.update(request_id, step, origin=origin)
@@ -283,7 +288,7 @@ class Approvals:
         return record
 
     async def state(self, request_id: str, origin: MessageContext) -> State:
-        """Return what this agent's process may see of its request. Raises NotFound."""
+        """Return the part of its request that this agent's process may see. Raises NotFound."""
         return await self._state(await self.own(request_id, origin), origin)
 
     async def fetch(self, request_id: str, origin: MessageContext) -> State:
@@ -307,13 +312,13 @@ class Approvals:
         return record
 
     async def explain(self, request: ApprovalRequest) -> list[Opinion]:
-        """Return the opinion of each decider about this request. Nothing is stored."""
+        """Return how each decider would decide this request. Nothing is stored."""
         record = await self.draft(request)
         ruling = (await self._writer.policy()).ruling_on(request)
         return await self._chain.explain(record, ruling.route)
 
     async def draft(self, request: ApprovalRequest) -> StoredRequest:
-        """Return the record that this request would become. Nothing is stored."""
+        """Return the record that the gateway would create for this request. Nothing is stored."""
         ruling = (await self._writer.policy()).ruling_on(request)
         origin = MessageContext(agent=request.agent)
         return self._writer.new_record(request, ruling, origin, None)[0]
@@ -340,8 +345,8 @@ class Approvals:
     # ---------------------------------------------------------------- what the clock does
 
     async def expire(self, request_id: str) -> None:
-        """End a request that passed its deadline by the server's clock. For an approval that no
-        process claimed by then, record that."""
+        """End a request that passed its deadline by the server's clock. If no process claimed an
+        approval by then, record that."""
         with suppress(NotFound):
             await self._writer.update(request_id, self._expire)
 
@@ -416,7 +421,7 @@ class Approvals:
 
 
 def is_own(record: StoredRequest, origin: MessageContext) -> bool:
-    """Return whether a request belongs to this agent, and not to a previous holder of its name."""
+    """Return whether a request belongs to this agent, and not to an earlier agent with its name."""
     return record.request.agent == origin.agent and record.created >= origin.since
 
 
@@ -453,7 +458,7 @@ async def _note_report(
 
 
 class HookReviews:
-    """Reviews one request at a time. A second review does no harm: one result is stored."""
+    """Reviews one request at a time. If a request is reviewed twice, only one result is stored."""
 
     def __init__(self, chain: Chain, writer: Writer, granted: GrantLifecycle) -> None:
         self._chain = chain
@@ -461,7 +466,7 @@ class HookReviews:
         self._granted = granted
 
     async def look(self, request_id: str, held: GroupStore) -> float | None:
-        """Let the complete chain judge a request under review, and store the result."""
+        """Let all deciders judge a request under review, and store the result."""
         # A request that is gone, or ended by the clock or the kill switch, needs no review.
         with suppress(NotFound, Overtaken):
             step = partial(self._review, held)
@@ -507,11 +512,11 @@ def _step(record: StoredRequest, after: StoredRequest, ruling: Ruling) -> Transi
 
 
 async def end_siblings(store: Store, writer: Writer, aborted: StoredRequest) -> None:
-    """Deny the other pending requests of an aborted request's turn, in the name of the person who
-    stopped it.
+    """Deny the other pending requests of the turn to which an aborted request belongs. The decision
+    names the person who stopped the turn.
 
-    A turn is identified by agent, session and the agent's own name for it. Without that name
-    nothing else is ended. Idempotent.
+    Agent, session and the agent's name for the turn identify a turn. Without that name, no other
+    request is denied. Idempotent.
     """
     decision = aborted.decision
     if decision is None or decision.abort is None or not aborted.request.turn:

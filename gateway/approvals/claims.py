@@ -1,4 +1,5 @@
-"""Claims of people and channels from a chat, and the operator's decision about them."""
+"""Handle claims that a chat's users make for accounts and channels, and the operator's decisions on
+them."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ Change = Callable[[PolicyDocument], PolicyDocument]
 
 
 class ClaimService:
-    """A `gateway.ports.ClaimCalls` of one chat, and the operator's actions on its claims."""
+    """Implements `gateway.ports.ClaimCalls` for one chat, and the operator's actions on its
+    claims."""
 
     def __init__(self, store: Store, claims: ClaimStore, clock: Clock, platform: str) -> None:
         self._store = store
@@ -50,7 +52,8 @@ class ClaimService:
     # ---------------------------------------------------------------- the chat
 
     async def claim(self, code: str, by: Claimant, place: ClaimedPlace | None = None) -> str:
-        """Claim a channel or an account with a code. Return the number that both sides see."""
+        """Claim a channel or an account with a code. Return the number that claimant and operator
+        compare."""
         identity = by.identity.written
         found = await self._claims.find(_hash(code))
         if found is None or not self._fits(found[0], place):
@@ -75,7 +78,7 @@ class ClaimService:
         return claim.number
 
     async def list_routes(self, identity: Identity) -> tuple[RoutePlaces, ...]:
-        """Return the routes to an admin who wants requests in a channel."""
+        """Return the routes that an admin can add a channel to."""
         policy = await self._admins_policy(identity)
         await self._refuse_file("in [[routes]]: targets = [...]")
         return tuple(RoutePlaces(name=one.name, targets=one.targets) for one in policy.routes)
@@ -157,7 +160,7 @@ class ClaimService:
         return invitation, code
 
     async def withdraw(self, invitation: Invitation) -> None:
-        """End an invitation that nobody waits for."""
+        """Delete an invitation that is no longer wanted."""
         await self._claims.remove(invitation.id)
 
     async def is_open(self, invitation: Invitation) -> bool:
@@ -165,11 +168,11 @@ class ClaimService:
         return await self._claims.find(invitation.id) is not None
 
     async def is_file_in_force(self) -> bool:
-        """Return whether the policy comes only from the file named in the settings."""
+        """Return whether the active policy comes from the file named in the settings."""
         return await self._claims.is_file_in_force()
 
     async def list_waiting(self) -> list[tuple[Invitation, ChatClaim]]:
-        """Return all claims that wait for the operator, oldest first."""
+        """Return all claims that the operator has not decided, oldest first."""
         return [(one, claim) for one, claim in await self._claims.list_all() if claim is not None]
 
     async def find(self, start: str) -> tuple[Invitation, ChatClaim]:
@@ -191,8 +194,8 @@ class ClaimService:
     ) -> None:
         """Apply exactly the policy that `preview` returned.
 
-        Raises NotFound if the claim is gone, and InvalidRequest if the policy comes from a file.
-        Raises Conflict if the policy changed meanwhile; the claim then stays open.
+        Raises NotFound if the claim no longer exists, and InvalidRequest if the policy comes from a
+        file. Raises Conflict if the policy changed meanwhile; the claim then stays open.
         """
         if await self._claims.find(invitation.id) is None:
             raise NotFound("this claim has expired or was already decided")
@@ -207,13 +210,13 @@ class ClaimService:
         await self._store.note(event, data={**_facts(invitation, claim), "by": by})
 
     async def deny(self, invitation: Invitation, claim: ChatClaim, *, by: str) -> None:
-        """Reject a claim. Raises NotFound if it is gone."""
+        """Reject a claim. Raises NotFound if it no longer exists."""
         if not await self._claims.remove(invitation.id):
             raise NotFound("this claim has expired or was already decided")
         await self._store.note("claim_denied", data={**_facts(invitation, claim), "by": by})
 
     async def _change(self, change: Change, *, by: str) -> None:
-        """Apply a change to the current policy. Does nothing if it changes nothing."""
+        """Apply a change to the current policy. Does nothing if the policy stays equal."""
         for _ in range(_TRIES):
             policy = await self._store.policy()
             if await self._claims.is_file_in_force():  # read last: a later file conflicts
@@ -262,8 +265,8 @@ def _with_claim(
 def _with_person(
     policy: PolicyDocument, claim: ChatClaim, departed: Collection[str]
 ) -> tuple[PolicyDocument, str]:
-    """Return the policy with the claimant as a person, and their name. Nobody has or had that name,
-    because rights and grants refer to names."""
+    """Return the policy with the claimant as a new person, and the person's name. The name was
+    never used before, because rights and grants refer to names."""
     for person in policy.people:
         if claim.identity in person.identities:
             return policy, person.name
@@ -306,7 +309,7 @@ def _with_route(policy: PolicyDocument, old: Route, new: Route) -> PolicyDocumen
 
 
 def _route_of(policy: PolicyDocument, name: str) -> Route:
-    """Return the route with this name, or the first one for "". Raises NotFound."""
+    """Return the route with this name, or the first route if the name is empty. Raises NotFound."""
     for route in policy.routes:
         if route.name == name or not name:
             return route

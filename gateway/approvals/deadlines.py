@@ -1,4 +1,4 @@
-"""End expired requests, waiters and sessions (`Sweeper`), and the requests of revoked agents."""
+"""End expired requests, processes and sessions (`Sweeper`), and the requests of revoked agents."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _BATCH = 500
 
 
 class Sweeper:
-    """Checks every `tick` seconds what is due. Several replicas may run it, because it is
-    idempotent."""
+    """Checks every `tick` seconds for expired requests, processes and sessions. Several replicas
+    may run it, because it is idempotent."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class Sweeper:
             await asyncio.sleep(self._tick)
 
     async def sweep(self) -> None:
-        """Handle everything that is due. A failure is logged, stops nothing else and is tried
-        again."""
+        """Handle everything that is due. A failed step is logged and tried again; the other steps
+        continue."""
         due = await self._store.due(idle_ms=self._idle_ms, limit=_BATCH)
         work = [
             self._core.grants.sweep(due.now, _BATCH),

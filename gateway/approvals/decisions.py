@@ -1,5 +1,5 @@
-"""Decide requests by clicks (`ClickJudge`), or several at once (`Batches`). Checks rights each
-time."""
+"""Decide one request by a click (`ClickJudge`), or several at once (`Batches`), after checking
+rights."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ log = logging.getLogger("gateway.approvals")
 
 
 async def with_groups(click: Click, groups: Groups) -> Click:
-    """Return the click with the groups of its person."""
+    """Return the click with the groups of the person who clicked."""
     return replace(click, identity=replace(click.identity, groups=await groups()))
 
 
@@ -113,11 +113,11 @@ class ClickJudge:
         return await self._remember(record, attempt.judged)
 
     async def _remember(self, record: StoredRequest, judged: JudgedClick) -> StoredRequest:
-        """Do what follows a decision: create the grant, apply a plan's grants to pending requests,
-        and end the requests of a stopped turn. Return the record.
+        """Complete a decision: create the grant, apply a plan's grants to pending requests, and end
+        the requests of a stopped turn. Return the record.
 
-        The decision stays recorded even if this fails; then raises NotRemembered. Sending the click
-        again repeats only this part.
+        Raises NotRemembered if that fails; the decision stays recorded. If the click is sent again,
+        only these steps are repeated.
         """
         grant, lines = judged.grant, judged.transition.grants if judged.transition else ()
         try:
@@ -142,8 +142,8 @@ class ClickJudge:
         last: bool = True,
         prove: Prove | None = None,
     ) -> JudgedClick:
-        """Return what a click does to a record; nothing if it was already applied. Raises as
-        `decide` does.
+        """Return what a click does to a record, which is nothing if it was already applied. Raises
+        the errors of `decide`.
 
         `last=False` means that the caller will try again with the person's groups.
         """
@@ -213,8 +213,8 @@ class ClickJudge:
     def _judge_again(
         self, ruling: Ruling, record: StoredRequest, click: Click, who: Approver, nonce: str
     ) -> JudgedClick:
-        """Return the result of a click that was applied before. Only a decision creates its grant;
-        a repeated vote still waits for others, and a wrong code stays wrong."""
+        """Return the result of a click that was applied before. Its grant is created only if the
+        request is decided: a repeated vote still waits for others, and a wrong code stays wrong."""
         ended = record.decision
         if ended is not None and ended.reason is Reason.WRONG_NUMBER:
             raise Conflict(f"this was decided already: {record.hide(told_outcome(record))}")
@@ -230,7 +230,7 @@ class ClickJudge:
     ) -> StepUpDone | None:
         """Return the extra verification that a click completes. None if none is required, or if a
         second approver completes it. Codes are compared later. Raises StepUpNeeded, and
-        InvalidRequest if no way is possible."""
+        InvalidRequest if the person has no way to complete it."""
         asked, able = ruling.step_up(record)
         if not asked or click.action in (Action.DENY, Action.ABORT):
             return None
@@ -271,8 +271,8 @@ class ClickJudge:
     async def _approver(
         self, record: StoredRequest, ruling: Ruling, click: Click, *, last: bool
     ) -> tuple[Ruling, Approver]:
-        """Return the ruling and the approver who clicked. Before a final rejection, the policy is
-        read again."""
+        """Return the ruling and the approver who clicked. If the click is rejected, the policy is
+        read again before the rejection is final."""
         try:
             return ruling, approver(ruling, record, click.identity)
         except Unauthorized:
@@ -323,7 +323,7 @@ class ClickJudge:
 
 
 class _Attempt:
-    """The tries of one click, each with the current record."""
+    """Repeats one click until it takes effect, each time with the current record."""
 
     def __init__(
         self, judge: ClickJudge, click: Click, groups: Groups | None, prove: Prove | None
@@ -356,7 +356,7 @@ def _say_failed(grant: Grant | None, error: Exception) -> str:
 
 
 def _waits_for(ruling: Ruling, record: StoredRequest, name: str) -> str:
-    """Say to a person who voted which votes are missing."""
+    """Return the error that tells a person who already voted which votes are missing."""
     if not record.votes:
         return ""
     seen = record.copy_with(approvers=who_may_approve(ruling, record))
@@ -371,8 +371,8 @@ def _confirm_by_number(ruling: Ruling, record: StoredRequest, click: Click) -> C
 
 
 def _once(prove: Prove) -> Prove:
-    """Return a function that checks each subject once, even if the click is judged again. An
-    assertion can be verified only once, and a failure is final."""
+    """Return a function that checks each subject only once, even if the click is judged again. An
+    assertion can be verified only once, so a failed check is not repeated."""
     known: dict[str, Proof | GatewayError] = {}
 
     async def prove_once(subject: str) -> Proof:
@@ -390,8 +390,8 @@ def _once(prove: Prove) -> Prove:
 
 
 async def _check_passkey(record: StoredRequest, click: Click, prove: Prove) -> StepUpDone:
-    """Return the extra verification of a person who agreed to exactly this with their own passkey.
-    Raises Unauthorized."""
+    """Return the extra verification of a person who confirmed exactly this approval with their own
+    passkey. Raises Unauthorized."""
     proof = await prove(subject_of(record, click))
     if proof.identity != click.identity:
         raise Unauthorized("this passkey belongs to another person")
@@ -421,7 +421,7 @@ def _wrong(guesses: int) -> WrongNumber:
 def _step(
     record: StoredRequest, effect: ClickResult, ruling: Ruling, number: str = ""
 ) -> Transition:
-    """Return a click's result as a transition under the ruling that was used."""
+    """Return a click's result as a transition that is valid only under the ruling used."""
     after = effect.after
     return Transition(
         before=record,
@@ -436,15 +436,16 @@ def _step(
 
 
 def _check_edited(after: StoredRequest, click: Click, ruling: Ruling) -> Approver:
-    """Return the approver of an edit, by the rules for the edited call. Raises Unconfirmed or
-    Unauthorized if it is high risk and the click is not sufficient."""
+    """Return the approver of an edit, by the rules for the edited call. If that call is high risk
+    and the click is not sufficient, raises Unconfirmed or Unauthorized."""
     if after.risk.level is RiskLevel.HIGH and not click.confirmed:
         raise Unconfirmed("the edited arguments are high risk: confirm that you have read them")
     return approver(ruling, after, click.identity)
 
 
 def _event_data(after: StoredRequest) -> JsonObject:
-    """Return the data of a vote's event. The event of a decision contains the decision."""
+    """Return the data for the event of a vote, or nothing for a decision, whose event contains the
+    decision."""
     if after.final:
         return {}
     return {
@@ -462,14 +463,14 @@ _ANSWERS = (Action.APPROVE, Action.DENY)
 
 
 class Batches:
-    """Judges each click of a batch as a single click, and applies them with one script."""
+    """Judges each click of a batch like a single click, and applies all clicks with one script."""
 
     def __init__(self, writer: Writer, clicks: ClickJudge) -> None:
         self._writer = writer
         self._clicks = clicks
 
     async def decide(self, clicks: Sequence[Click]) -> list[StoredRequest]:
-        """Apply the clicks, all or none. `gateway.ports.RequestCalls` lists the errors."""
+        """Apply all clicks or none of them. `gateway.ports.RequestCalls` lists the errors."""
         _check(clicks)
         clicks = _bind(clicks)
 
@@ -529,7 +530,8 @@ def _check(clicks: Sequence[Click]) -> None:
 
 
 def _bind(clicks: Sequence[Click]) -> list[Click]:
-    """Return the clicks with a nonce for this batch. A part of it would be another batch."""
+    """Return the clicks with a nonce for this batch. Sending only some of its clicks counts as a
+    different batch."""
     named = sorted(f"{click.request_id} {click.revision} {click.nonce}" for click in clicks)
     nonce = sha256_hex(" ".join((clicks[0].action, *named)).encode())
     return [replace(click, nonce=nonce) for click in clicks]

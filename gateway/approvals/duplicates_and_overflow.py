@@ -1,4 +1,4 @@
-"""Requests without their own card: duplicates of another request, or behind an overflow card.
+"""Handle requests that share a card: duplicates of a request, and requests on an overflow card.
 
 Scripts store the groups; `Grouping` decides what happens to them.
 """
@@ -33,8 +33,8 @@ _RETRY = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overflow:
-    """Content of an agent's overflow card: the requests behind it, oldest first, and the end of a
-    cool-down (`paused`, in ms since the epoch).
+    """Content of an agent's overflow card: the requests that it covers, oldest first, and when a
+    cool-down ends (`paused`, in ms since the epoch).
 
     `revision` increases when a request joins or leaves, and when a cool-down begins or ends.
     `denied` is the request whose denial caused the cool-down, if known.
@@ -48,46 +48,48 @@ class Overflow:
 
     @property
     def id(self) -> str:
-        """ID of the overflow in queues, and for its posted cards."""
+        """The ID of the overflow in queues and of its posted cards."""
         return overflow_of(self.agent)
 
     @property
     def final(self) -> bool:
-        """Whether no request is left and the agent may ask."""
+        """Whether the card covers no request any more and the agent is in no cool-down."""
         return not self.records and self.paused is None
 
 
 class GroupStore(Protocol):
-    """Stores which request shares which card. Each step is one script."""
+    """Stores which requests share a card. Each method runs one script."""
 
     async def behind(self, what: str) -> list[str]:
-        """Return the IDs behind a request's card or an overflow card, oldest first."""
+        """Return the IDs of the requests that share a request's card or an overflow card, oldest
+        first."""
 
     async def promote_next(self, record: StoredRequest, budget: Budget, *, posts: bool) -> None:
-        """Choose a new leading request for those behind a request that no longer leads."""
+        """Choose which request gets the card after the request that had it no longer needs it."""
 
     async def place(
         self, record: StoredRequest, budget: Budget, *, posts: bool, alone: bool
     ) -> None:
-        """Choose the card for a reviewed request, as for a new request without hooks. With `alone`
-        it shares no other request's card."""
+        """Choose the card for a request after its review, by the rules for a new request. With
+        `alone`, it does not share another request's card."""
 
     async def release(self, agent: str, budget: Budget) -> float | None:
-        """Give own cards to requests behind the overflow card, within the budget. Return the
-        seconds until the next one, or None without one."""
+        """Give separate cards to requests on the overflow card, within the budget. Return the
+        seconds until the next request gets one, or None if none is left."""
 
     async def load(self, agent: str) -> AgentLoad:
-        """Return the state that an agent's overflow card shows in addition to its requests."""
+        """Return the state that an agent's overflow card shows in addition to the covered
+        requests."""
 
     async def list_paused(self) -> list[Paused]:
         """Return the agents in a cool-down."""
 
     async def resume_agent(self, agent: str, *, by: str) -> bool:
-        """End an agent's cool-down. Return whether there was one."""
+        """End an agent's cool-down. Return whether the agent was in one."""
 
 
 class Grouping:
-    """Handles requests without their own card. Every step is idempotent."""
+    """Handles requests that share a card. Every method is idempotent."""
 
     def __init__(self, store: Store, groups: GroupStore, writer: Writer) -> None:
         self._store = store
@@ -95,9 +97,11 @@ class Grouping:
         self._groups = groups
 
     async def settle(self, leader: StoredRequest, now: int) -> float | None:
-        """Resolve the requests grouped behind a former leader. Return seconds until the next check.
+        """Handle the requests that share the card of a request that ended. Return the seconds until
+        the next check.
 
-        A person's denial applies to them too. Otherwise the next of them is shown to people.
+        A person's denial applies to these requests too. After any other ending, the next of them
+        gets the card.
         """
         decision, policy = leader.decision, await self._writer.policy()
         if decision is not None and decision.status is Status.APPROVED:
@@ -119,7 +123,8 @@ class Grouping:
         return None
 
     async def release(self, agent: str) -> float | None:
-        """Give own cards to requests behind an agent's overflow card, within its budget."""
+        """Give separate cards to requests on an agent's overflow card, within the agent's
+        budget."""
         policy = await self._writer.policy()
         return await self._groups.release(agent, policy.budget_for(agent))
 
@@ -136,12 +141,12 @@ class Grouping:
         )
 
     async def _has_undecided(self, leader: StoredRequest, policy: PolicyDocument) -> bool:
-        """Return whether a request that the denial applies to is still pending."""
+        """Return whether any request that the denial applies to is still pending."""
         left = await self._store.load_many(await self._groups.behind(leader.id))
         return any(one is not None and shares(policy, leader, one) for one in left)
 
     async def _deny(self, leader: StoredRequest, decision: Decision, known: StoredRequest) -> None:
-        """Apply the denial of one request to another one behind it."""
+        """Apply the denial of one request to another request that shares its card."""
         step = partial(self._take_over, leader, outcome_of(decision))
         with suppress(NotFound, Overtaken):
             await self._writer.update(known.id, step, known=known)
@@ -156,9 +161,10 @@ class Grouping:
 
 
 def shares(policy: PolicyDocument, leader: StoredRequest, follower: StoredRequest) -> bool:
-    """Return whether a person's denial of one request applies to another behind it.
+    """Return whether a person's denial of one request applies to another request that shares its
+    card.
 
-    Both must run the same call on the same route, and have the same possible approvers.
+    Both requests must have the same call, the same route and the same possible approvers.
     """
     one, other = leader.request, follower.request
     return (

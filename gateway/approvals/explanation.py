@@ -23,7 +23,7 @@ from gateway.wire.codec import Wire, build, plain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedValue(Wire):
-    """How one argument value is classified, which source classified it, and when it may vary."""
+    """How one argument value is classified, by which source, and when a grant lets it vary."""
 
     address: str
     role: str
@@ -33,7 +33,7 @@ class ExplainedValue(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedFinding(Wire):
-    """A guardrail finding, and the place of the value that caused it."""
+    """A guardrail finding, and the argument whose value caused it."""
 
     place: str
     words: str
@@ -41,8 +41,8 @@ class ExplainedFinding(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedGrant(Wire):
-    """A grant for the tool. `differs` is the reason why it does not cover the call; None if it
-    does."""
+    """A grant for the tool. `differs` says why it does not cover the call; None if the grant covers
+    the call."""
 
     id: str
     words: str
@@ -51,12 +51,12 @@ class ExplainedGrant(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation(Wire):
-    """The result that a call would have, the opinion of each decider, and who would decide.
+    """The outcome that a call would have, each decider's verdict, and the people who would decide.
 
-    `step_up` lists the ways of extra verification, of which an approval needs one; empty if a click
-    is enough. `origin_refused` says why no card goes into its conversation. `uncertainties` are
-    values that were not understood. `stopped` means that the kill switch is on. `known` says
-    whether the agent exists.
+    `step_up` lists the kinds of extra verification, of which an approval needs one; it is empty if
+    a click is enough. `origin_refused` says why no card is posted in the agent's conversation.
+    `uncertainties` are values that were not understood. `stopped` means that the kill switch is on.
+    `known` says whether the agent exists.
     """
 
     digest: str
@@ -78,7 +78,7 @@ class Explanation(Wire):
 
 
 class Explanations:
-    """Explains calls as this gateway would decide them, with its own hooks and deciders."""
+    """Explains how this gateway would decide calls, with its configured hooks and deciders."""
 
     def __init__(
         self, store: Store, writer: Writer, approvals: Approvals, grants: GrantLifecycle
@@ -137,7 +137,7 @@ class Explanations:
 
 
 def _is_about(grant: Grant, record: StoredRequest) -> bool:
-    """Return whether an approving grant might cover the call, apart from its arguments."""
+    """Return whether an approving grant might cover the call if the arguments are ignored."""
     request = record.request
     near = (grant.agent, grant.match.tool) == (request.agent, request.tool)
     understood = grant.match.shape is Shape.PATTERN or grant.line is not None

@@ -90,10 +90,10 @@ class GrantCreation:
     def check_wish(
         self, ruling: Ruling, shown: StoredRequest, click: Click
     ) -> RememberRequest | None:
-        """Return the grant that an approval should make, or None if it should make none.
+        """Return the grant that an approval should create, or None if the click asks for none.
 
-        Raises InvalidRequest or Unauthorized if that is not allowed; then nothing is decided
-        either.
+        Raises InvalidRequest or Unauthorized if the grant is not allowed; then the request stays
+        undecided.
         """
         wish = click.remember
         if wish is None:
@@ -120,17 +120,18 @@ class GrantCreation:
         return RememberRequest(remember=replace(wish, offer=offer.id), needs=needs)
 
     def minutes_of(self, after: StoredRequest, click: Click) -> int:
-        """Return for how many minutes a denial also denies the same call; 0 for other decisions."""
+        """Return for how many minutes a denial also denies an equal call; 0 for other decisions."""
         plain = click.remember is None and is_plain_denial(after)
         return self._denial_minutes if plain else 0
 
     def plan_grant(
         self, ruling: Ruling, after: StoredRequest, click: Click, who: Approver, nonce: str
     ) -> Grant | None:
-        """Return the grant of a click that decided a request, or None.
+        """Return the grant to create after a click decided a request, or None.
 
-        The shortest lifetime and the fewest uses of all votes for the grant count. The person who
-        gave a pass last is its only backer. Raises InvalidRequest, and Unauthorized for a pass.
+        The grant gets the shortest lifetime and the fewest uses that any of its voters chose. A
+        session pass has one backer: the person who created it last. Raises InvalidRequest; for a
+        session pass also Unauthorized.
         """
         wish = click.remember
         if after.decision is not None and after.decision.host_rule is not None:
@@ -168,8 +169,8 @@ class GrantCreation:
     async def keep(self, grant: Grant) -> Grant:
         """Save a grant and apply it to pending requests. Idempotent.
 
-        A pass replaces the others of its shape; if two are given at once, one remains. Raises
-        Conflict for an approving grant while the kill switch is on.
+        A session pass replaces other passes with its scope; if two are created at once, one
+        remains. Raises Conflict for an approving grant while the kill switch is on.
         """
         outcome = await self._writer.book.store.add(grant)
         if outcome == WriteResult.FULL:
@@ -192,8 +193,8 @@ class GrantCreation:
             await self._settle(grant)
 
     async def _replace_passes(self, grant: Grant) -> None:
-        """End all passes of this shape in the session except the newest, as seen by every
-        caller."""
+        """End all session passes with this scope except the newest. All replicas agree on which is
+        the newest."""
         assert grant.session is not None  # a pass belongs to one session
         known = await self._writer.book.store.of_session(grant.agent, grant.session)
         alike = [one for one in known if one.match.shape is grant.match.shape]
@@ -201,7 +202,7 @@ class GrantCreation:
         await self._granted.end([one for one in alike if one != newest], "replaced", grant.made_by)
 
     async def _settle(self, grant: Grant) -> None:
-        """Decide the pending requests that the complete policy now decides by this grant."""
+        """Apply this grant to the pending requests that it decides under the complete policy."""
         waiting = await self._store.pending_of(grant.agent)
         for begin in range(0, len(waiting), PAGE):
             for record in await self._store.load_many(waiting[begin : begin + PAGE]):
@@ -243,7 +244,7 @@ class GrantCreation:
         hours: float,
         max_uses: int | None = None,
     ) -> Grant:
-        """Give a session a pass. It replaces an earlier one of this shape.
+        """Create a session pass. It replaces an earlier pass with the same scope.
 
         Raises Unauthorized unless the person is an admin, or may approve on every route of the
         agent.
@@ -274,7 +275,7 @@ class GrantCreation:
         return await self.keep(grant)
 
     async def reach(self, record: StoredRequest, offer_id: str) -> MatchPreview:
-        """Return which recent requests a grant from this offer would have covered.
+        """Return the recent requests that a grant from this offer would have covered.
 
         Raises InvalidRequest if there is no such offer.
         """
@@ -285,8 +286,8 @@ class GrantCreation:
 
 
 def _check_host_rule(ruling: Ruling, shown: StoredRequest, click: Click) -> None:
-    """Raise InvalidRequest or Unauthorized unless this click may store a rule in the coding agent,
-    which decides how long it stays."""
+    """Raise InvalidRequest or Unauthorized unless this click may store a rule in the coding agent.
+    The coding agent decides how long it keeps the rule."""
     refuse_requester(
         ruling.policy, shown, click.identity, "remember the decision for this session only"
     )
@@ -299,7 +300,7 @@ def _check_host_rule(ruling: Ruling, shown: StoredRequest, click: Click) -> None
 
 
 def may_pass(policy: PolicyDocument, agent: str, identity: Identity) -> bool:
-    """Return whether a person may give passes to an agent's sessions."""
+    """Return whether a person may create session passes for an agent."""
     try:
         _may_pass(policy, agent, Match(shape=Shape.WORK, tool=ANY_TOOL), identity)
     except Unauthorized:
@@ -308,7 +309,8 @@ def may_pass(policy: PolicyDocument, agent: str, identity: Identity) -> bool:
 
 
 def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identity) -> GrantVoter:
-    """Return the person and route entry that back a pass. Raises Unauthorized."""
+    """Return the person and the route entry that entitle them to create a pass. Raises
+    Unauthorized."""
     names = policy.names_of(identity)
     if policy.is_admin(identity):
         return GrantVoter(person=names[0], via=(ADMIN,))
@@ -328,7 +330,7 @@ def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identi
 
 
 def queues_of_grant(policy: PolicyDocument, agent: str, match: Match) -> tuple[str, ...]:
-    """Return the outboxes where a grant without a request is shown."""
+    """Return the delivery queues that post the card of a grant created without a request."""
     route = policy.route_for(agent, match.tool)
     return adapters_of(route.places(len(route.escalations)))
 
@@ -348,7 +350,7 @@ def _end_of(limit: int | None) -> float:
 
 
 def expiry_of(lifetime: str, now: int) -> int | None:
-    """Return when a grant made now ends, or None for never. Raises InvalidRequest."""
+    """Return when a grant created now expires, or None if it never does. Raises InvalidRequest."""
     lengths = {name: length for name, _, length in LIFETIMES}
     if lifetime not in lengths:
         raise InvalidRequest(f"unknown lifetime; choose one of {', '.join(lengths)}")
@@ -357,8 +359,8 @@ def expiry_of(lifetime: str, now: int) -> int | None:
 
 
 def _readable(record: StoredRequest, click: Click, offer_id: str, effect: Effect) -> Offer:
-    """Return the offer that a click names. Raises InvalidRequest if a mask hid a part of its text
-    that could change what runs."""
+    """Return the offer that a click names. Raises InvalidRequest if a mask on the card hid a part
+    of the offer that could change what runs."""
     offer = _choose(record, offer_id, effect)
     if not click.revealed and hides_offer(record, offer, effect):
         raise InvalidRequest(

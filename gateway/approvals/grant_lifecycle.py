@@ -1,4 +1,4 @@
-"""The life of a grant after its creation: card, notices, suspension and end (`GrantLifecycle`)."""
+"""Handle grants after their creation: cards, notices, suspension and end (`GrantLifecycle`)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _ID_LENGTH = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantView:
-    """A grant as its cards must show it, and the places of the cards.
+    """The content of a grant's cards, and the places where they are posted.
 
-    `news` is the card with the text of the latest notice.
+    `news` is the card that contains the latest notice.
     """
 
     grant: Grant
@@ -44,7 +44,7 @@ class GrantView:
 
 
 class GrantLifecycle:
-    """Existing grants. Agents cannot reach these methods."""
+    """Handles existing grants. Agents cannot call these methods."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class GrantLifecycle:
     # ---------------------------------------------------------------- seen
 
     async def get(self, grant_id: str) -> Grant:
-        """Return a grant with its uses, even if it ended recently. Raises NotFound."""
+        """Return a grant with its number of uses, even if it ended recently. Raises NotFound."""
         known = await self._book.store.find(grant_id) if REQUEST_ID.fullmatch(grant_id) else None
         if known is None:
             raise NotFound("there is no such grant")
@@ -74,7 +74,7 @@ class GrantLifecycle:
         return await self._book.store.page(after=after, limit=limit)
 
     async def all(self, agent: str | None = None, session: str | None = None) -> list[Grant]:
-        """Return all grants, optionally of an agent or a session, newest first."""
+        """Return all grants, or those of one agent or session, newest first."""
         found = await every(self._book.store)
         return [
             one for one in found if agent in (None, one.agent) and session in (None, one.session)
@@ -100,7 +100,7 @@ class GrantLifecycle:
         return GrantView(grant=grant, card=card, news=news, places=places)
 
     async def count_reach(self, match: Match, agent: str, session: str | None) -> MatchPreview:
-        """Return which recent requests such a grant would have covered."""
+        """Return the recent requests that such a grant would have covered."""
         recent: list[StoredRequest] = []
         query = Query(final=True, agent=agent, limit=100)
         while len(recent) < RECENT:
@@ -114,10 +114,10 @@ class GrantLifecycle:
         return blast(match, agent, recent[:RECENT], session)
 
     async def erase(self, record: StoredRequest, *, by: str) -> None:
-        """Revoke the grants made from a request, and delete what they covered.
+        """Revoke the grants that were created from a request, and delete their stored arguments.
 
-        Idempotent. Grants from clicks are found by the clicks' nonces, those made by an admin by
-        searching all grants.
+        Idempotent. A grant from a click is found by the click's nonce; grants that an admin created
+        are found by searching all grants.
         """
         ids = [record.id, *(grant_id_of(record.id, nonce) for nonce in record.nonces)]
         clicked = [await self._book.store.find(one) for one in ids]
@@ -134,8 +134,8 @@ class GrantLifecycle:
     async def end(
         self, grants: Iterable[Grant], why: str, by: str, *, announced: bool = False
     ) -> list[Grant]:
-        """End grants; return those that were active. With `announced`, post a notice with their
-        cards."""
+        """End grants and return those that were active. With `announced`, post a notice at each
+        grant's card."""
         end = self._book.store.end
         gone = [one for one in grants if await end(one, why=why, by=by, announced=announced)]
         self._writer.forget_policy()
@@ -148,7 +148,7 @@ class GrantLifecycle:
             await self.end(grants, "session ended", _GATEWAY)
 
     async def dismiss(self, agent: str) -> None:
-        """End the approving grants of a revoked agent. Its deny grants stay."""
+        """End the approving grants of a revoked agent. Its deny grants stay active."""
         allowed = [one for one in await self.all(agent) if one.effect is Effect.ALLOW]
         await self.end(allowed, "agent revoked", _GATEWAY)
 
@@ -157,12 +157,12 @@ class GrantLifecycle:
         await self.end(await self.all(), why, _GATEWAY)
 
     async def suspend_outdated(self) -> None:
-        """Suspend grants that rest on changed declarations."""
+        """Suspend grants that depend on declarations that changed."""
         await self._outdated.look(await self.all())
 
     async def look_over(self) -> None:
         """End grants without expiry that were unused for 30 days since creation or suspension.
-        Suspend grants whose makers may no longer approve on their route."""
+        Suspend grants whose creators may no longer approve on the grant's route."""
         policy, since = await self._writer.fresh_policy(), self._clock.now_ms() - _UNUSED_MS
         for grant in await self.all():
             if grant.told:  # a short denial ends soon, whoever may still deny
@@ -176,7 +176,7 @@ class GrantLifecycle:
             await asyncio.sleep(0)
 
     def policy_changed(self) -> None:
-        """Make `run` check all grants now."""
+        """Make `run` check all grants now, because the policy changed."""
         self._policy_changed.set()
 
     async def run(self) -> None:
@@ -201,7 +201,7 @@ class GrantLifecycle:
             )
 
     async def retire_used(self, record: StoredRequest) -> None:
-        """End the grant that decided if this was its last use."""
+        """End the grant that made this decision if that was its last use."""
         by = record.decision and record.decision.decided_by
         if by and by.kind is DeciderKind.GRANT and self._book.is_limited(by.name):
             await self.retire(by.name)
@@ -221,7 +221,8 @@ class GrantLifecycle:
 
 
 def grant_id_of(request_id: str, nonce: str) -> str:
-    """Return the ID of the grant that a click makes. It is the same each time the click is sent."""
+    """Return the ID of the grant that a click creates. It is the same each time the click is
+    sent."""
     return sha256_hex(f"{request_id} {nonce}".encode())[:_ID_LENGTH]
 
 

@@ -35,8 +35,8 @@ _LATER: dict[str, Any] = {"made_at": 0, "expires_at": None, "used": 0, "last_use
 
 
 class GrantService:
-    """A `gateway.ports.GrantCalls`. A grant without a request is always an offer of an example
-    call. Its text therefore says what it covers, and it can cover something."""
+    """Implements `gateway.ports.GrantCalls`. A grant without a request is always one of the offers
+    for an example call. So its text describes real calls, and there are calls that it can cover."""
 
     def __init__(
         self,
@@ -56,14 +56,15 @@ class GrantService:
     async def newest(
         self, *, ended: bool = False, revocable_by: Identity | None = None
     ) -> list[Grant]:
-        """Return the newest grants, or those that ended last, at most as many as people read."""
+        """Return the newest grants, or those that ended last. Their number is limited to what
+        people read."""
         if ended:
             return await self._book.store.list_ended(_MOST_ENDED)
         found, _ = await self._lifecycle.page(after=None, limit=_MOST_LISTED)
         return found if revocable_by is None else await self._of_person(revocable_by, found)
 
     async def card(self, grant_id: str) -> GrantCard:
-        """Return the card of a grant, even of an ended one."""
+        """Return the card of a grant, even if the grant ended."""
         shown = await self._lifecycle.view(grant_id)
         if shown is None:
             raise NotFound("there is no such grant")
@@ -72,7 +73,7 @@ class GrantService:
     async def revoke(
         self, grant_id: str, identity: Identity, *, copy: str = "", ref: MessageRef | None = None
     ) -> Grant:
-        """Revoke a grant."""
+        """Revoke a grant if this person may end it."""
         grant = await self._lifecycle.get(grant_id)
         by = may_end(await self._writer.fresh_policy(), grant, identity)
         if grant.end is None and await self._lifecycle.end([grant], "revoked", by):
@@ -86,13 +87,13 @@ class GrantService:
     async def revoke_all(
         self, identity: Identity, *, agent: str | None = None, session: str | None = None
     ) -> list[Grant]:
-        """Revoke all grants that this person may end, optionally only of an agent or a session."""
+        """Revoke all grants that this person may end, or only those of one agent or session."""
         mine = await self._of_person(identity, await self._lifecycle.all(agent, session))
         name = (await self._writer.policy()).name_of(identity)
         return await self._lifecycle.end(mine, "revoked", name)
 
     async def _of_person(self, identity: Identity, grants: Iterable[Grant]) -> list[Grant]:
-        """Return those of these grants that this person may end."""
+        """Return the grants in this list that this person may end."""
         policy, mine = await self._writer.fresh_policy(), []
         for grant in grants:
             with suppress(Unauthorized):
@@ -103,7 +104,7 @@ class GrantService:
     async def offers(
         self, identity: Identity, agent: str, example: str | ApprovalRequest, effect: Effect
     ) -> tuple[Offer, ...]:
-        """Return the grants that an example allows."""
+        """Return the grants that could be created from an example."""
         policy = await self._policy_of(identity)
         record = await self._read(example, agent, policy)
         return tuple(_hide_secrets(record, one) for one in _offers(record, effect))
@@ -181,8 +182,8 @@ class GrantService:
 
 
 def may_end(policy: PolicyDocument, grant: Grant, identity: Identity) -> str:
-    """Return the name of a person who may end a grant: an admin, its maker, or an approver of its
-    route.
+    """Return the person's name if they may end a grant: an admin, its creator, or an approver of
+    its route.
 
     Raises Unauthorized.
     """
@@ -206,7 +207,8 @@ def _offers(record: StoredRequest, effect: Effect) -> tuple[Offer, ...]:
 
 
 def _hide_secrets(record: StoredRequest, offer: Offer) -> Offer:
-    """Return an offer without secrets that are recognisable only by their place in the request."""
+    """Return an offer without the secrets that can be recognised only by where they are in the
+    request."""
     if record.find_secrets(offer.words) == [*secrets_in(offer.words)]:
         return offer
     words = record.hide(offer.words)

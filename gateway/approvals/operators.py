@@ -1,4 +1,4 @@
-"""Calls of operators: the kill switch, cool-downs, declarations about tools, the report."""
+"""Handle operators' calls: the kill switch, cool-downs, declarations about tools, the report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TRIES = 8
 
 
 class OperatorService:
-    """A `gateway.ports.OperatorCalls`. Reads the policy again before checking rights."""
+    """Implements `gateway.ports.OperatorCalls`. Reads the policy again before checking rights."""
 
     def __init__(
         self,
@@ -62,11 +62,11 @@ class OperatorService:
             await self._store.set_stopped(on, by=policy.name_of(identity))
 
     async def budget_of(self, agent: str) -> Budget:
-        """Return an agent's limits: pending requests, and denials before a cool-down."""
+        """Return an agent's limits for pending requests and for denials before a cool-down."""
         return (await self._writer.policy()).budget_for(agent)
 
     async def lift(self, agent: str, identity: Identity) -> bool:
-        """End an agent's cool-down. Return whether there was one."""
+        """End an agent's cool-down. Return whether the agent was in one."""
         policy = await self._writer.fresh_policy()
         if not answers_for(policy, agent, identity):
             why = "only an admin or an approver of this agent may end its cool-down"
@@ -136,7 +136,7 @@ class OperatorService:
         await self._store.note("refused", agent=identity.written, data={"why": why})
 
     async def _note(self, word: ToolWord, by: str) -> None:
-        """Audit the declaration; the policy's own event contains the rest."""
+        """Audit the declaration; the event of the policy change contains the rest."""
         said = [{"address": one, "role": role} for one, role in word.arguments.items()]
         if word.harmless is not None:
             said.append({"address": "", "role": "harmless" if word.harmless else "not harmless"})

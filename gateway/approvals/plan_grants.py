@@ -1,4 +1,4 @@
-"""Grants from an approved plan: one for each of its lines (`list_grants`)."""
+"""Create the grants of an approved plan, one for each of its lines (`list_grants`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STRIKE = "remove this line from the plan"
 
 
 def list_grants(ruling: Ruling, after: StoredRequest, click: Click, now: int) -> tuple[Grant, ...]:
-    """Return the grants of a plan that a click approves, or none if it needs more votes.
+    """Return the grants of a plan that a click approves, or none if the plan needs more votes.
 
     `now` is in ms. Raises InvalidRequest for calls that cannot be planned, and Unauthorized unless
     the clicking person may approve each of them.

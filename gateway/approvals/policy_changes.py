@@ -30,7 +30,8 @@ _SUSPENDED = (
 async def recount(writer: Writer, store: Store) -> None:
     """Remove approvals on pending requests by people who may no longer decide them.
 
-    These votes never count; this updates the cards, which show the number of votes.
+    The gateway never counts such votes; `recount` updates the cards, which show the number of
+    votes.
     """
     for request_id in await store.list_voted():
         try:
@@ -61,8 +62,8 @@ CHANGED = "the declaration of its tool has changed since"
 
 
 class OutdatedGrants:
-    """Suspends grants whose declarations changed, each once. All replicas may run it; after a crash
-    the next call does the rest."""
+    """Suspends each grant once if a declaration that it depends on changed. All replicas may run
+    it; after a crash the next call handles the remaining grants."""
 
     def __init__(self, store: Store, book: GrantBook, clock: Clock, writer: Writer) -> None:
         self._store = store
@@ -74,8 +75,8 @@ class OutdatedGrants:
     async def look(self, grants: Iterable[Grant]) -> None:
         """Check active grants, once for each set of declarations. Log how many are suspended.
 
-        Grants that announce a route come last: after a crash the next call finds the rest and
-        announces it.
+        Grants that announce a route are suspended last, so after a crash the next call finds the
+        remaining grants and announces the route.
         """
         policy, known = await self._writer.fresh_policy(), list(grants)
         declared = (policy.tools, policy.trust_declarations)
@@ -93,7 +94,7 @@ class OutdatedGrants:
             log.warning(_SUSPENDED, count, extra={"event": "grants_suspended"})
 
     async def _is_outdated(self, grant: Grant) -> bool:
-        """Return whether a declaration that a grant rests on was changed."""
+        """Return whether a declaration that a grant depends on was changed."""
         if grant.match.answer is None or grant.outdated is not None or grant.from_request is None:
             return False
         if grant.line is not None:
@@ -108,8 +109,8 @@ class OutdatedGrants:
 def order_announcements(
     policy: PolicyDocument, known: Iterable[Grant], found: Iterable[Grant]
 ) -> list[tuple[Grant, bool]]:
-    """Return the outdated grants, each with whether it announces its route. Each route is announced
-    once, by grants at the end of the list."""
+    """Return the outdated grants, each with a flag that says whether it announces its route. One
+    grant announces each route; those grants are at the end of the list."""
     said = {
         route_of(policy, one)
         for one in known
@@ -128,7 +129,7 @@ def order_announcements(
 
 
 def route_of(policy: PolicyDocument, grant: Grant) -> str:
-    """Return the name of the route of a grant's card."""
+    """Return the name of the route on which a grant's card is posted."""
     return policy.route_for(grant.agent, grant.match.tool).name
 
 

@@ -1,4 +1,5 @@
-"""What a policy would have done with the requests in the audit. Only reads; start at `replay`."""
+"""Compute how a policy would have decided the requests in the audit log. Start at `replay`; it only
+reads."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ SHADOW = "shadow"
 
 
 class Past(StrEnum):
-    """What became of a request. People `refused` what they denied, changed or replied to."""
+    """How a request ended. `refused` means that people denied it, edited it or replied to it."""
 
     APPROVED = "approved"
     REFUSED = "refused"
@@ -42,10 +43,10 @@ class Past(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedRule(Wire):
-    """How many requests a rule fits, how many it decides, and what became of those.
+    """How many requests a rule matches, how many of them it decides, and how those ended.
 
-    `rule` is empty where no rule says anything and people are asked. The effect of a rule in shadow
-    is `shadow`.
+    `rule` is empty for requests that no rule matches and that people decide. The effect of a
+    report-only rule is `shadow`.
     """
 
     rule: str
@@ -57,7 +58,8 @@ class ReplayedRule(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewlyAllowed(Wire):
-    """A request that people refused and the policy would allow. Secrets are masked."""
+    """A request that people refused and that the replayed policy would allow. Secrets are
+    masked."""
 
     id: str
     at: int
@@ -69,8 +71,7 @@ class NewlyAllowed(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyReplay(Wire):
-    """The result of a replay. `left_out` counts, by their reason, requests that are not part of
-    it."""
+    """The result of a replay. `left_out` counts the requests that were not replayed, by reason."""
 
     replayed: int
     left_out: dict[str, int]
@@ -79,10 +80,10 @@ class PolicyReplay(Wire):
 
 
 async def replay(store: Store, policy: PolicyDocument, *, since: int = 0) -> PolicyReplay:
-    """Return what a policy would have done with the requests that ended from `since` on, in ms.
+    """Return how a policy would have decided the requests that ended at `since` or later, in ms.
 
-    Each request is judged as its agent sent it. Decisions of grants and policy hooks are taken
-    over. Installed deciders and the kill switch are not part of it.
+    Each request is judged as its agent sent it. Decisions that grants and policy hooks made are
+    kept. Installed deciders and the kill switch are ignored.
     """
     tally, ended = _Tally(policy), list[str]()
     cursor = f"{since - 1}-{_LAST}" if since > 0 else None
@@ -104,14 +105,15 @@ async def _load(store: Store, ids: Sequence[str]) -> AsyncIterator[StoredRequest
 
 
 async def _sort_as_asked(store: Store, ids: Sequence[str]) -> list[str]:
-    """Return requests in the order in which they were asked: a limit counts the first first, also
-    one that was answered last."""
+    """Return requests in the order in which they were submitted, because limits count them in that
+    order."""
     asked = [0 if record is None else record.created async for record in _load(store, ids)]
     return [one for _, one in sorted(zip(asked, ids, strict=True), key=itemgetter(0))]
 
 
 class _AsThen:
-    """The link that repeats what a grant or a policy hook decided then, where it stood then."""
+    """A decider that repeats the recorded decision of a grant or policy hook, at its original
+    priority."""
 
     name = "as then"
     seconds = None
@@ -132,7 +134,8 @@ class _AsThen:
 
 
 class _Noted:
-    """A link that writes down what it says: of what people are asked, the first says why."""
+    """Wraps a decider and records its verdicts. The first recorded verdict says why people are
+    asked."""
 
     seconds = None
 
@@ -149,7 +152,7 @@ class _Noted:
 
 @dataclass
 class _Tally:
-    """Judges one request after the other, and counts."""
+    """Judges the requests one after the other and counts the results."""
 
     policy: PolicyDocument
     replayed: int = 0
@@ -201,7 +204,8 @@ class _Tally:
             self.newly_allowed.append(_describe(record, by))
 
     def result(self) -> PolicyReplay:
-        """Return what was counted: rules in the order of the file, then what else decides."""
+        """Return the counts: first the rules in the order of the policy file, then the other
+        deciders."""
         written = {rule.name for rule in self.policy.rules}
         rows = (
             ReplayedRule(
@@ -228,7 +232,7 @@ class _Tally:
 
 
 def _explain_left_out(record: StoredRequest | None) -> str:
-    """Return why a request cannot be judged again, "" where it can."""
+    """Return why a request cannot be judged again, or "" if it can."""
     if record is None:
         return "its content is no longer stored"
     if record.erased:
@@ -239,7 +243,7 @@ def _explain_left_out(record: StoredRequest | None) -> str:
 
 
 def _as_asked(record: StoredRequest) -> StoredRequest:
-    """Return the request as it was before anybody decided or changed it."""
+    """Return the request as it was before anybody decided or edited it."""
     return replace(
         record, status=Status.PENDING, decision=None, edited=None, edits=(), votes=(), quorum=1,
         digest=record.request.digest,
@@ -253,7 +257,7 @@ def _effect_of(outcome: RequestOutcome | None) -> str:
 
 
 def past_of(record: StoredRequest) -> Past:
-    """Return what became of a request that ended."""
+    """Return how a request ended, as a `Past`."""
     decision = record.decision
     if decision is None or decision.decided_by.kind is DeciderKind.SYSTEM:
         return Past.NOBODY

@@ -1,4 +1,4 @@
-"""Requests for people: show, search, decide (`RequestService`); ends of agents' sessions."""
+"""Show, search and decide requests for people (`RequestService`), and end agents' sessions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ _TOGETHER = 2  # concurrent searches; others wait, so that clicks are not delaye
 
 
 class RequestService:
-    """A `gateway.ports.RequestCalls`. Requests under review by a hook are not found."""
+    """Implements `gateway.ports.RequestCalls`. Requests that a hook still reviews count as not
+    found."""
 
     def __init__(
         self,
@@ -70,7 +71,8 @@ class RequestService:
     # ---------------------------------------------------------------- what people see
 
     async def get(self, request_id: str, *, revision: int | None = None) -> StoredRequest:
-        """Return a request. For the `revision` that a card shows, use the cache of this process."""
+        """Return a request. If this process has cached the `revision` that a card shows, return
+        that."""
         record = None if revision is None else self._store.recent(request_id)
         if record is None or record.revision != revision or record.unreviewed:
             record = await self._store.load(request_id)
@@ -87,7 +89,7 @@ class RequestService:
     async def list_queue(
         self, identity: Identity, side: QueueFilter, *, after: str | None = None, limit: int = 50
     ) -> Page:
-        """Return one page of a part of the queue, earliest deadline first."""
+        """Return one page of the selected part of the queue, earliest deadline first."""
         policy = await self._writer.policy()
         found: list[StoredRequest] = []
         last, looked = after, 0
@@ -104,8 +106,8 @@ class RequestService:
         return Page(items=tuple(found))
 
     async def count_queue(self, identity: Identity, *, since: int = 0) -> QueueCounts:
-        """Count the pending requests on each side, among the thousand with the earliest
-        deadlines."""
+        """Count the pending requests for this person and the others, among the 1,000 with the
+        earliest deadlines."""
         policy = await self._writer.policy()
         asked: list[int] = []  # creation times of requests that they may decide
         looked, more = 0, False
@@ -129,7 +131,7 @@ class RequestService:
             return await search_requests(self._store, search)
 
     async def search_events(self, identity: Identity, search: Search) -> FoundEvents:
-        """Return the newest events that match, to admins."""
+        """Return the newest events that match. Only admins may search events."""
         if not (await self._writer.fresh_policy()).is_admin(identity):
             raise Unauthorized("only an admin may see the audit log")
         async with self._searching:
@@ -148,7 +150,7 @@ class RequestService:
 
     async def reach(self, request_id: str, offer: str) -> str:
         """Describe how many recent requests an offer would have covered, and how people decided
-        them."""
+        those."""
         record = await self.get(request_id)
         if find_host_rule(record, offer) is not None:
             return NO_REACH
@@ -159,7 +161,7 @@ class RequestService:
         return (await self._writer.policy()).person_of(identity)
 
     async def may_pass(self, identity: Identity, record: StoredRequest) -> bool:
-        """Return whether this identity may give the request's session a pass."""
+        """Return whether this identity may create a pass for the request's session."""
         return may_pass(await self._writer.policy(), record.request.agent, identity)
 
     async def may_decide(self, identity: Identity, record: StoredRequest) -> str | None:
@@ -176,12 +178,12 @@ class RequestService:
     async def decide(
         self, click: Click, *, groups: Groups | None = None, prove: Prove | None = None
     ) -> StoredRequest:
-        """Apply a click."""
+        """Decide or change a request by a person's click."""
         await self._recognise(click)
         return await self._with_approvers(await self._clicks.decide(click, groups, prove))
 
     async def decide_all(self, clicks: Sequence[Click]) -> list[StoredRequest]:
-        """Apply the clicks of one person: all or none."""
+        """Apply all clicks of one person, or none of them."""
         for click in clicks:
             await self._recognise(click)
         return [await self._with_approvers(one) for one in await self._batches.decide(clicks)]
@@ -244,12 +246,13 @@ class RequestService:
         return record
 
     async def refuse(self, request_id: str, identity: Identity, why: str) -> None:
-        """Audit a rejected attempt."""
+        """Record a rejected attempt in the audit log."""
         data = {"request_id": request_id, "why": shorten(why)}
         await self._store.note("refused", agent=identity.written, data=data)
 
     async def doubt_copies(self, stood: Stood, *, away: str = "") -> None:
-        """Check the cards of pending requests at a place again."""
+        """Make the gateway check again whether the cards of pending requests at a place still
+        exist."""
         after = None
         while True:
             page = await self._store.page(Query(after=after, limit=_PAGE))
@@ -264,7 +267,8 @@ class RequestService:
     async def progress(
         self, before: StoredRequest, after: StoredRequest, event: str, data: JsonObject
     ) -> bool:
-        """Apply a step of a pending request. Return False if it changed meanwhile."""
+        """Apply a transition to a pending request. Return False if the request changed
+        meanwhile."""
         return await self._writer.apply(_step(before, after, event, data))
 
     async def end_undelivered(self, record: StoredRequest) -> None:
@@ -275,7 +279,7 @@ class RequestService:
     # ---------------------------------------------------------------- inside
 
     async def _read_queue(self, after: str | None) -> AsyncIterator[StoredRequest]:
-        """Yield pending requests with their own card, by deadline."""
+        """Yield the pending requests that have a separate card, earliest deadline first."""
         while True:
             query = Query(soonest=True, followers=False, after=after, limit=_QUEUE_PAGE)
             page = await self._store.page(query)
@@ -293,7 +297,7 @@ class RequestService:
         return record.copy_with(approvers=who_may_approve(ruling, record))
 
     async def _recognise(self, click: Click) -> None:
-        """Check the place of a click. Audit a click on an unknown card."""
+        """Check that the clicked card was posted there. Audit a click on an unknown card."""
         try:
             await self._copies.recognise(click)
         except Unauthorized as refusal:
@@ -307,8 +311,7 @@ def _step(before: StoredRequest, after: StoredRequest, event: str, data: JsonObj
 
 
 def is_mine(policy: PolicyDocument, record: StoredRequest, identity: Identity) -> bool:
-    """Return whether a pending request is for this person: they may decide it and have not
-    voted."""
+    """Return whether this person may decide a pending request and has not voted on it."""
     try:
         name = approver(policy.ruling_on(record.request), record, identity).name
     except Unauthorized:
@@ -320,7 +323,7 @@ def is_mine(policy: PolicyDocument, record: StoredRequest, identity: Identity) -
 
 
 class SessionService:
-    """Ends sessions for agents and operators, and idle ones. That cancels their pending
+    """Ends sessions for agents and operators, and idle sessions. This cancels the sessions' pending
     requests."""
 
     def __init__(self, store: Store, approvals: Approvals, grants: GrantLifecycle) -> None:
@@ -341,8 +344,8 @@ class SessionService:
         return waiting
 
     async def end_idle(self, agent: str, session: str) -> None:
-        """End a session without recent requests. A session with a pending request is not idle; its
-        idle time restarts."""
+        """End a session without recent requests. A session with a pending request is not idle, so
+        its idle time restarts."""
         if await self._waiting_in(session, MessageContext(agent=agent)):
             await self._store.touch_session(agent, session)
         else:

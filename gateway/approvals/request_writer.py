@@ -1,8 +1,8 @@
-"""Write requests: only this module calls the store's `create`, `change` and `change_all`.
+"""Write requests. Only this module calls the store's `create`, `change` and `change_all`.
 
-Start with `Writer`. Other modules decide from a record that they read what should change. The
-store's script writes the change only if its conditions still hold, or returns the reason. The
-reasons are handled here for all callers: decide again, end the request, or raise an error. See
+Start with `Writer`. Other modules read a record and decide what should change. The store's script
+writes the change only if its conditions still hold, or returns the reason. For all callers, this
+module handles the reasons: it decides again, ends the request, or raises an error. See
 `gateway.domain.store.WriteResult`.
 """
 
@@ -72,7 +72,7 @@ _NOT_USED = "the approval expired before it was used"
 
 
 class Creation(NamedTuple):
-    """A request to store, the data of its event, and its lifetime in ms."""
+    """A request to store, the data for its event, and the request's lifetime in ms."""
 
     record: StoredRequest
     data: JsonObject
@@ -87,8 +87,8 @@ class Update(NamedTuple):
 
 
 class Overtaken(Conflict):
-    """The deadline or the kill switch came first. Nothing was written except the end of a pending
-    request."""
+    """The deadline passed or the kill switch was turned on first. Only the end of a pending request
+    was written."""
 
     def __init__(self, why: str, request_id: str = "") -> None:
         super().__init__(why)
@@ -106,8 +106,8 @@ DecideAll = Callable[[Sequence[StoredRequest | None]], Awaitable[Sequence[Transi
 class Writer:
     """Writes requests, signs decisions, and caches the policy.
 
-    `tally` counts how long ended requests were pending. `tries` limits how often a step is repeated
-    because the request or the policy changed, before Unreachable is raised.
+    `tally` counts how long ended requests were pending. A step is repeated at most `tries` times
+    because the request or the policy changed; then Unreachable is raised.
     """
 
     def __init__(
@@ -132,13 +132,14 @@ class Writer:
         self._ahead_ms = 0
 
     def now(self) -> int:
-        """Return the server's time, as far as it is known here."""
+        """Return the server's time, estimated by this process."""
         return self._clock.now_ms() + self._ahead_ms
 
     # ---------------------------------------------------------------- the policy
 
     async def policy(self) -> PolicyDocument:
-        """Return the policy as last read. Scripts reject decisions under an older one."""
+        """Return the policy as last read. Scripts reject decisions that were made under an outdated
+        policy."""
         while self._policy is None:
             forgotten = self._forgotten
             found = await self._store.policy()
@@ -149,7 +150,7 @@ class Writer:
         return self._policy
 
     async def fresh_policy(self) -> PolicyDocument:
-        """Read and return the active policy, for checks that no script repeats."""
+        """Read and return the active policy. Use it for checks that no script repeats."""
         self.forget_policy()
         return await self.policy()
 
@@ -169,7 +170,8 @@ class Writer:
     async def create(
         self, request: ApprovalRequest, plan: Plan, origin: MessageContext
     ) -> StoredRequest | None:
-        """Store a new request and answer its message. Return it, or None if its ID exists.
+        """Store a new request and reply to its message. Return the request, or None if its ID
+        exists.
 
         Raises OverBudget if too many of the agent's requests are pending.
         """
@@ -226,8 +228,8 @@ class Writer:
         """Call `step` with a request and write the transition that it returns, if any.
 
         If the request changes meanwhile, `step` is called again with the new record. `known` is the
-        request as read earlier: it is tried first, and an error about it is not final. `origin` is
-        the message to answer with the change.
+        request as read earlier. It is tried first; if `step` raises an error, the request is read
+        again. `origin` is the message to reply to.
 
         Raises NotFound, Overtaken, any error of `step`, and Unreachable after too many tries.
         """
@@ -262,8 +264,8 @@ class Writer:
     ) -> list[StoredRequest]:
         """Call `decide` with these requests and write all transitions or none.
 
-        Returns the updated requests. Otherwise like `update`, but if one request is overtaken,
-        nothing is written; the clock ends that request.
+        Returns the updated requests. Works like `update`, but if the deadline or kill switch came
+        first for one request, nothing is written, and the sweeper ends that request.
         """
         for _ in range(self._tries):
             found = await self._store.load_many(request_ids)
@@ -340,7 +342,7 @@ class Writer:
     def new_tombstone(
         self, request: ApprovalRequest, ending: RequestOutcome, origin: MessageContext
     ) -> Creation:
-        """Return the ended record of a request from `tombstone_of` that has not arrived yet."""
+        """Return the ended record of a request that has not arrived yet (see `tombstone_of`)."""
         record, life = self.new_record(request, PolicyDocument().ruling_on(request), origin, None)
         data = {"digest": TOMBSTONE_DIGEST, "tombstone": True}
         return Creation(self.close_record(record, ending, revision=1), data, life)
@@ -359,8 +361,8 @@ class Writer:
         *,
         note: str | None = None,
     ) -> Transition:
-        """Return the transition that ends a request. With a ruling it is a decision, without one a
-        fact such as a cancellation. `note` is added to the record."""
+        """Return the transition that ends a request. With a ruling, the end is a decision; without
+        one, it is an event such as a cancellation. `note` is added to the record."""
         after = self.close_record(record, ending, revision=record.revision + 1)
         if note is not None:
             after = after.copy_with(note=note)
@@ -393,7 +395,8 @@ class Writer:
         return record
 
     def _handle_refusal(self, result: WriteResult, refused: Transition) -> None:
-        """Handle a rejected transition: return if the caller should decide again, else raise."""
+        """Handle a rejected transition. Return if the caller should decide again; otherwise raise
+        an error."""
         match result:
             case WriteResult.STALE | WriteResult.REPLAY | WriteResult.GONE:
                 pass  # the current record says what happened
@@ -413,7 +416,7 @@ class Writer:
                 raise ValueError(f"change_requests.lua returned an unexpected result: {result}")
 
     async def _repeat(self, denied: str) -> RequestOutcome | None:
-        """Return the denial of a recent equal call, or None if it no longer covers this one."""
+        """Return the recent denial of an equal call, or None if it no longer covers this call."""
         denial = await self.book.store.get(denied)
         if denial is None:
             return None
@@ -427,7 +430,8 @@ class Writer:
         )
 
     def _spend_grant(self, record: StoredRequest) -> None:
-        """Stop using the grant that made this decision, because the server says it ended."""
+        """Stop using the grant that made this decision, because the server reports that the grant
+        ended."""
         if record.decision is not None:
             self.book.spend(record.decision.decided_by.name)
 
@@ -457,7 +461,8 @@ def posts(ruling: Ruling, record: StoredRequest) -> bool:
 
 
 def queues_of(ruling: Ruling, owner: str | None, conversation: str = "") -> tuple[str, ...]:
-    """Return the outboxes for a request of this owner's agent, begun in this conversation."""
+    """Return the delivery queues for a request that this owner's agent made in this
+    conversation."""
     policy, route = ruling
     informed = [target for target in route.notify if target != REQUESTER]
     if REQUESTER in route.notify:
@@ -483,7 +488,7 @@ Stood = Callable[[str, MessageRef], bool]
 
 
 class PostedCopies:
-    """Recognises posted cards, and audits what happens to them."""
+    """Recognises cards that the gateway posted, and audits what happens to them."""
 
     def __init__(self, store: Store, outbox: Outbox) -> None:
         self._store = store
@@ -494,7 +499,7 @@ class PostedCopies:
     async def recognise(self, click: Click) -> None:
         """Check that the clicked card was posted by the gateway at this place.
 
-        The reference of a card posted just before a crash is saved now. Raises Unauthorized.
+        If the card was posted just before a crash, its reference is saved now. Raises Unauthorized.
         """
         if click.ref is None or self._places.get((click.request_id, click.copy or "")) == click.ref:
             return
@@ -510,7 +515,8 @@ class PostedCopies:
     async def adopt(self, subject_id: str, nonce: str, ref: MessageRef) -> None:
         """Save the reference of a card that was posted just before a crash.
 
-        Repeated, because the poster may save at the same time that the result is unknown.
+        The write is repeated, because the posting worker may record at the same time that the
+        result is unknown.
         """
         for _ in range(_TRIES):
             copies = (await self._outbox.copies(subject_id)).values()
@@ -523,10 +529,10 @@ class PostedCopies:
             await self._outbox.mark(ref.adapter, subject_id)
 
     async def doubt(self, record: StoredRequest, stood: Stood, away: str, elsewhere: str) -> None:
-        """Check the posted cards of a request again, because some may be gone. `stood` selects
-        them.
+        """Check the posted cards of a request again, because some may have been deleted. `stood`
+        selects them.
 
-        `away` is the reason why nobody can answer there, even if the cards can be edited. If it is
+        `away` says why nobody can decide at that place, even if its cards can be edited. If it is
         set, the queue `elsewhere` finds another place.
         """
         for copy in (await self._outbox.copies(record.id)).values():
@@ -544,15 +550,15 @@ class PostedCopies:
                 await self._outbox.mark(elsewhere, record.id)
 
     def remember_place(self, subject_id: str, copy: Copy) -> None:
-        """Cache where a card was posted, so that its clicks need no look-up. The place never
-        changes."""
+        """Cache where a card was posted, so that clicks on the card need no look-up. A card never
+        moves."""
         if copy.ref is not None:
             self._places[subject_id, copy.nonce] = copy.ref
         while len(self._places) > _MOST_PLACES:
             del self._places[next(iter(self._places))]
 
     async def note(self, event: str, agent: str, about: JsonObject, copy: Copy, why: str) -> None:
-        """Audit what happened to a card. This does not change the request."""
+        """Record in the audit log what happened to a card. The request does not change."""
         data = {**about, "target": copy.target}
         if copy.ref is not None:
             data["message"] = copy.ref.message
@@ -564,5 +570,5 @@ class PostedCopies:
 
 
 def shorten(why: str) -> str:
-    """Return a reason for the audit log: masked, and shortened to a readable length."""
+    """Return a reason for the audit log, with secrets masked and shortened to a readable length."""
     return str(mask(why))[:_MOST_WORDS]  # mask first: half a secret is not recognised

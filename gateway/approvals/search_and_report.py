@@ -1,7 +1,7 @@
 """Search ended requests and events, and read the audit log for a report. There is no index.
 
-A search compares only text that a card shows. If masked text matched, a person without access to a
-secret could guess it letter by letter.
+A search compares only text that a card shows. If it also compared masked text, a person without
+access to a secret could guess the secret letter by letter.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ async def search_events(store: Store, search: Search) -> FoundEvents:
 
 
 async def tell_event(store: Store, event: AuditEvent) -> str:
-    """Return what an event says as one sentence, with what its request would do."""
+    """Return a sentence that describes an event and the call of its request."""
     record = await store.load(event.request_id) if event.request_id else None
     if record is None:
         return say_event(event)
@@ -80,7 +80,7 @@ async def _fits(record: StoredRequest, search: Search) -> bool:
 
 
 def _says(record: StoredRequest, text: str) -> bool:
-    """Return whether the card of a request contains this text."""
+    """Return whether the card of a request contains the searched text."""
     request, decision = record.request, record.decision
     own = (request.tool, request.session, request.hint, request.context.host, request.context.cwd)
     more = (record.note, decision.message if decision else "", record.id, record.digest)
@@ -103,7 +103,7 @@ def _event_fits(event: AuditEvent, search: Search) -> bool:
 
 
 def _actors(event: AuditEvent) -> tuple[object, ...]:
-    """Return the actors of an event. Different kinds of events store them in different members."""
+    """Return who caused an event. Different kinds of events store this in different members."""
     data = event.data
     decided, votes = data.get("decided_by") or {}, data.get("votes") or [{}]
     return data.get("person"), data.get("by"), decided.get("name"), votes[-1].get("person")

@@ -1,4 +1,4 @@
-"""All services that handle requests, assembled in `Core`: one instance per gateway process."""
+"""Assemble all services that handle requests in `Core`. Each gateway process has one instance."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from gateway.wire.signatures import Signer
 
 
 class OtherStores(NamedTuple):
-    """Stores in addition to requests: grants, delivery queues, groups of requests, and notes of
-    suggestions and absences."""
+    """The stores other than that of requests: grants, delivery queues, groups of requests, and
+    notes about suggestions and absences."""
 
     grants: GrantStore
     outbox: Outbox
@@ -42,7 +42,7 @@ class OtherStores(NamedTuple):
 
 
 class Core:
-    """Assembles the services. Replicas share the contents of the stores."""
+    """Creates the services and holds them. Replicas share the contents of the stores."""
 
     def __init__(
         self,

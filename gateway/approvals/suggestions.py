@@ -1,4 +1,4 @@
-"""What people's past answers say about what to remember. Start at `Suggestions`."""
+"""Suggest grants to people, based on their past decisions. Start at `Suggestions`."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _WEEK, _REFUSED = 7 * 86_400.0, 90 * 86_400.0
 
 
 class _Decided(NamedTuple):
-    """A request that a person decided, in each form in which they did; none where that is not known
-    any more. `tap` names the answer, which may have decided a batch."""
+    """A request that a person decided, in each version that they decided; `forms` is empty if the
+    content is no longer known. `tap` identifies the click, which may have decided a batch."""
 
     forms: tuple[StoredRequest, ...] = ()
     approved: bool = False
@@ -44,13 +44,15 @@ class _Decided(NamedTuple):
     tap: str = ""
 
     def is_covered(self, offer: Offer) -> bool:
-        """Whether an offer covers it. What is not known counts as refused, and as covered."""
+        """Whether an offer covers this request. A request with unknown content counts as refused
+        and covered."""
         look = would_cover if self.approved else might_cover
         return not self.forms or any(look(offer, one) for one in self.forms)
 
 
 class Suggestions:
-    """A `gateway.ports.SuggestionCalls`. `notes` hold what was suggested to whom, and each no."""
+    """Implements `gateway.ports.SuggestionCalls`. `notes` stores which grants were suggested to
+    whom, and who declined."""
 
     def __init__(self, store: Store, writer: Writer, notes: AdapterStorage) -> None:
         self._store = store
@@ -58,7 +60,7 @@ class Suggestions:
         self._notes = notes
 
     async def find_usual(self, record: StoredRequest) -> str:
-        """Return the id of the narrowest offer that covers the last ten similar requests."""
+        """Return the ID of the narrowest offer that covers the last ten similar requests."""
         made, similar = offers(record), []
         async for one in self._read(record):
             if not any(one.is_covered(offer) for offer in made):
@@ -72,7 +74,7 @@ class Suggestions:
         return ""
 
     async def suggest(self, identity: Identity, record: StoredRequest) -> Suggestion | None:
-        """Return what this person could have remembered, at most one a week."""
+        """Return a grant that this person could create, or None. Suggests at most one a week."""
         policy = await self._writer.policy()
         name, week = policy.name_of(identity), f"week {policy.name_of(identity)}"
         told = await self._notes.get(week)
@@ -86,7 +88,7 @@ class Suggestions:
         return found if ours or await self._notes.get(week) == this else None
 
     async def decline(self, identity: Identity, record: StoredRequest, offer: str) -> None:
-        """Suggest an offer to this person no more for 90 days."""
+        """Stop suggesting an offer to this person for 90 days."""
         policy = await self._writer.policy()
         refuse_unknown(policy, identity)
         if find_offer(record, offer) is None:
@@ -119,8 +121,8 @@ class Suggestions:
         return None
 
     async def _read(self, record: StoredRequest) -> AsyncIterator[_Decided]:
-        """Yield what people decided of the same tool, the newest first. Of more than is looked at,
-        nothing is known."""
+        """Yield people's decisions on requests for the same tool, newest first. If there are more
+        than the search reads, the last item has no content."""
         policy, request = await self._writer.policy(), record.request
         ids = await self._store.list_decided(request.agent, request.tool, limit=_MOST + 1)
         for begin in range(0, len(ids), _PAGE):
@@ -136,8 +138,8 @@ class Suggestions:
 
 
 async def _count_times(offer: Offer, approvals: Iterable[_Decided]) -> int:
-    """Count the answers to requests with which the same could have been remembered: what only has
-    less than the offer, such as fewer flags, is no approval of all of it."""
+    """Count the clicks that approved a request for which this offer was also available. A request
+    that the offer covers but that has, for example, fewer flags does not count."""
     taps = set()
     for one in approvals:
         if any(find_offer(form, offer.id) for form in one.forms):
@@ -147,7 +149,7 @@ async def _count_times(offer: Offer, approvals: Iterable[_Decided]) -> int:
 
 
 async def _list_examples(past: list[_Decided]) -> list[str]:
-    """Return what some of the newest of these were, each once."""
+    """Return different summaries of some of the newest of these requests."""
     told: dict[str, None] = {}
     for form in (one.forms[0] for one in past[:_SUMMARIES]):
         told[clip(plain_summary(summarize(form)), _EXAMPLE)] = None
@@ -158,8 +160,9 @@ async def _list_examples(past: list[_Decided]) -> list[str]:
 
 
 def _list_forms(record: StoredRequest, *, approved: bool) -> Iterator[StoredRequest]:
-    """Yield a request as its agent sent it; a refused one also as it was edited when it was denied,
-    and without what made it one for people: it may be asked without that next time."""
+    """Yield a request as its agent sent it. If it was refused, omit the marks that required a
+    person, because the next request may lack them. If it was denied after an edit, also yield the
+    edited request."""
     sent = replace(record, edited=None, digest=record.request.digest)
     if approved:
         yield sent
@@ -171,8 +174,8 @@ def _list_forms(record: StoredRequest, *, approved: bool) -> Iterator[StoredRequ
 
 
 def _may_remember(policy: PolicyDocument, record: StoredRequest, identity: Identity) -> bool:
-    """Whether somebody may decide a request that waits, or approved it as it was asked. It is for
-    what they are told: a click is judged again."""
+    """Whether a person may decide a pending request, or approved it as submitted. This only chooses
+    the text to show, because a click is judged again."""
     ruling, decision = policy.ruling_on(record.request), record.decision
     try:
         refuse_unknown(policy, identity)
@@ -189,13 +192,13 @@ def _may_remember(policy: PolicyDocument, record: StoredRequest, identity: Ident
 
 
 def _is_held_up(policy: PolicyDocument, record: StoredRequest) -> bool:
-    """Whether a rule asks or denies whatever is remembered."""
+    """Whether a rule requires approval for the request or denies it, whatever grants there are."""
     rules = (one for one in policy.rules if one.effect is not RuleEffect.ALLOW and not one.shadow)
     return any(fits(one, record, policy.own_domains) is not MatchResult.NO for one in rules)
 
 
 def _approved_it(ruling: Ruling, record: StoredRequest, identity: Identity) -> bool:
-    """Whether somebody approved a request as it was asked, and still may."""
+    """Whether a person approved a request as submitted, and still may approve it."""
     decision, name = record.decision, ruling.policy.name_of(identity)
     by = decision.decided_by.name if decision is not None else ""
     # Whom a chat's group admitted is known when they click, and not here.
@@ -205,13 +208,14 @@ def _approved_it(ruling: Ruling, record: StoredRequest, identity: Identity) -> b
 
 
 def _list_narrow(record: StoredRequest) -> list[Offer]:
-    """Return the narrowest offer of each kind, and never a whole tool."""
+    """Return the narrowest offer of each kind, without the offer for the whole tool."""
     kinds = {one.match.answer: one for one in reversed(offers(record))}
     return [one for one in reversed(kinds.values()) if one.match.answer is not Answer.TOOL]
 
 
 def _reads_plainly(record: StoredRequest, offer: Offer) -> bool:
-    """Whether an offer can be read in full, and its words cannot pass for ours around them."""
+    """Whether an offer can be shown in full, and its text cannot be mistaken for the gateway's
+    wording around it."""
     return not (hides_offer(record, offer, Effect.ALLOW) or set(offer.words) & set(_STRAY))
 
 

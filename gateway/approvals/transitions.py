@@ -1,4 +1,4 @@
-"""Compute what a click or the clock does to a record, as pure functions; start with
+"""Pure functions that compute how a click or the passing of time changes a record. Start with
 `apply_click`."""
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def close_record(
 
 
 def is_news(known: Report | None, report: Report) -> bool:
-    """Return whether a report adds to the previous one: started comes first, endings are final."""
+    """Return whether a report adds to the previous report. The order is: started, then a final
+    result."""
     return known is None or (
         known.execution is Execution.STARTED and report.execution is not Execution.STARTED
     )
@@ -99,8 +100,8 @@ def is_news(known: Report | None, report: Report) -> bool:
 def give_up(
     record: StoredRequest, why: str = "superseded by a newer version"
 ) -> StoredRequest | None:
-    """Return a record whose approval is no longer given out. None if it is not approved, was given
-    up before, or its call was already started."""
+    """Return a record whose approval can no longer be claimed. None if the request is not approved,
+    the approval was already voided, or the call was already started."""
     if record.status is not Status.APPROVED or record.given_up or record.report is not None:
         return None
     report = Report(execution=Execution.REFUSED_LATE, detail=why)
@@ -113,8 +114,8 @@ def give_up(
 
 
 def note_never_fetched(record: StoredRequest) -> StoredRequest | None:
-    """Return an approved record that says that no process claimed it. None if one did, or reported
-    a result."""
+    """Return an approved record with a note that no process claimed the approval. None if a process
+    claimed it or reported a result."""
     if not record.untaken:
         return None
     report = Report(execution=Execution.NEVER_FETCHED)
@@ -122,7 +123,8 @@ def note_never_fetched(record: StoredRequest) -> StoredRequest | None:
 
 
 def erase_content(record: StoredRequest) -> StoredRequest:
-    """Return a final record without its content. People, times and digests stay."""
+    """Return a final record without its content. The names of people, times and digests are
+    kept."""
     request = replace(
         record.request,
         arguments={},
@@ -159,7 +161,8 @@ def erase_content(record: StoredRequest) -> StoredRequest:
 
 
 class ClickResult(NamedTuple):
-    """Result of a click: the record, the name of its event, and secret answers."""
+    """Result of a click: the changed record, the name of its event, and the person's secret
+    answers."""
 
     after: StoredRequest
     event: str
@@ -167,8 +170,8 @@ class ClickResult(NamedTuple):
 
 
 class Clicker(NamedTuple):
-    """The person who clicked, the route entry that admits them, the click's ID on the record, and
-    the extra verification that they completed."""
+    """The person who clicked, the route entry that allows them to decide, the click's ID on the
+    record, and the extra verification that they completed."""
 
     person: str
     via: str
@@ -178,8 +181,8 @@ class Clicker(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberRequest:
-    """The grant that an approval should make, and how many votes that needs. `host_rule` is a rule
-    that the coding agent stores itself."""
+    """The grant that an approval should create, and how many votes it needs. `host_rule` is a rule
+    that the coding agent stores instead."""
 
     remember: Remember
     needs: int
@@ -199,9 +202,9 @@ def apply_click(
 ) -> ClickResult:
     """Return what an authorized click does to a pending record.
 
-    `wished` returns the grant to make for the record after the click, or raises. `again` is the
-    error text for a person who already approved. `edited` is the assessed record of an edit
-    (`edit_record`). Raises Conflict for an outdated revision or a repeated vote. Raises
+    `wished` returns the grant to create for the record after the click, or raises an error. `again`
+    is the error text for a person who already approved. `edited` is the record with the person's
+    edit (`edit_record`). Raises Conflict for an outdated revision or a repeated vote. Raises
     InvalidRequest if the action is not allowed or its content does not fit the request.
     """
     check_action(record, click)
@@ -239,14 +242,15 @@ def apply_click(
 
 
 def hand_on(edited: StoredRequest, by: Clicker) -> ClickResult:
-    """Return the result of an edit by a person who may not approve it: it waits for people who
-    may."""
+    """Return the result of an edit by a person who may not approve the edited call. The request
+    stays pending for people who may."""
     after = replace(edited, nonces=_nonces(edited, by), revision=edited.revision + 1)
     return ClickResult(after=after, event="edited")
 
 
 def count_guess(record: StoredRequest, by: Clicker, *, now: int, sign: SignDecision) -> ClickResult:
-    """Return the result of a wrong code: it is counted, and the last one denies the request."""
+    """Return the result of a wrong code: the attempt is counted, and the last allowed one denies
+    the request."""
     guesses = record.guesses + 1
     counted = replace(record, guesses=guesses, nonces=_nonces(record, by))
     if guesses < MOST_GUESSES:
@@ -261,7 +265,8 @@ def count_guess(record: StoredRequest, by: Clicker, *, now: int, sign: SignDecis
 
 
 def agreeing_votes(votes: Iterable[Vote], wish: Remember | None) -> tuple[Vote, ...]:
-    """Return the votes for the same grant in the same place, whatever their lifetime."""
+    """Return the votes for the same offer, for this session or for all as wished, whatever their
+    lifetime."""
     if wish is None:
         return ()
     return tuple(
@@ -273,11 +278,11 @@ def agreeing_votes(votes: Iterable[Vote], wish: Remember | None) -> tuple[Vote, 
 
 
 def nonce_of(click: Click, person: str) -> str:
-    """Return the ID of this click of this person on the record. It is the same each time it is
+    """Return the ID of this person's click on the record. It is the same each time the click is
     sent.
 
-    Another decision with the same nonce is another click, so that it never counts as already
-    decided.
+    A different decision with the same nonce gets a different ID, so that it never counts as already
+    applied.
     """
     said = f"{person} {click.nonce} {click.action}".encode()
     answer = (click.arguments, click.answers, click.result, click.abort, click.remember)
@@ -331,8 +336,8 @@ def _refuse_quorum(record: StoredRequest) -> None:
 
 
 def edit_record(record: StoredRequest, click: Click, by: Clicker) -> StoredRequest:
-    """Return a pending record with the edited arguments, and without votes for the earlier ones.
-    Raises as `apply_click` does."""
+    """Return a pending record with the edited arguments, and without votes for the earlier
+    arguments. Raises the errors of `apply_click`."""
     check_action(record, click)
     if click.arguments is None:
         raise InvalidRequest("an edit needs the new arguments")
