@@ -24,8 +24,8 @@
         ├── Cancelled           the agent, an operator or the gateway cancelled it
         └── AlreadyUsed         the approval was used before; the action may already have run
 
-Each class has an HTTP status, a stable code for machines, and an exit code for `gateway ask`.
-No text says that a person denied unless a person did.
+Each class has an HTTP status, a stable code for machines, and an exit code for `gateway ask`. An
+error text reports a person's denial only if a person denied.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Unconfirmed(InvalidRequest):
 
 
 class StepUpNeeded(Unconfirmed):
-    """The approval of this request needs extra verification, and the click carried none."""
+    """This request needs extra verification, and the approval came without it."""
 
     code = "step_up_needed"
 
@@ -125,7 +125,7 @@ class BatchRefused(Conflict):
 
 
 class NotRemembered(Conflict):
-    """The decision was saved as `record`, but the step after it failed."""
+    """The decision was saved as `record`, but a follow-up step failed."""
 
     code = "not_remembered"
 
@@ -135,7 +135,7 @@ class NotRemembered(Conflict):
 
 
 class Unauthorized(GatewayError):
-    """The credential is missing, unknown or revoked, or does not allow this."""
+    """The credential is missing, unknown or revoked, or does not permit this call."""
 
     code = "unauthorized"
     status = 403
@@ -218,7 +218,7 @@ class Aborted(Denied):
     code = "aborted"
 
     def __str__(self) -> str:
-        """Add what must stop, for a model that reads only the text."""
+        """Return the text of a denial and what must stop, for a model that reads only this text."""
         return f"{super().__str__()} (the {self.decision.abort} must stop)"
 
 
@@ -242,7 +242,7 @@ class AlreadyUsed(NotApproved):
     code = "already_used"
 
     def __str__(self) -> str:
-        """Return who approved, and that this is neither an approval nor a denial."""
+        """Return a text that names the approver and says that the action may have run already."""
         return (
             f"this approval was already used ({super().__str__()}): the action may have run "
             "already, so check what happened before you ask again"

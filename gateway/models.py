@@ -57,8 +57,8 @@ ENDINGS = frozenset(Status) - {Status.PENDING}
 
 
 class Kind(StrEnum):
-    """The kind of a request. `question` asks for input, the others for an approval. `plan` is a
-    plan in prose, `calls` a list of planned calls (see `PlannedCall`)."""
+    """The kind of a request. A `question` requests input, every other kind an approval. A `plan` is
+    written in prose; `calls` is a list of planned calls (see `PlannedCall`)."""
 
     TOOL = "tool"
     COMMAND = "command"
@@ -80,7 +80,8 @@ class Action(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a request ended, for machines. An unknown reason of a newer gateway is kept as text."""
+    """Why a request ended, as a code for programs. An unknown code from a newer gateway stays a
+    string."""
 
     PERSON = "person"
     FEEDBACK = "feedback"
@@ -174,7 +175,7 @@ AGENT_EXECUTIONS = tuple(one for one in Execution if one is not Execution.NEVER_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Risk(Wire):
-    """A risk level with its reasons. An agent's claim can only raise the level."""
+    """A risk level with its reasons. A level that the agent claims can only raise the risk."""
 
     level: RiskLevel
     reasons: tuple[str, ...] = ()
@@ -190,8 +191,8 @@ class Preview(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context(Wire):
-    """The place where the action would run. `env` holds changed variables only. `files` maps
-    the path of each bound file to its SHA-256."""
+    """The place where the action would run. `env` holds only environment variables that were
+    changed. `files` maps the path of each bound file to its SHA-256."""
 
     cwd: str | None = None
     host: str | None = None
@@ -201,11 +202,12 @@ class Context(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin(Wire):
-    """The source of a request, as the agent claims it. A claim can only exclude approvers.
+    """The source of a request, as the agent claims it. The claim can exclude approvers, but not add
+    any.
 
-    `channel` (the platform), `chat` and `thread` name the conversation where it began. `chat` is
-    written `WORKSPACE/CHANNEL` or `SERVER/CHANNEL`, with ids. `message` is the id of the message
-    there that the agent works on; cards link to it.
+    `channel` (the platform), `chat` and `thread` identify the conversation in which the request
+    began. `chat` has the form `WORKSPACE/CHANNEL` or `SERVER/CHANNEL`, in ids. `message` is the id
+    of the chat message that the agent works on; cards link to it.
     """
 
     framework: str | None = None
@@ -220,7 +222,7 @@ class Origin(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option(Wire):
-    """One choice in a field of a question. Without a `label` people read the `value`."""
+    """One choice in a field of a question. Without a `label`, people see the `value`."""
 
     value: str
     label: str = ""
@@ -228,7 +230,8 @@ class Option(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question(Wire):
-    """One field to fill in. Only the asking process gets `secret` answers; no log has them."""
+    """One field to fill in. A `secret` answer is sent only to the process that asked; it is never
+    logged."""
 
     id: str
     text: str
@@ -240,8 +243,8 @@ class Question(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRule(Wire):
-    """A permission that the coding agent offers to save in its own settings. For the approver,
-    `rule` describes the calls that it will allow, `scope` where and for how long."""
+    """A permission that the coding agent offers to save in its own settings. People read `rule` to
+    see which calls the permission allows, and `scope` to see where and how long."""
 
     rule: Annotated[str, Says(minLength=1, maxLength=_LONGEST_RULE)]
     scope: Annotated[str, Says(minLength=1, maxLength=_LONGEST_RULE)]
@@ -258,9 +261,9 @@ class HostRule(Wire):
 class PlannedCall(Wire):
     """One line of a plan: a call that may run up to `times` times.
 
-    `any_text` names the arguments that may have any text. They are data, and are not listed in
-    `arguments`. `kind` and `roles` are those of the later request, which runs in the same place
-    as the plan. Raises InvalidRequest if a member breaks the rules of the wire format.
+    `any_text` names the arguments that may be any string. They are data; `arguments` does not list
+    them. `kind` and `roles` are those of the request that follows later, in the same place as the
+    plan. Raises InvalidRequest if a member breaks the rules of the wire format.
     """
 
     tool: Annotated[str, matching(TOOL_NAME)]
@@ -285,18 +288,18 @@ class PlannedCall(Wire):
 class ApprovalRequest(Wire):
     """One request for an approval, or for input.
 
-    `arguments` are exactly what will run; `digest` binds them, see `digest_of`. `timeout` is in
-    seconds. None takes the timeout of the route, 0 means the maximum of 30 days. `schema` is a
-    JSON Schema for edited arguments. `roles` say how the tool uses each argument, see
-    `gateway.wire.roles`. `harmless` says that no call of the tool needs an approval. Both are
-    claims of the tool's author that affect grants only, and the digest leaves them out. `human`
-    means that only a person can approve; rules and hooks can still deny. `call_id` is the
-    framework's id of the call, and `part` distinguishes several requests about one call. See
+    `arguments` are exactly what will run; `digest` is the action digest, see `digest_of`. `timeout`
+    is in seconds. None means the timeout of the route, 0 means the maximum of 30 days. `schema` is
+    a JSON Schema for edited arguments. `roles` say how the tool uses each argument, see
+    `gateway.wire.roles`. `harmless` says that no call of the tool needs an approval. `roles` and
+    `harmless` are claims of the tool's author that affect grants only; the digest does not cover
+    them. `human` means that only a person can approve; rules and hooks can still deny. `call_id` is
+    the framework's id of the call, and `part` distinguishes several requests about one call. See
     `gateway.wire.canonical_json` for the `id` of such a request. Requests with the same `group`
-    form one batch. `read_only` is the author's claim that the tool changes nothing. With an
-    approval a person may choose one of `host_rules`. `shows_number` says that the agent can
-    display a verification code; otherwise the request gets none. Raises InvalidRequest if a
-    member breaks the rules of the wire format.
+    form one batch. `read_only` is the author's claim that the tool changes nothing. A person who
+    approves may also choose one of `host_rules`. `shows_number` says that the agent can display a
+    verification code; otherwise the request gets none. Raises InvalidRequest if a member breaks the
+    rules of the wire format.
     """
 
     __pydantic_config__ = whole(
@@ -368,7 +371,8 @@ class ApprovalRequest(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedBy(Wire):
-    """The authority that decided. `name` is a person's or grant's id, a rule's name, or system."""
+    """The authority that decided. `name` is the id of a person or grant, the name of a rule, or
+    `system`."""
 
     kind: DeciderKind
     name: str
@@ -378,9 +382,9 @@ class DecidedBy(Wire):
 class Decision(Wire):
     """The one final decision on a request.
 
-    `digest` binds what may run: that of the request, or of the edited `arguments`. `answers` belong
-    to a question, `result` to `respond`. `abort` is turn or agent: what must stop. Claim an
-    approval before `expires_at`. `host_rule` is the rule that the coding agent shall save.
+    `digest` is the action digest of what may run: the request, or its edited `arguments`. `answers`
+    are set for a question, `result` for `respond`. `abort` is `turn` or `agent`, if that must stop.
+    Claim an approval before `expires_at`. `host_rule` is the rule that the coding agent must save.
     """
 
     request_id: str
@@ -410,9 +414,10 @@ class Decision(Wire):
         return values
 
     def with_signature(self, sign: Callable[[bytes], str]) -> Decision:
-        """Return a copy with the signature that `sign` makes of its bytes.
+        """Return a signed copy; `sign` computes the signature from the bytes.
 
-        The copy caches its JSON values for `values`. A copy made by `replace` has no such cache.
+        The signed copy caches the JSON that `values` returns. A copy made by `replace` has no
+        cache.
         """
         values = self._unsigned_values()
         values["signature"] = sign(canonical(values))
@@ -447,7 +452,7 @@ class Report(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBack(Wire):
-    """The record of a request, as its agent may read it again.
+    """The record of a request, as the agent that made the request may read it.
 
     `consumed` counts the processes that claimed the approval. `given_up` says that the approval
     was cancelled before use, so that nobody can claim it any more. `messages` are the addresses of
@@ -467,9 +472,10 @@ class ReadBack(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State(Wire):
-    """The current state of a request: the gateway's reply to every message about it.
+    """The current state of a request. The gateway sends it in reply to each message about the
+    request.
 
-    Only the process that may act on a `decision` gets it. `may_have_run` warns that another
+    A `decision` is sent only to the process that may act on it. `may_have_run` warns that another
     process has already claimed the approval. `secrets` are the secret answers to a question.
     `record` is set only if the message asked for it. `number` is a verification code: the waiting
     agent shows it, and the approver may have to type it.
@@ -490,10 +496,10 @@ class State(Wire):
 def digest_of(request: ApprovalRequest, arguments: JsonObject | None = None) -> str:
     """Return the action digest: a SHA-256 in hex. Equal actions have equal digests.
 
-    It covers agent, kind, tool, arguments, payload, context and questions. If edited `arguments`
-    are given, they replace those of the request. All other members are left out: id, session,
-    hint, preview, risk, roles, harmless, human, call_id, part, group, read_only, host_rules,
-    shows_number. Raises InvalidRequest if the action is not JSON.
+    The digest covers agent, kind, tool, arguments, payload, context and questions. If edited
+    `arguments` are given, they replace those of the request. All other members are left out: id,
+    session, hint, preview, risk, roles, harmless, human, call_id, part, group, read_only,
+    host_rules, shows_number. Raises InvalidRequest if the action is not JSON.
     """
     return action_digest(
         agent=request.agent,
@@ -507,7 +513,7 @@ def digest_of(request: ApprovalRequest, arguments: JsonObject | None = None) -> 
 
 
 def id_of_call(request: ApprovalRequest) -> str:
-    """Return the id that follows from the `call_id` of a request, the same in every process.
+    """Return the id derived from the `call_id` of a request; each process derives the same id.
 
     Raises InvalidRequest if the request has no `call_id`.
     """

@@ -11,10 +11,11 @@ from gateway.server.plugins import BrokenAdapter, adapter_class, adapter_names
 
 
 def adapter_parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, Sequence[str]] | None:
-    """Return the parser of an adapter's commands and its words, None when none is named.
+    """Return the parser of an adapter's commands and the words for it, or None if no adapter is
+    named.
 
-    `NAME COMMAND …` runs a command, `NAME` alone lists them. Our own commands come first, so an
-    adapter cannot replace `gateway approve`.
+    `NAME COMMAND …` runs a command of the adapter NAME, `NAME` alone lists its commands. The
+    gateway's own commands have precedence, so an adapter cannot replace `gateway approve`.
     """
     if words[0] not in adapter_names():
         return None
@@ -22,7 +23,8 @@ def adapter_parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, Seque
 
 
 def _parser_of_adapter(name: str) -> argparse.ArgumentParser:
-    """Return the parser of one adapter; the others are not loaded, in case one is broken."""
+    """Return the parser of one adapter. Loads no other adapter, because another one may be
+    broken."""
     kind = adapter_class(name)
     parser = argparse.ArgumentParser(prog=f"gateway {name}")
     verbs = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -43,7 +45,7 @@ def _parser_of_adapter(name: str) -> argparse.ArgumentParser:
 def _add_chat_commands(
     verbs: argparse._SubParsersAction[argparse.ArgumentParser], adapter: Adapter
 ) -> None:
-    """Add what every chat has that can be set up."""
+    """Add the commands that each chat with a setup has."""
     setup = verbs.add_parser(
         "setup",
         help="connect the chat: create the app, enter its tokens, choose a channel, "

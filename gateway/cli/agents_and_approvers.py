@@ -1,6 +1,6 @@
-"""`gateway agent …` and `gateway approver …`: their credentials, which are shown once.
+"""`gateway agent …` and `gateway approver …`: manage credentials, which are shown only once.
 
-`add`, `rotate`, `revoke` and `list` work straight on Redis, `paused` and `lift` over HTTP.
+`add`, `rotate`, `revoke` and `list` access Redis directly; `paused` and `lift` use HTTP.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def print_once(new: NewCredential, as_json: bool) -> None:
 
 
 def print_revoked(options: argparse.Namespace, sentence: str, **more: int) -> None:
-    """Print that a credential was revoked: the sentence, or with --json its members and `more`."""
+    """Print that a credential was revoked: a sentence, or with --json an object that includes
+    `more`."""
     members = {"name": options.name, "revoked": True, **more}
     print(json.dumps(members) if options.json else sentence)
 

@@ -1,4 +1,4 @@
-"""`gateway audit …`, `archive …` and `report`: what happened, and its public forms."""
+"""`gateway audit …`, `archive …` and `report`: print, export and verify the audit log."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _PAGE = 500
 
 
 async def write_form(store: RedisStore, form: str) -> AsyncIterator[str]:
-    """Yield the audit's lines in a form: `interchange` or `trace`."""
+    """Yield the lines of the audit log in a public format: `interchange` or `trace`."""
     writer = _Interchange() if form == "interchange" else _Trace()
     cursor: str | None = None
     while events := await store.history(cursor, _PAGE):
@@ -81,7 +81,7 @@ class _Interchange:
         self._sequence = 0
 
     def tell(self, event: AuditEvent, record: StoredRequest) -> Iterator[JsonObject]:
-        """Yield the envelopes of an event, none for most."""
+        """Yield the envelopes of an event. Most events have none."""
         if event.type == "submitted":
             yield self._tell_request(event, record, record.id, record.request.arguments, event.at)
         elif event.type in ENDINGS and record.decision is not None:
@@ -97,7 +97,7 @@ class _Interchange:
             yield from self._tell_end(event, record, decision, f"{record.id}.2")
 
     def end(self) -> Iterator[JsonObject]:
-        """Yield nothing: a stream of envelopes has no end."""
+        """Yield nothing, because this format has no closing line."""
         yield from ()
 
     def _tell_request(
@@ -165,14 +165,14 @@ class _Interchange:
 
 
 class _Trace:
-    """Writes one trace of all requests that have ended; those that wait are not evidence yet."""
+    """Writes one trace of all requests that have ended. Pending requests are left out."""
 
     def __init__(self) -> None:
         self._last = 0
         self._executed: set[str] = set()
 
     def tell(self, event: AuditEvent, record: StoredRequest) -> Iterator[JsonObject]:
-        """Yield the lines of an event, none for most."""
+        """Yield the lines of an event. Most events have none."""
         self._last = max(self._last, event.at)
         if event.type in ENDINGS and record.decision is not None:
             yield from self._tell_end(event, record, record.decision)
@@ -180,7 +180,7 @@ class _Trace:
             yield from self._tell_report(event, record, record.decision)
 
     def end(self) -> Iterator[JsonObject]:
-        """Yield the last line, which says that nothing is missing behind it."""
+        """Yield the last line, which shows that the trace is complete."""
         if self._last:
             yield self._line("session_end", self._last, reason="the end of this export")
 
@@ -246,8 +246,8 @@ def _final_id(record: StoredRequest, decision: Decision) -> str:
 
 
 def _action(record: StoredRequest, arguments: JsonObject) -> JsonObject:
-    """Return what would run as an action of the specification; what is masked says so, and the hint
-    names the digest of the real bytes."""
+    """Return the call as an action of the specification. Masked values are marked as masked, and
+    the hint contains the digest of the real values."""
     request = record.request
     told: JsonObject = mask(arguments)
     shown = record.copy_with(edited=None) if arguments is request.arguments else record
@@ -267,7 +267,7 @@ def _action(record: StoredRequest, arguments: JsonObject) -> JsonObject:
 
 
 def _operation(record: StoredRequest, edited: JsonObject | None) -> JsonObject:
-    """Return what would run as an action of the trace."""
+    """Return the call as an action in the format of the trace."""
     request = record.request
     parameters = {
         "arguments": request.arguments if edited is None else edited,
@@ -297,7 +297,8 @@ def _digest(action: JsonObject) -> str:
 
 
 def _identifier(text: str) -> str:
-    """Return a name as both forms take it; one with other characters is told by its digest."""
+    """Return a name that both formats allow: the name itself, or its digest if it has other
+    characters."""
     plain_text = all(one in _ALLOWED or one in "._:-" for one in text)
     if plain_text and text[:1] in _ALLOWED and 0 < len(text) <= _LONGEST_ID:
         return text
@@ -317,7 +318,7 @@ _MISSING = '{"missing"'
 
 
 async def tail(options: argparse.Namespace) -> int:
-    """Print the latest events, the newest last."""
+    """Print the latest events, with the newest one last."""
     async with connect_backend() as found:
         for event in await found.store.latest(options.lines):
             if options.json:
@@ -330,10 +331,10 @@ async def tail(options: argparse.Namespace) -> int:
 
 
 async def export_all(options: argparse.Namespace) -> int:
-    """Write the whole audit as JSON lines, in the form that is sealed and verified or in another.
-    A file is replaced only when it is complete.
+    """Write the whole audit log as JSON lines, in the format that can be verified or in a public
+    one. Replaces an existing file only after the export is complete.
 
-    Returns 1 when a part of the archive could not be read, which the lines then say."""
+    Returns 1 if a part of the archive could not be read; the output then reports that."""
     count = missing = 0
     async with connect_backend() as found:
         with _open_for_writing(options.file) as file:
@@ -372,7 +373,7 @@ def _open_for_writing(name: str) -> Iterator[TextIO]:
 
 
 def verify_file(options: argparse.Namespace) -> int:
-    """Check an export."""
+    """Check that an exported audit log is complete and unchanged."""
     found = _verify(Path(options.file))
     if options.json:
         print(json.dumps(asdict(found)))
@@ -396,7 +397,7 @@ def _verify(path: Path) -> Verification:
 
 
 async def erase(options: argparse.Namespace) -> int:
-    """Remove the content of a request that has ended, and of its answer."""
+    """Erase the content of a request that has ended, and of its decision."""
     async with connect_backend(acting=True) as found:
         await operator_core(found).approvals.erase(options.id, by=options.by)
     say(
@@ -415,7 +416,8 @@ _MOST_NAME = 60
 
 
 async def give_up(options: argparse.Namespace) -> int:
-    """Print which segments are lost; with --yes, go on without them. Returns 1 without it."""
+    """Print which segments of the archive are lost. With --yes, accept the loss; otherwise return
+    1."""
     async with connect_backend(acting=options.yes) as found:
         store = found.store
         archive, mark = store.audit.need_archive(), await store.audit.mark()
@@ -446,7 +448,7 @@ async def give_up(options: argparse.Namespace) -> int:
 
 
 async def print_report(options: argparse.Namespace) -> int:
-    """Print how people decide, and how agents ask."""
+    """Print figures about people's decisions and agents' requests."""
     if options.days < 1:
         raise InvalidRequest("--days must be at least 1")
     until = SystemClock().now_ms()

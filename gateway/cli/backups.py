@@ -1,4 +1,4 @@
-"""`gateway backup` and `gateway restore`: everything in one file, and back."""
+"""`gateway backup` and `gateway restore`: save a namespace in one file, and load it again."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def back_up(options: argparse.Namespace) -> int:
 
 
 async def restore(options: argparse.Namespace) -> int:
-    """Load a backup into an empty namespace, or confirm what a restore holds back.
+    """Load a backup into an empty namespace, or confirm what a restore has disabled.
 
     Returns 1 if the restored state has problems.
     """
@@ -107,8 +107,8 @@ async def _open_unused(settings: Settings) -> AsyncIterator[RedisStore]:
 
 
 async def _check(settings: Settings, store: RedisStore) -> tuple[dict[str, Any], list[str]]:
-    """Read everything that was restored, and void approvals without a report. Return counts, and
-    what is wrong."""
+    """Read all restored data, and invalidate approvals without a report. Return the counts, and the
+    problems found."""
     core = build_core(settings, store, RedisFeed(store.redis, store.keys), host_hooks(None), None)
     now, read, void = await store.now(), 0, 0
     for final in (False, True):
@@ -141,7 +141,7 @@ async def _check(settings: Settings, store: RedisStore) -> tuple[dict[str, Any],
 
 
 async def _confirm(options: argparse.Namespace) -> int:
-    """Make what a restore holds back effective again."""
+    """Enable again what a restore has disabled."""
     kind, silent = options.confirm, dict[str, str]()
     async with connect_backend(acting=True) as found:
         store, count = found.store, 0

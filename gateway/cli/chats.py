@@ -49,7 +49,7 @@ class Terminal:
         self._told: set[str] = set()
 
     def keep(self, variable: str, value: str) -> None:
-        """Keep a setting that was checked, for a set-up that is broken off and run again."""
+        """Save a checked setting, so that an interrupted setup need not ask for it again."""
         known = read_kept(unfinished=True).get(self._chat, {})
         keep(self._chat, {**known, variable: value}, unfinished=True)
 
@@ -58,14 +58,15 @@ class Terminal:
         print(line, flush=True)
 
     def open(self, url: str) -> None:
-        """Print a link, and open it in the browser where there is one."""
+        """Print a link, and open it in the browser if this machine has one."""
         self.say(f"  {url}")
         if self.asks and (os.environ.get("DISPLAY") or sys.platform == "darwin"):
             with suppress(webbrowser.Error):
                 webbrowser.open(url)
 
     async def ask_secret(self, question: str, variable: str) -> str:
-        """Return what somebody types, unseen, or what the setting says already."""
+        """Return a secret that the person types without echo, or the value that the setting already
+        has."""
         if not self.asks:
             if (found := secret(variable)) and variable not in self._told:
                 self._told.add(variable)
@@ -79,19 +80,19 @@ class Terminal:
 
 
 def ask_line(question: str) -> str:
-    """Return what somebody types."""
+    """Print a question, and return the line that the person types."""
     with _interruptible():
         return input(f"{question} ").strip()
 
 
 def confirm(question: str) -> bool:
-    """Return whether somebody types yes."""
+    """Ask a yes-or-no question, and return whether the person types yes."""
     return ask_line(f"{question} [y/N]").lower() in ("y", "yes")
 
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Have Ctrl-C end a question at once: the event loop would only note it."""
+    """Make Ctrl-C interrupt a question immediately; the event loop would only record the signal."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
@@ -102,7 +103,7 @@ def _interruptible() -> Iterator[None]:
 
 
 async def setup(options: argparse.Namespace) -> int:
-    """Connect a chat: its app, its tokens, a channel, its first approver, a first card."""
+    """Connect a chat: set up its app, tokens, channel and first approver, and post a first card."""
     terminal = Terminal(options.adapter, asks=not options.non_interactive)
     try:
         return await _set_up(options, terminal)
@@ -158,7 +159,8 @@ def _claims(backend: Backend, name: str) -> ClaimService:
 
 
 async def _run_gateway(name: str, terminal: Terminal) -> None:
-    """Have a gateway run that uses this chat: one of this data folder takes new settings itself."""
+    """Start a gateway that uses this chat, if none runs. A running one loads new settings
+    automatically."""
     settings = Settings()
     if name not in settings.adapters:
         raise InvalidRequest(f"GATEWAY_ADAPTERS is set and leaves {name} out: unset it, or add it")
@@ -186,8 +188,8 @@ async def _run_gateway(name: str, terminal: Terminal) -> None:
 async def _wait_for_claim(
     service: ClaimService, chat: ChatSetup, terminal: Terminal, **invited: str
 ) -> tuple[Invitation, ChatClaim] | None:
-    """Print what to type in the chat, with a code, and return what was claimed; None where nobody
-    waits here for that."""
+    """Print the command with a code to type in the chat, wait, and return the claim. Return None if
+    this command must not wait."""
     while True:
         invitation, code = await service.invite(**invited)
         if invitation.person:
@@ -214,7 +216,8 @@ async def _wait_for_claim(
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Have whoever ends this process, or closes its terminal, end what it does in order."""
+    """Cancel the running task when the process is stopped or its terminal closed, so that it cleans
+    up."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -229,7 +232,8 @@ def _ended_by_signals() -> Iterator[None]:
 async def _look_for(
     service: ClaimService, invitation: Invitation
 ) -> tuple[Invitation, ChatClaim] | None:
-    """Return what is claimed with an invitation, None once it has ended."""
+    """Wait for the claim that somebody makes with an invitation. Return None if the invitation
+    ends."""
     while await service.is_open(invitation):
         for claimed in await service.list_waiting():
             if claimed[0].id == invitation.id:
@@ -245,7 +249,8 @@ async def _ask_operator(
     claimed: tuple[Invitation, ChatClaim],
     terminal: Terminal,
 ) -> bool:
-    """Show a claim and what it changes, ask, and do just that; return whether it was done."""
+    """Show a claim and its changes, ask for confirmation, and apply exactly those; return whether
+    it did."""
     while True:
         lines, shown = await _describe(service, backend, claimed)
         for line in lines:
@@ -266,8 +271,8 @@ async def _ask_operator(
 async def _describe(
     service: ClaimService, backend: Backend, claimed: tuple[Invitation, ChatClaim]
 ) -> tuple[list[str], PolicyDocument | None]:
-    """Return what a claim is and would change, and the policy as it would be; or the lines for the
-    policy file, and None."""
+    """Return lines that describe a claim and its changes, and the resulting policy. If the policy
+    comes from a file, return the lines to add to it, and None."""
     invitation, claim = claimed
     where = f" in {claim.place}" if claim.place else f" wants to be {invitation.person}"
     lines = [f"{claim.words}{where}", f"The number in their private reply: {claim.number}"]
@@ -283,7 +288,7 @@ async def _describe(
 
 
 async def _try_it(terminal: Terminal) -> int:
-    """Ask something harmless, so that the first card comes; return the exit code."""
+    """Submit a harmless request, so that the chat gets its first card; return the exit code."""
     terminal.say(f"A first card comes to the channel: {_TRY_COMMAND}. Press Approve there.")
     try:
         client = await asyncio.to_thread(AsyncClient.from_env, _TRY_AGENT, say=None)
@@ -306,7 +311,7 @@ async def _try_it(terminal: Terminal) -> int:
 
 
 async def show_status(options: argparse.Namespace) -> int:
-    """Print whether a chat is set up, runs, and where it posts."""
+    """Print whether a chat is set up and running, and where it posts cards."""
     name, settings = options.adapter, Settings()
     kept = name in read_kept()
     running = (read_private(settings.data_dir / FILE_NAME) or {}).get("adapters", ())
@@ -335,7 +340,8 @@ async def show_status(options: argparse.Namespace) -> int:
 
 
 async def remove(options: argparse.Namespace) -> int:
-    """Take a chat's channels out of the routes, and forget its tokens; people keep their names."""
+    """Remove a chat's channels from the routes, and delete its tokens. People keep their chat
+    accounts."""
     name = options.adapter
     try:
         await _remove_channels(name)
@@ -360,7 +366,8 @@ async def _remove_channels(name: str) -> None:
 
 
 def _without_chat(route: Route, name: str) -> Route:
-    """Return a route without a chat's channels; the inbox is left where nothing else is."""
+    """Return a route without a chat's channels. If no other target is left, the route gets the
+    inbox."""
 
     def leave(targets: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(one for one in targets if one.partition(":")[0] != name)
@@ -379,7 +386,7 @@ def _without_chat(route: Route, name: str) -> Route:
 
 
 async def list_claims(options: argparse.Namespace) -> int:
-    """Print what waits for the operator's yes."""
+    """Print the claims that the operator has not approved or denied yet."""
     async with connect_backend() as backend:
         service = _claims(backend, "")
         waiting = await service.list_waiting()
@@ -396,7 +403,7 @@ async def list_claims(options: argparse.Namespace) -> int:
 
 
 async def approve_claim(options: argparse.Namespace) -> int:
-    """Put a claim into the policy."""
+    """Approve a claim: apply its changes to the policy."""
     async with connect_backend(acting=True) as backend:
         service = _claims(backend, "")
         claimed = await service.find(options.id)
@@ -410,7 +417,7 @@ async def approve_claim(options: argparse.Namespace) -> int:
 
 
 async def deny_claim(options: argparse.Namespace) -> int:
-    """Drop a claim."""
+    """Deny a claim, so that it changes nothing."""
     async with connect_backend(acting=True) as backend:
         service = _claims(backend, "")
         await service.deny(*await service.find(options.id), by=_BY)
@@ -419,7 +426,7 @@ async def deny_claim(options: argparse.Namespace) -> int:
 
 
 async def link_approver(options: argparse.Namespace) -> int:
-    """Print a code by which a person adds their account in a chat."""
+    """Print a code with which a person links their chat account."""
     async with connect_backend(acting=True) as backend:
         service = _claims(backend, options.chat)
         chat = _setup_of(options.chat)

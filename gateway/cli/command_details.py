@@ -1,4 +1,4 @@
-"""The texts that follow the first line of `gateway COMMAND --help`, by the function to run."""
+"""Define the details in `gateway COMMAND --help`, by the function that runs the command."""
 
 DETAILS = {
     "serve.up": (

@@ -1,4 +1,4 @@
-"""The command line: the arguments of each command, and the function that runs it."""
+"""Define the arguments of each command, and the function that runs the command."""
 
 from __future__ import annotations
 
@@ -84,13 +84,14 @@ def run(words: Sequence[str]) -> int:
 
 
 def close_output() -> int:
-    """Leave quietly: the reader of the output, for example `head -1`, has read enough of it."""
+    """Exit without an error, because the program that reads the output, such as `head -1`, has
+    ended."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands but those of adapters."""
+    """Return the parser of all commands except those of adapters."""
     return _parser()[0]
 
 
@@ -122,7 +123,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Verbs]:
 
 
 def _command(verbs: Verbs, name: str, run: str, help: str) -> Parser:
-    """Add a command, and the function of this package that runs it, as `module.function`."""
+    """Add a command. `module.function` names the function of this package that runs it."""
     whole = f"{help[0].upper()}{help[1:]}. {DETAILS.get(run, '')}".strip()
     parser: Parser = verbs.add_parser(name, help=help, description=whole)
     parser.set_defaults(run=run)
@@ -132,8 +133,8 @@ def _command(verbs: Verbs, name: str, run: str, help: str) -> Parser:
 
 
 def _group(verbs: Verbs, name: str, module: str, help: str) -> Callable[..., Parser]:
-    """Add a command with actions; return what adds one of these: its name, and which function of
-    `module` runs it."""
+    """Add a command with subcommands. Return a function that adds one: its arguments are the
+    subcommand's name and the function of `module` that runs it."""
     actions = verbs.add_parser(name, help=help).add_subparsers(metavar="ACTION", required=True)
 
     def add(action: str, function: str, help: str) -> Parser:
@@ -143,14 +144,15 @@ def _group(verbs: Verbs, name: str, module: str, help: str) -> Callable[..., Par
 
 
 def _count(text: str) -> int:
-    """Return how many are meant; argparse says why a text is refused."""
+    """Parse a positive whole number. For other strings, argparse prints the error."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a number from 1 on")
     return int(text)
 
 
 def _span(text: str) -> int:
-    """Return a time such as 15m in ms; argparse says why a text is refused."""
+    """Parse a duration such as 15m into milliseconds. For other strings, argparse prints the
+    error."""
     number, unit = text[:-1], _UNITS_MS.get(text[-1:], 0)
     if not (number.isascii() and number.isdecimal() and unit and len(number) <= _MOST_DIGITS):
         raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90s, 15m or 1h")
@@ -161,9 +163,9 @@ def _span(text: str) -> int:
 
 
 def find_command(run: str) -> Command:
-    """Return the function of this package that is named as `module.function`.
+    """Import and return the function of this package that `module.function` names.
 
-    All modules together take a second to import; most commands need a small part of them.
+    Importing all modules takes a second, and most commands need only a few of them.
     """
     module, _, name = run.partition(".")
     command: Command = getattr(import_module(f"gateway.cli.{module}"), name)
@@ -546,7 +548,7 @@ def _add_doctor_commands(verbs: Verbs) -> None:
 
 
 def _add_backup_commands(verbs: Verbs) -> Parser:
-    """Add `backup` and `restore`. Return `restore`, which takes --by."""
+    """Add `backup` and `restore`. Return the parser of `restore`, so that the caller adds --by."""
     saving = _command(verbs, "backup", "backups.back_up", "write everything to one private file")
     saving.add_argument("file", help="path of the backup; replaces an older file")
     back = _command(verbs, "restore", "backups.restore", "load a backup into an empty gateway")
@@ -597,7 +599,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def take_env_file(words: Sequence[str]) -> list[str]:
-    """Read the file that leading words name, and return the words behind; raises InvalidRequest."""
+    """Load the file named by a leading --env-file, and return the remaining words. Raises
+    InvalidRequest."""
     rest = list(words)
     while rest and rest[0].partition("=")[0] == _OPTION:
         option, equals, path = rest.pop(0).partition("=")
@@ -613,7 +616,7 @@ def take_env_file(words: Sequence[str]) -> list[str]:
 
 
 def read_env_file(path: str) -> dict[str, str]:
-    """Return the variables of a file; raises InvalidRequest with the line that cannot be read."""
+    """Return the variables in a file. Raises InvalidRequest that quotes the first invalid line."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""`gateway completion`: what a shell needs to complete commands and options."""
+"""`gateway completion`: print a script with which a shell completes commands and options."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ complete -c gateway -n __gateway_knows -f -a '(__gateway_complete)'
 
 
 def print_completion(options: argparse.Namespace) -> int:
-    """Print the script of a shell."""
+    """Print the completion script for a shell."""
     form, case = {
         "bash": (_BASH, '    "{path}") echo "{words}" ;;'),
         "zsh": (_ZSH, '    "{path}") echo "{words}" ;;'),
@@ -77,7 +77,7 @@ def print_completion(options: argparse.Namespace) -> int:
 
 
 def commands_and_words() -> Iterator[tuple[str, list[str]]]:
-    """Yield each command, beginning with `gateway`, and the words that may follow it."""
+    """Yield each command, starting with `gateway`, and the words that may follow the command."""
     own = {f"gateway {verb}": commands.make_parser(verb) for verb in ("ask", "wait", "run")}
     left = [("gateway", make_parser())]
     while left:

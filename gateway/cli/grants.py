@@ -1,4 +1,4 @@
-"""`gateway grant …`, `stop-all` and `resume`, with an approver's own token."""
+"""`gateway grant …`, `stop-all` and `resume`: manage grants and the kill switch as an approver."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def add_pass(options: argparse.Namespace) -> int:
-    """Make a pass: approve what a session asks, for a while."""
+    """Create a session pass, which approves a session's requests for a limited time."""
     body = {"what": options.what, "hours": options.hours}
     if options.next is not None:
         body["max_uses"] = options.next
@@ -58,7 +58,8 @@ def _print_grant(http: HttpPool, grant: dict[str, Any], options: argparse.Namesp
 
 
 def add(options: argparse.Namespace) -> int:
-    """Write a grant of a call like an example; without an offer, print what may be remembered."""
+    """Create a grant from an example call and an offered scope. Without a scope, print the offered
+    scopes."""
     with connect_as_approver(acting=options.offer is not None) as http:
         effect = "deny" if options.deny else "allow"
         body = {"agent": options.agent, "effect": effect, "example": _read_example(http, options)}
@@ -104,7 +105,7 @@ def _read_example(http: HttpPool, options: argparse.Namespace) -> dict[str, Any]
 
 
 def offers(options: argparse.Namespace) -> int:
-    """Print what may be remembered about a request, and what each offer would match."""
+    """Print the scopes that a grant of a request may have, and what each one would match."""
     with connect_as_approver() as http:
         request_id = find_request(http, options.id)["request"]["id"]
         found = http.call("GET", f"/v1/requests/{request_id}/offers")
@@ -123,7 +124,7 @@ def offers(options: argparse.Namespace) -> int:
 
 
 def revoke(options: argparse.Namespace) -> int:
-    """Revoke grants: one, a session's, an agent's, or all."""
+    """Revoke one grant, or all grants of a session, of an agent, or of everybody."""
     with connect_as_approver(acting=True) as http:
         if options.id is not None:
             grant = _find(http, options.id)
@@ -168,8 +169,8 @@ def _find(http: HttpPool, wanted: str) -> dict[str, Any]:
 
 
 def _format_grant(http: HttpPool, grant: dict[str, Any]) -> str:
-    """Return a grant as lines: its id, for whom and how long it holds; what it covers; who made it;
-    and why it is suspended."""
+    """Return a grant as lines: its id, agent and lifetime; its scope; who created it; and, if it is
+    suspended, the reason."""
     most = f" of {grant['max_uses']}" if "max_uses" in grant else ""
     where = f"session {quote_name(grant['session'])}" if "session" in grant else "all sessions"
     lines = [
@@ -190,14 +191,15 @@ def _format_end(grant: dict[str, Any]) -> str:
 
 
 def _format_backing(grant: dict[str, Any]) -> str:
-    """Return who saved a grant, and whose votes it also needs."""
+    """Return a line that names who saved a grant, and the other people whose votes the grant
+    needs."""
     by = grant["made_by"]
     others = [one["person"] for one in grant.get("backers", ()) if one["person"] != by]
     return f"made by {by}" + (f", with the votes of {', '.join(others)}" if others else "")
 
 
 def _why_suspended(grant: dict[str, Any]) -> str:
-    """Return why a grant is suspended; empty when it is in force."""
+    """Return the reason why a grant is suspended, or "" if it is active."""
     if outdated := grant.get("outdated"):
         why = make_visible(outdated["why"]).text
         return f"suspended: {why}; let the agent ask again, and remember that decision"
@@ -207,8 +209,8 @@ def _why_suspended(grant: dict[str, Any]) -> str:
 
 
 def _format_exact_match(http: HttpPool, grant: dict[str, Any]) -> str:
-    """Return what an exact grant matches, read from the request that it was made from; "" where
-    that does not say it."""
+    """Return the call that an exact grant matches, read from the request it was created from, or ""
+    if that request does not contain the call."""
     asked = grant.get("from_request")
     if grant["match"]["shape"] != Shape.EXACT or asked is None or grant.get("erased"):
         return ""

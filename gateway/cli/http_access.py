@@ -1,4 +1,4 @@
-"""How approvers' commands reach the gateway: over HTTP, with the caller's own token."""
+"""Connect approvers' commands to the gateway: over HTTP, with the caller's own token."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ _PAGE = 200  # requests at a time
 
 
 def connect_as_approver(*, acting: bool = False) -> HttpPool:
-    """Return a connection with the caller's approver token, else the local owner's, which only the
-    gateway gets that announced itself. With `acting` standard error says which gateway it is."""
+    """Return a connection with the caller's approver token. Without one, use the token of the local
+    owner, which is sent only to the local gateway. With `acting`, print the gateway's address on
+    standard error."""
     folder = Path(state_folder())
     url = choose_url(
         folder,
@@ -59,13 +60,13 @@ def connect_as_approver(*, acting: bool = False) -> HttpPool:
 
 
 def say_where(address: str) -> None:
-    """Say on standard error at which address a command changes something."""
+    """Print on standard error the address of the gateway that a command changes."""
     print(f"gateway: acting on {address}", file=sys.stderr)
 
 
 def find_request(http: HttpPool, wanted: str) -> dict[str, Any]:
-    """Return the request with this id, with an id that begins so, pending ones first, or with this
-    number in the list that was printed last."""
+    """Find a request by its id, or by the start of its id, with pending requests first. A number
+    means the row in the list that was printed last."""
     wanted = find_listed(http, wanted).partition("@")[0]
     if len(wanted) == ID_LENGTH:
         found: dict[str, Any] = http.call("GET", f"/v1/requests/{wanted}")
@@ -85,7 +86,7 @@ def find_request(http: HttpPool, wanted: str) -> dict[str, Any]:
 
 
 def read_all(http: HttpPool, which: str) -> Iterator[dict[str, Any]]:
-    """Yield all requests of a query, page by page."""
+    """Yield all requests that match a query, read page by page."""
     after: str | None = ""
     while after is not None:
         page, after = read_page(http, which, after, _PAGE)
@@ -95,8 +96,8 @@ def read_all(http: HttpPool, which: str) -> Iterator[dict[str, Any]]:
 def read_page(
     http: HttpPool, which: str, after: str, limit: int
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """Return at most `limit` requests of a query behind a place, and the place where the next ones
-    begin, None when there are no more."""
+    """Return at most `limit` requests that match a query, from a cursor on. Also return the cursor
+    of the next page, or None after the last page."""
     found: list[dict[str, Any]] = []
     place: str | None = after
     while place is not None and len(found) < limit:

@@ -1,4 +1,4 @@
-"""What the set-up of a chat found out, kept in the data folder for every later command."""
+"""Store the settings from a chat's setup in the data folder, and load them in later commands."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ def _file(*, unfinished: bool) -> Path:
 
 
 def read_kept(*, unfinished: bool = False) -> dict[str, dict[str, str]]:
-    """Return the settings of each chat, or what unfinished set-ups found. Raises InvalidRequest for
-    a file that others could read."""
+    """Return the settings of each chat, or those of unfinished setups. Raises InvalidRequest if
+    other users could read the file."""
     return read_private(_file(unfinished=unfinished)) or {}
 
 
 def keep(chat: str, settings: Mapping[str, str], *, unfinished: bool = False) -> None:
-    """Keep the settings of a chat in place of what was kept, 0600; none forget the chat."""
+    """Replace the saved settings of a chat, in a file with mode 0600. Empty settings delete the
+    chat."""
     kept = read_kept(unfinished=unfinished)
     kept[chat] = dict(settings)
     path = _file(unfinished=unfinished)
@@ -38,8 +39,8 @@ def keep(chat: str, settings: Mapping[str, str], *, unfinished: bool = False) ->
 
 
 def take_kept() -> None:
-    """Put what is kept into the environment of this process, in place of what was before. What the
-    environment says itself stays, also by a file that `NAME_FILE` names."""
+    """Load the saved settings into this process's environment, and remove those loaded before. A
+    variable that the environment already sets, directly or through `NAME_FILE`, is not changed."""
     for name in _taken:
         os.environ.pop(name, None)
     _taken.clear()
@@ -57,12 +58,14 @@ def take_kept() -> None:
 
 
 def has_kept_changed() -> bool:
-    """Return whether something else is kept than this process took. Raises as `read_kept`."""
+    """Return whether the saved settings have changed since `take_kept`. Raises as `read_kept`
+    does."""
     return read_kept() != _last
 
 
 def environment_without_kept() -> dict[str, str]:
-    """Return the environment of this process without what is kept, so that changes of it count."""
+    """Return this process's environment without the saved settings. A child process loads them
+    itself, and thus also later changes."""
     kept = {one for settings in _last.values() for one in settings.items()}
     return {
         name: said

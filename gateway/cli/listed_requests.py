@@ -1,4 +1,4 @@
-"""The list that `gateway pending` last printed in this terminal: which request a number means."""
+"""Save the list that `gateway pending` prints, so that later commands accept its row numbers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _AGAIN = "run `gateway pending`, and use a number from its list"
 
 
 def keep_list(http: HttpPool, rows: Sequence[str]) -> bool:
-    """Keep each ID@REVISION that is about to be printed, by its place; return whether that worked.
+    """Save the ID@REVISION of each row that will be printed; return whether saving succeeded.
 
-    Each terminal has a separate file, so that a number never means a row of another window.
+    Each terminal has a separate file, so that a number never refers to a row in another window.
     """
     now = SystemClock().now_ms()
     try:
@@ -36,9 +36,10 @@ def keep_list(http: HttpPool, rows: Sequence[str]) -> bool:
 
 
 def find_listed(http: HttpPool, wanted: str) -> str:
-    """Return ID@REVISION of the row with this number; anything but few digits stays as it is.
+    """Return the ID@REVISION of the row with this number. A value that is not a short number is
+    returned unchanged.
 
-    Raises InvalidRequest where it is not certain which request the person saw.
+    Raises InvalidRequest if it is not certain which request the person saw.
     """
     if not (wanted.isascii() and wanted.isdecimal() and len(wanted) <= _MOST_DIGITS):
         return wanted

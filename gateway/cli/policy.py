@@ -1,4 +1,4 @@
-"""`gateway apply`, `policy …`, `explain`, `tool …`: the policy, and how it would decide a call."""
+"""`gateway apply`, `policy …`, `explain`, `tool …`: change, show and test the policy."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ from gateway.wire.codec import plain
 
 
 async def apply(options: argparse.Namespace) -> int:
-    """Put a policy file in force, or print what that would change. Asks first at a terminal."""
+    """Activate a policy file, or only print what would change. At a terminal, asks for confirmation
+    first."""
     document = _read(options.file)
     refuse_unknown(document)
     async with connect_backend(acting=not options.check) as found:
@@ -82,14 +83,15 @@ async def apply(options: argparse.Namespace) -> int:
 
 
 def _confirm(options: argparse.Namespace) -> bool:
-    """Return whether somebody who read the changes wants them; a program is not asked."""
+    """Return whether the person at the terminal confirms the changes. Without a terminal, return
+    True."""
     if options.yes or options.json or not sys.stdin.isatty():
         return True
     return confirm("Apply this?")
 
 
 def _read(file: str) -> PolicyDocument:
-    """Return the document of a file, `-` is standard input; raises BadPolicy."""
+    """Return the policy in a file, or in standard input if `file` is `-`. Raises BadPolicy."""
     if file != "-":
         return read_policy_file(Path(file))
     try:
@@ -99,7 +101,7 @@ def _read(file: str) -> PolicyDocument:
 
 
 def _explain_no_passkeys(settings: Settings) -> str:
-    """Say why nobody can use a passkey at a gateway of these settings; empty when people can."""
+    """Return the reason why these settings permit no passkeys, or "" if people can use them."""
     if "web" not in settings.adapters:
         return "Passkeys are used in the inbox, and GATEWAY_ADAPTERS does not name web."
     site = find_site(settings.public_url)
@@ -129,7 +131,7 @@ def _print_applied(count: int, tokens: set[str], people: set[str]) -> None:
 
 
 async def show(options: argparse.Namespace) -> int:
-    """Print the people, routes and risk rules in force."""
+    """Print the active people, routes and risk rules."""
     async with connect_backend() as found:
         document = plain(await found.store.policy())
     say(document, json.dumps(document, indent=2, ensure_ascii=False), options)
@@ -137,8 +139,8 @@ async def show(options: argparse.Namespace) -> int:
 
 
 async def export(options: argparse.Namespace) -> int:
-    """Print the policy file that would produce what is in force. Raises BadPolicy behind it where
-    `apply` would refuse it, as where an approver left a route with too few."""
+    """Print the active policy as a policy file. Afterwards, raises BadPolicy if `apply` would
+    reject this file, for example because a route has lost an approver and has too few."""
     async with connect_backend() as found:
         text = write_policy(await found.store.policy())
     say({"file": text}, text.rstrip("\n"), options)
@@ -153,8 +155,8 @@ _NO_RULE = "no rule, so people decide"
 
 
 async def replay_file(options: argparse.Namespace) -> int:
-    """Print what a policy file would have done with the requests of the audit. Returns 1 when it
-    allows something that people refused."""
+    """Print how a policy file would have decided the requests in the audit log. Returns 1 if it
+    would allow a call that people denied."""
     document = _read(options.file)
     refuse_unknown(document)
     async with connect_backend() as found:
@@ -187,7 +189,7 @@ def _format_replay(made: PolicyReplay) -> Iterator[str]:
 
 
 def _on_one_line(text: str) -> str:
-    """Return a text that cannot pass for a line of ours."""
+    """Return a string on one line, so that it cannot imitate a line that this command prints."""
     return make_visible(text).text.replace("\n", " ")
 
 
@@ -195,7 +197,8 @@ def _on_one_line(text: str) -> str:
 
 
 def explain_call(options: argparse.Namespace) -> int:
-    """Print the opinion of each decider, hooks included, and the result: the gateway's own."""
+    """Print what each decider, hooks included, would decide about a call, and the gateway's final
+    result."""
     request = _build_request(options)
     with connect_as_approver() as http:
         answer = http.call("POST", "/v1/explain", {"request": plain(request)})
@@ -236,7 +239,7 @@ def _build_request(options: argparse.Namespace) -> ApprovalRequest:
 
 
 def _read_origin(written: str) -> Origin:
-    """Return the origin that an agent would name for PLATFORM:SPACE/CHANNEL[/THREAD]."""
+    """Return the origin that an agent would send for PLATFORM:SPACE/CHANNEL[/THREAD]."""
     channel, _, rest = written.partition(":")
     space, _, place = rest.partition("/")
     place, _, thread = place.partition("/")
@@ -279,7 +282,7 @@ def _print_answer(answer: dict[str, Any]) -> None:
 
 
 def declare_tool(options: argparse.Namespace) -> int:
-    """Declare what the arguments of a tool are, or that it is harmless."""
+    """Declare the roles of a tool's arguments, or that the tool is harmless."""
     body: dict[str, Any] = {"tool": options.name, "arguments": _read_roles(options.roles)}
     if options.harmless:
         body["harmless"] = True
@@ -296,7 +299,7 @@ def declare_tool(options: argparse.Namespace) -> int:
 
 
 def list_tools(options: argparse.Namespace) -> int:
-    """Print what is declared, as a policy file has it."""
+    """Print all declarations about tools, in the format of the policy file."""
     with connect_as_approver() as http:
         rows = http.call("GET", "/v1/tools")["items"]
     if options.json:
@@ -309,7 +312,7 @@ def list_tools(options: argparse.Namespace) -> int:
 
 
 def format_tool(row: dict[str, Any]) -> str:
-    """Return a row as TOML for a policy file."""
+    """Return the declaration of a tool as TOML for a policy file."""
     return write_tables({"tools": [row]})
 
 

@@ -1,6 +1,6 @@
-"""How operators' commands reach the gateway's state through Redis, and what they print on errors.
+"""Connect operators' commands to the gateway's state in Redis, and explain their errors.
 
-Whoever can reach Redis as the gateway does may run them.
+Anyone who can access the gateway's Redis may run these commands.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from gateway.wire.local_discovery import (
 async def connect_backend(*, acting: bool = False) -> AsyncIterator[Backend]:
     """Connect to the configured Redis, or to the running embedded server of the data folder.
 
-    With `acting` standard error says which it is. Raises InvalidRequest where settings name the
-    address of another gateway than that server's, and no Redis.
+    With `acting`, print on standard error which Redis is used. Raises InvalidRequest if the
+    settings contain no Redis, but the address of a gateway other than the local one.
     """
     settings = Settings()
     if settings.redis_url is None:
@@ -48,7 +48,8 @@ async def connect_backend(*, acting: bool = False) -> AsyncIterator[Backend]:
 
 
 def _refuse_another(settings: Settings) -> None:
-    """Refuse to act on the embedded server when the settings name another gateway's address."""
+    """Raise InvalidRequest if the settings contain the address of a gateway other than the local
+    one."""
     url = os.environ.get("GATEWAY_URL")
     announced = (read_private(settings.data_dir / FILE_NAME) or {}).get("url")
     own = [announced] if announced else [settings.local_url(settings.port), settings.public_url]
@@ -60,8 +61,8 @@ def _refuse_another(settings: Settings) -> None:
 
 
 def operator_core(found: Backend, hooks: HookHost | None = None) -> Core:
-    """Return the core for one command. `hooks` must be running where the command
-    evaluates a request."""
+    """Return the core for one command. If the command evaluates a request, `hooks` must be
+    running."""
     feed = RedisFeed(found.store.redis, found.store.keys)
     return build_core(Settings(), found.store, feed, hooks or host_hooks(None), None)
 
@@ -78,7 +79,7 @@ EXPECTED: tuple[type[Exception], ...] = (
 
 
 def explain_error(error: Exception) -> tuple[list[str], int]:
-    """Return the sentences to print for one of `EXPECTED`, and the exit code."""
+    """Return the sentences to print for an exception in `EXPECTED`, and the exit code."""
     if isinstance(error, ValidationError):
         return sentences(error), BadSettings.exit_code
     if isinstance(error, SettingsError):

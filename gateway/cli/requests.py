@@ -1,4 +1,4 @@
-"""`gateway pending`, `history`, `show`, `approve` and `deny`, and requests as text."""
+"""`gateway pending`, `history`, `show`, `approve` and `deny`: print and decide requests."""
 
 from __future__ import annotations
 
@@ -67,17 +67,17 @@ _COLOURS = {"amber": "33", "dim": "2", "red": "1;31"}
 
 
 def format_json(value: Any, options: argparse.Namespace) -> str:
-    """Return JSON: unchanged with --json, else escaped for a terminal."""
+    """Return a value as JSON: unchanged with --json, otherwise escaped for a terminal."""
     return json.dumps(value) if options.json else _escape_json(value)
 
 
 def say(value: Any, sentence: str, options: argparse.Namespace) -> None:
-    """Print what a command did: the sentence, or with --json the value."""
+    """Print the result of a command: the sentence, or with --json the value."""
     print(json.dumps(value) if options.json else sentence)
 
 
 def paint(text: str, colour: str) -> str:
-    """Return a text in a colour on a terminal that has any, see https://no-color.org."""
+    """Return a string in a colour, if the terminal shows colours. See https://no-color.org."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return text if plain or not sys.stdout.isatty() else f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 
@@ -92,7 +92,7 @@ def print_rows(
 ) -> int:
     """Print each row; without rows, print `nothing` to standard error, except with --json.
 
-    On a terminal the table has a head; who reads it through a pipe gets rows alone.
+    On a terminal the table has a header; in a pipe it has only rows.
     """
     empty = True
     for row in rows:
@@ -106,16 +106,17 @@ def print_rows(
 
 
 def id_and_revision(record: dict[str, Any]) -> str:
-    """Return a request as ID@REVISION, the form that `gateway approve` takes."""
+    """Return a request as ID@REVISION, the format that `gateway approve` accepts."""
     return f"{record['request']['id']}@{record['revision']}"
 
 
 def format_row(record: dict[str, Any]) -> str:
-    """Return a request as three lines: what its agent wants, or how it ended; times, session and
-    tool; risk, what was found, who may approve it, and ID@REVISION.
+    """Return a request as three lines. The first is the agent's call or how the request ended, the
+    second the times, session and tool. The third is the risk, the findings, who may approve, and
+    ID@REVISION.
 
-    A sign for findings precedes all text of the agent. On a terminal each line is
-    folded to fit it, and none is cut: who approves has seen all of it.
+    A sign for findings precedes all text from the agent. On a terminal, long lines are folded and
+    never cut, so that the approver sees the whole call.
     """
     found = [f"{_sign(record)} Guardrail: {one}" for one in _findings(record)]
     level, request = record["risk"]["level"], record["request"]
@@ -133,7 +134,7 @@ def format_row(record: dict[str, Any]) -> str:
 
 
 def _fold(text: str) -> str:
-    """Return a line in parts that fit the terminal; some letters take two places."""
+    """Fold a line to the terminal's width. Some characters are two columns wide."""
     spaced = "".join(f"{one}\0" if east_asian_width(one) in "WF" else one for one in text)
     width = max(20, shutil.get_terminal_size().columns - len(_MARGIN))
     parts = wrap(spaced, width, break_on_hyphens=False, drop_whitespace=False)
@@ -141,7 +142,7 @@ def _fold(text: str) -> str:
 
 
 def _say_wish(record: dict[str, Any]) -> str:
-    """Return the words before what would run: what the agent wants, or how the request ended."""
+    """Return the words before the call: what the agent wants to do, or how the request ended."""
     request = record["request"]
     agent, command = quote_name(request["agent"]), request.get("kind") == Kind.COMMAND
     called = "" if command else f"{quote_name(request['tool'])} with "
@@ -155,9 +156,9 @@ def _say_wish(record: dict[str, Any]) -> str:
 
 
 def summarize_action(record: dict[str, Any]) -> tuple[str, bool]:
-    """Return what would run, cut to fit a line, and whether it fits in full.
+    """Return the call, cut to fit on a line, and whether it fits completely.
 
-    The gateway masks secrets before this cuts, so no part of a secret is left.
+    The gateway has masked secrets before, so cutting leaves no part of a secret.
     """
     request, arguments = record["request"], record["arguments"]
     context = request.get("context", {})
@@ -185,7 +186,7 @@ def summarize_action(record: dict[str, Any]) -> tuple[str, bool]:
 
 
 def format_request(record: dict[str, Any]) -> str:
-    """Return a request in full, a label before each part."""
+    """Return the complete request as text, with a label before each part."""
     return "\n".join(f"{label:{_LABEL_CHARS}} {text}" for label, text in _labelled_parts(record))
 
 
@@ -222,7 +223,7 @@ def _labelled_parts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _say_who_approves(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Say how many must approve, and who may; or why nobody may."""
+    """Yield how many people must approve and who may, or why nobody may approve."""
     if record.get("quorum", 1) > 1:
         yield "needs", f"{record['quorum']} people"
         if voted := [quote_name(vote["person"]) for vote in record.get("votes", ())]:
@@ -239,7 +240,7 @@ def _say_who_approves(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _name_editor(edit: dict[str, Any]) -> str:
-    """Say who changed what would run: a person, or a policy hook with its own reason."""
+    """Return who edited the call: a person, or a policy hook with the reason that it gave."""
     name = quote_name(edit["by"]["name"])
     if edit["by"]["kind"] == DeciderKind.PERSON:
         return name
@@ -255,7 +256,7 @@ def _what_runs(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _say_part(label: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Return a part of what runs: as JSON, and members with several lines as their lines."""
+    """Yield a part of the call as JSON. Strings with several lines follow separately."""
     texts = {
         name: text
         for name, text in (value.items() if isinstance(value, dict) else ())
@@ -281,8 +282,8 @@ def quote_name(name: str) -> str:
 
 
 def _quote_masked(text: str) -> str:
-    """Return a text of a request, in which the gateway masked secrets and spelled what only looks
-    like a mask, as `quote_name` does."""
+    """Quote a string of a request as `quote_name` does. The gateway has already masked its secrets,
+    and escaped text that imitates a mask."""
     return show_masked(json.dumps(text, ensure_ascii=False)).text
 
 
@@ -309,12 +310,13 @@ def _escape_json(value: Any) -> str:
 
 
 def _indent_json(value: Any) -> str:
-    """Return JSON with its later lines indented, so that none can imitate a label."""
+    """Return JSON in which all lines after the first are indented, so that none can imitate a
+    label."""
     return _indent(_escape_json(value).split("\n"))
 
 
 def _when(record: dict[str, Any], tell: Callable[[int], str] | None = None) -> str:
-    """Return how long a request has waited and may still wait, or when and how it ended."""
+    """Return the age of a pending request and the time left, or when and how the request ended."""
     decision = record.get("decision")
     if decision is None:
         now = SystemClock().now_ms()
@@ -334,7 +336,7 @@ def _when(record: dict[str, Any], tell: Callable[[int], str] | None = None) -> s
 
 
 def _name_deciders(record: dict[str, Any]) -> str:
-    """Return who decided; all who approved, where several did."""
+    """Return who decided. If several people approved, return all of them."""
     alone: str = record["decision"]["decided_by"]["name"]
     if record["status"] != Status.APPROVED:
         return alone
@@ -342,7 +344,7 @@ def _name_deciders(record: dict[str, Any]) -> str:
 
 
 def ago(moment: int) -> str:
-    """Return how long ago it was, for two days; then the date."""
+    """Return how long ago a time was, or its date if that was more than two days ago."""
     past = SystemClock().now_ms() - moment
     if 0 <= past < _RECENT_MS:
         return f"{say_span(past)} ago"
@@ -350,12 +352,12 @@ def ago(moment: int) -> str:
 
 
 def exact(moment: int) -> str:
-    """Return a moment in UTC, to the second."""
+    """Return a time in UTC, precise to the second."""
     return datetime.fromtimestamp(moment / 1000, UTC).isoformat(timespec="seconds")
 
 
 def until(moment: int) -> str:
-    """Return how long it still is until a moment, and when that is."""
+    """Return how long it takes until a future time, and that time."""
     left = moment - SystemClock().now_ms()
     return f"{exact(moment)} (in {say_span(left)})" if left > 0 else exact(moment)
 
@@ -390,7 +392,7 @@ def deny(options: argparse.Namespace) -> int:
 
 
 def _remember(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the `remember` member of an answer, empty without --remember."""
+    """Return the member `remember` of a decision, or an empty object without --remember."""
     options_given = {
         "lifetime": options.lifetime,
         "max_uses": options.uses,
@@ -407,7 +409,7 @@ def _remember(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def split_revision(wanted: str) -> tuple[str, int | None]:
-    """Return the id, or its beginning, and the revision of ID@REVISION."""
+    """Split ID@REVISION into the id, which may be abbreviated, and the revision."""
     name, at, revision = wanted.partition("@")
     if at and not revision.isdecimal():
         raise InvalidRequest(f"{wanted} is not an ID@REVISION as `gateway pending` prints it")
@@ -415,11 +417,11 @@ def split_revision(wanted: str) -> tuple[str, int | None]:
 
 
 def _find_for_answer(http: HttpPool, wanted: str, action: Action) -> tuple[dict[str, Any], int]:
-    """Return the request that a person names, and the revision that they saw.
+    """Return the request that a person wants to decide, and the revision that the person saw.
 
-    Agents choose ids, and may withdraw a request and ask for something else under an id that begins
-    the same. So an approval must name the whole id, and the revision too once the request was
-    edited. A number names both, as they were printed.
+    Agents choose ids. An agent could cancel a request, and submit another call under an id that
+    starts alike. So an approval requires the full id, and after an edit the revision too. A row
+    number means the printed id and revision.
     """
     name, revision = split_revision(find_listed(http, wanted))
     record = find_request(http, name)
@@ -438,7 +440,7 @@ def _find_for_answer(http: HttpPool, wanted: str, action: Action) -> tuple[dict[
 
 
 def _check_approvable(record: dict[str, Any]) -> None:
-    """Raise InvalidRequest when a pending request cannot be approved from the command line."""
+    """Raise InvalidRequest if a pending request cannot be approved from the command line."""
     request = record["request"]
     allowed = request.get("allowed", [Action.APPROVE])  # left out where it may be approved
     fits = Action.APPROVE in allowed and not request.get("questions")
@@ -451,7 +453,7 @@ def _check_approvable(record: dict[str, Any]) -> None:
 
 
 def _check_fits(record: dict[str, Any]) -> None:
-    """Raise InvalidRequest when the row of a request leaves something out."""
+    """Raise InvalidRequest if the row of a request does not show the complete call."""
     if not summarize_action(record)[1]:
         shown = f"`gateway show {record['request']['id']}`"
         raise InvalidRequest(f"the call does not fit its row: read {shown}, then add --yes")
@@ -501,12 +503,12 @@ def show_pending(options: argparse.Namespace) -> int:
 
 
 def show_history(options: argparse.Namespace) -> int:
-    """List a page of the requests that have ended."""
+    """List a page of requests that have ended."""
     return _print_page("history", options, "no request has been decided yet")
 
 
 def _print_page(command: str, options: argparse.Namespace, nothing: str) -> int:
-    """Print a page; say on standard error how to see the next one, if there is one."""
+    """Print a page of requests. If there is a next page, print on standard error how to see it."""
     with connect_as_approver() as http:
         records, place = read_page(http, _QUERIES[command], options.after, options.limit)
         first = command == "pending" and not (options.json or options.after)
@@ -521,7 +523,7 @@ def _print_page(command: str, options: argparse.Namespace, nothing: str) -> int:
 
 
 def show(options: argparse.Namespace) -> int:
-    """Print one request in full."""
+    """Print one complete request."""
     with connect_as_approver() as http:
         record = find_request(http, split_revision(options.id)[0])
         if options.reveal:

@@ -1,4 +1,4 @@
-"""`gateway status`, `gateway down`, and `gateway` alone: where things are, and what is next."""
+"""`gateway status`, `gateway down`, and `gateway` without a command: show or end a gateway."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOOK_SECONDS = 0.05
 
 
 def show_overview(options: argparse.Namespace) -> int:
-    """Print the status where something is there, else the first commands."""
+    """Print the status if a gateway was set up, otherwise the commands to begin with."""
     folder = Path(state_folder())
     if os.environ.get("GATEWAY_URL") or (folder.is_dir() and any(folder.iterdir())):
         return show_status(options)
@@ -30,7 +30,8 @@ def show_overview(options: argparse.Namespace) -> int:
 
 
 def show_status(options: argparse.Namespace) -> int:
-    """Print whether a gateway runs, where, what it uses, what waits, and the next command."""
+    """Print whether and where a gateway runs, its settings, its pending requests, and the next
+    command."""
     found = _look()
     known = {
         name.replace("_", " "): _describe(one) for name, one in found.items() if one is not None
@@ -81,7 +82,7 @@ def _describe(value: Any) -> str:
 
 
 async def down(options: argparse.Namespace) -> int:
-    """End the gateway of the data folder, and wait until it has ended."""
+    """Stop the gateway that uses the data folder, and wait until it has ended."""
     folder = state_folder()
     say_where(folder)
     process = find_process(folder)

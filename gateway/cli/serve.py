@@ -1,4 +1,4 @@
-"""`gateway up`, `adapter`, `demo` and `doctor`: what runs or checks a gateway, and its log."""
+"""`gateway up`, `adapter`, `demo` and `doctor`: run or check a gateway, and configure its log."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 async def run_doctor(options: argparse.Namespace) -> int:
-    """Run all checks and print them; the exit code is 1 when one failed."""
+    """Run all checks and print their results. The exit code is 1 if a check failed."""
     person, file = options.with_me, options.record
     if (file is not None and person is None) or (person is not None and not options.live):
         raise InvalidRequest("--record needs --with-me, and --with-me needs --live")
@@ -66,7 +66,8 @@ async def run_doctor(options: argparse.Namespace) -> int:
 
 
 async def _try_with(person: str, file: Path | None) -> list[Check]:
-    """Return what the checks find when a person tries the chats, and record it."""
+    """Run the checks while a person tries the chats. Return the findings, and record the
+    messages."""
     settings, recording = Settings(), Recording()
     try:
         if file is not None:
@@ -84,7 +85,7 @@ async def _try_with(person: str, file: Path | None) -> list[Check]:
 
 @asynccontextmanager
 async def _open_alone(settings: Settings) -> AsyncIterator[Backend]:
-    """Connect to Redis as other commands do; run the gateway's own where no gateway does."""
+    """Connect to Redis as other commands do. If no gateway runs the embedded server, start it."""
     async with AsyncExitStack() as stack:
         if settings.own_redis is None and engine_url(settings.data_dir) is None:
             engine = await stack.enter_async_context(running_engine(settings.data_dir))
@@ -110,9 +111,10 @@ def configure_log(settings: Settings) -> None:
 
 
 class CountingHandler(logging.StreamHandler[TextIO]):
-    """Writes a warning or an error once in a minute; how often it came again follows in one line.
+    """Writes a repeated warning or error once per minute, and then a line with the number of
+    repeats.
 
-    The same are two of one logger with the same text and the same kind of exception.
+    Records count as equal if logger, text and type of exception are equal.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -122,7 +124,7 @@ class CountingHandler(logging.StreamHandler[TextIO]):
         self._counts: dict[_Key, int] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, or count it; first the counts of those whose minute is over."""
+        """Write or count a record, after the counts of earlier records whose minute is over."""
         now = record.created
         while self._first:
             key, written = next(iter(self._first.items()))
@@ -142,13 +144,13 @@ class CountingHandler(logging.StreamHandler[TextIO]):
         super().emit(record)
 
     def close(self) -> None:
-        """Write the counts that are left."""
+        """Write the counts that were not written yet, and close."""
         for key in list(self._first):
             self._tell(key)
         super().close()
 
     def _tell(self, key: _Key) -> None:
-        """Write how often a record came again, if it did, and forget it."""
+        """If a record was repeated, write how often. Then delete its count."""
         written = self._first.pop(key)
         last, count = self._more.pop(key, None), self._counts.pop(key, 0)
         if last is None:
@@ -160,11 +162,11 @@ class CountingHandler(logging.StreamHandler[TextIO]):
 
 
 class _ExceptionFormatter(logging.Formatter):
-    """Says in one line that a server is away: its traceback is the same each time, and long."""
+    """Formats a connection error as one line, because its traceback is long and always the same."""
 
     def formatException(self, ei: _SysExcInfoType) -> str:
-        """Return the traceback, or type and text of the error of a connection; of the first, where
-        tasks of one group failed by nothing else."""
+        """Return the traceback, or for a connection error its type and text. For a group of only
+        connection errors, return those of the first."""
         found = list(_list_errors(ei[1]))
         if found and all(isinstance(one, AWAY) for one in found):
             return f"{type(found[0]).__name__}: {found[0]}"
@@ -180,8 +182,8 @@ def _list_errors(error: BaseException | None) -> Iterator[BaseException]:
 
 
 class LineFormatter(_ExceptionFormatter):
-    """Formats a record as one line, with its traceback below. Secrets are masked, because the text
-    of a library's exception may hold one."""
+    """Formats a record as one line, with its traceback below. Masks secrets, because the text of a
+    library's exception may contain one."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -192,8 +194,8 @@ class LineFormatter(_ExceptionFormatter):
 
 
 class JsonFormatter(_ExceptionFormatter):
-    """Formats a record as one JSON object: time, level, logger, and the members of the event
-    where given. Secrets are masked."""
+    """Formats a record as one JSON object: time, level, logger, and the members of the event, if
+    any. Secrets are masked."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of JSON."""
@@ -225,7 +227,7 @@ _STOP = "To stop it: Ctrl-C, or gateway down."
 
 
 async def up(options: argparse.Namespace) -> int:
-    """Run the gateway until SIGINT or SIGTERM, again each time that a chat is set up or removed."""
+    """Run the gateway until SIGINT or SIGTERM. Restart it each time a chat is set up or removed."""
     settings = Settings()
     if options.detach and options.lan:
         raise InvalidRequest("--lan prints a code for your phone: run it in a terminal")
@@ -247,8 +249,8 @@ async def up(options: argparse.Namespace) -> int:
 async def start_detached(settings: Settings) -> str:
     """Start `gateway up` in the background and wait until it is ready; return its address.
 
-    Raises InvalidRequest in production, Conflict where one runs on the data folder, Unreachable
-    with what it said where it ended.
+    Raises InvalidRequest in production, Conflict if a gateway already uses the data folder, and
+    Unreachable with the gateway's output if it ended.
     """
     if settings.production:
         raise InvalidRequest(
@@ -289,7 +291,8 @@ async def start_detached(settings: Settings) -> str:
 async def _phone_lines(
     gateway: app.Gateway, settings: Settings, network: LocalNetwork | None
 ) -> list[str]:
-    """Return what a person with a phone is told; a code only for a person, and not for a log."""
+    """Return the lines for people with a phone. They contain a code only at a terminal, not in a
+    log."""
     if network is None:
         return []
     seen = sys.stderr.isatty()
@@ -300,8 +303,8 @@ async def _phone_lines(
 async def _renew_links(
     gateway: app.Gateway, settings: Settings, network: LocalNetwork | None
 ) -> AsyncIterator[None]:
-    """Print fresh links at each press of Enter, and where one was refused because it was used or
-    is over; at a terminal where somebody sits."""
+    """Inside the block, print new links when the person at the terminal presses Enter, or after a
+    used or expired link was rejected. Without a terminal, do nothing."""
     if settings.production or not _is_at_terminal():
         yield
         return
@@ -335,7 +338,7 @@ def _is_at_terminal() -> bool:
 
 
 async def _serve(wait: Callable[[], Coroutine[Any, Any, None]], *, lan: bool) -> bool:
-    """Run the gateway until a signal; return True where kept settings changed before one."""
+    """Run the gateway until a signal. Return True if the saved settings changed before that."""
     settings = _start()
     network = prepare_lan(settings) if lan else None
     async with (
@@ -356,7 +359,7 @@ async def _serve(wait: Callable[[], Coroutine[Any, Any, None]], *, lan: bool) ->
 
 
 async def _print_start(backend: Backend, url: str, settings: Settings, *after: str) -> None:
-    """Print the lines of a gateway that is ready; in production only its address."""
+    """Print the lines that announce a ready gateway; in production only its address."""
     lines = [f"The gateway is ready at {url}"]
     if not settings.production:
         seen = sys.stderr.isatty()  # else it may be the log of a service
@@ -366,7 +369,7 @@ async def _print_start(backend: Backend, url: str, settings: Settings, *after: s
 
 
 async def _kept_settings_change() -> None:
-    """Return once the set-up of a chat kept something else."""
+    """Wait until the setup of a chat has changed the saved settings."""
     said = ""
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
@@ -392,8 +395,8 @@ async def adapter(options: argparse.Namespace) -> int:
 async def _until_signal() -> AsyncIterator[Callable[[], Coroutine[Any, Any, None]]]:
     """Yield a function that waits for SIGINT or SIGTERM.
 
-    A signal before the first wait cancels the block, so a long start is abandoned and cleaned up as
-    after an error. A second signal during the clean-up cancels the step that is running.
+    A signal before the first wait cancels the block: the start is abandoned, and cleaned up as
+    after an error. A second signal during the clean-up cancels the running step.
     """
     task, started, stop = asyncio.current_task(), asyncio.Event(), asyncio.Event()
 
@@ -419,8 +422,8 @@ async def _until_signal() -> AsyncIterator[Callable[[], Coroutine[Any, Any, None
 
 @asynccontextmanager
 async def _on_hangup(settings: Settings) -> AsyncIterator[asyncio.Event]:
-    """Yield an event that SIGHUP sets, where there is a policy file to read again. Without one
-    SIGHUP ends the gateway, as when its terminal is closed."""
+    """Yield an event that SIGHUP sets, if the settings name a policy file to read again. Without a
+    policy file, SIGHUP ends the gateway, as closing its terminal does."""
     again = asyncio.Event()
     if settings.policy_file is None:
         yield again
@@ -437,7 +440,7 @@ async def _on_hangup(settings: Settings) -> AsyncIterator[asyncio.Event]:
 async def _reread_policy(
     gateway: app.Gateway, settings: Settings, again: asyncio.Event
 ) -> AsyncIterator[None]:
-    """Read the policy file each time that the event is set."""
+    """Read the policy file again each time the event is set."""
 
     async def follow(path: Path) -> None:
         while True:
@@ -453,12 +456,12 @@ async def _reread_policy(
 
 
 async def demo(options: argparse.Namespace) -> int:
-    """Run the demo in a scratch folder."""
+    """Run the demo in a temporary folder."""
     return await run_demo()
 
 
 def _start() -> Settings:
-    """Return the settings, after setting up the log and the limit of open files."""
+    """Set up the log and the limit of open files; return the settings."""
     settings = Settings()
     configure_log(settings)
     for sentence in name_unknown(os.environ, adapter_names()):
@@ -468,7 +471,7 @@ def _start() -> Settings:
 
 
 def _raise_open_file_limit() -> None:
-    """Raise the soft limit of open files: each waiting call holds one, and the usual default is
+    """Raise the soft limit of open files. Each waiting call needs one, and the usual default is
     lower than the number of calls that may wait."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)

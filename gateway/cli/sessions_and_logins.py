@@ -1,4 +1,4 @@
-"""`gateway sessions`, `devices` and `login`: agents' sessions, and where people are signed in."""
+"""`gateway sessions`, `devices` and `login`: manage agents' sessions and people's devices."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def list_or_end_sessions(options: argparse.Namespace) -> int:
 
 
 def _format_session(row: dict[str, Any]) -> str:
-    """Return a session as a line; a token that an agent took for its name is masked."""
+    """Return a session as a line. If an agent used a token as session name, the token is masked."""
     from gateway.domain.redaction import mask  # noqa: PLC0415 (most commands need no masks)
 
     return f"{mask(row['agent']):24} {mask(row['name'])}"
@@ -71,7 +71,7 @@ async def list_or_end_devices(options: argparse.Namespace) -> int:
 
 
 def _find_device(listed: list[Device], start: str) -> str:
-    """Return the whole id that begins so."""
+    """Return the full id of the device whose id starts with this string."""
     fitting = [one.id for one in listed if start and one.id.startswith(start)]
     if not fitting:
         raise NotFound(f"no device id begins with {start!r}: see `gateway devices NAME`")
@@ -98,7 +98,7 @@ def _only_person(policy: PolicyDocument) -> str:
 
 
 async def login(options: argparse.Namespace) -> int:
-    """Print a one-time link to the inbox, and its code for who types it."""
+    """Print a one-time link to the inbox, and its code for people who type it."""
     settings = Settings()
     url = gateway_url(settings)
     async with connect_backend(acting=True) as found:

@@ -113,8 +113,8 @@ class TeamFile:
     secret: bool = False
 
     def compare(self) -> str | None:
-        """Return what replacing the file would change, empty for a new file, or None if the file
-        is as it should be."""
+        """Return what replacing the file would change: "" for a new file, None if its content is
+        already right."""
         old = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
         if old == self.text and self.path.exists():
             return None
@@ -135,7 +135,7 @@ class TeamFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
-    """The answers. Each person has a name and, if known, an account in the chat."""
+    """The operator's answers about a team. Each person has a name and, if known, a chat account."""
 
     domain: str
     people: dict[str, str]
@@ -167,7 +167,8 @@ async def init(options: argparse.Namespace) -> int:
 
 
 async def _ask_team(options: argparse.Namespace, *, asks: bool) -> Team:
-    """Return the checked answers. Raises InvalidRequest for a wrong or missing one."""
+    """Ask for the team's data, and return checked answers. Raises InvalidRequest for a wrong or
+    missing one."""
 
     def ask(said: str | None, question: str, option: str) -> str:
         if said is None and not asks:
@@ -205,7 +206,7 @@ def _ask_place(chat: str, what: str) -> str:
 
 
 async def _ask_token(name: str, *, asks: bool) -> str:
-    """Return a token that somebody types unseen, or that the environment has; empty for none."""
+    """Return a token from the environment, or one that the person types without echo, or ""."""
     variable = f"GATEWAY_{name.upper()}"
     if not asks:
         return secret(variable) or ""
@@ -214,7 +215,8 @@ async def _ask_token(name: str, *, asks: bool) -> str:
 
 
 def _list_files(folder: Path, team: Team) -> Iterator[TeamFile]:
-    """Yield every file. Raises BadPolicy before any if the policy would be refused."""
+    """Yield the files to write. Raises BadPolicy before the first one if the policy would be
+    rejected."""
     policy = _write_policy(team)
     read_policy(policy)
     kept = {name: folder / _SECRETS / name for name in team.tokens}
@@ -267,7 +269,7 @@ def _list_next_steps(folder: Path, team: Team) -> Iterator[str]:
 
 
 async def print_links(options: argparse.Namespace) -> int:
-    """Print a link for each person that signs them in once within ten minutes."""
+    """Print a sign-in link for each person, valid once and for ten minutes."""
     if options.qr and find_spec("segno") is None:
         raise InvalidRequest("--qr needs an extra: install approval-gateway[lan]")
     url = gateway_url(Settings())
