@@ -443,7 +443,7 @@ def build_grant_message(card: GrantCard, copy: str) -> tuple[str, list[Json]]:
 
 
 def render_end(card: GrantCard) -> str:
-    """Return when a grant ends. Use it only with `ours`."""
+    """Return when a grant ends. Use this only for messages for which `ours` is true."""
     if card.ended:
         return "Ended"
     return f"Until {moment(card.until)}" if card.until else "Until revoked"

@@ -171,7 +171,7 @@ def _key(record: StoredRequest) -> tuple[str, int, str]:
 
 
 def _proven_in(record: StoredRequest) -> frozenset[str] | None:
-    """Return the secrets that are proven data, or None if a secret is not proven."""
+    """Return the secrets if all of them are proven to be only data, else None."""
     parts = list(_parts(record))
     found = [(part, list(dict.fromkeys(_spans(part)))) for part in parts]
     if not any(spans for _, spans in found) and not _shown_in(record):

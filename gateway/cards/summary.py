@@ -174,7 +174,7 @@ def summarize(record: StoredRequest) -> CallSummary:
 
 
 def _hide_secrets(record: StoredRequest, part: SummaryPart) -> SummaryPart:
-    """Mask those secrets in a part that can be recognized only by their place in the request."""
+    """In one part of the request, mask the secrets that only their position reveals."""
     if not part.named or not record.secrets:
         return part
     kept: list[Segment] = []

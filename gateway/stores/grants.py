@@ -202,7 +202,7 @@ class RedisGrants:
         return [*denials, *await self._load(ids)], ids[-1] if len(ids) == limit else None
 
     async def _list_denials(self) -> list[Grant]:
-        """Return the denials that currently cover the same call, latest first."""
+        """Return the denials that currently also deny repeats of their own call, latest first."""
         key, now = self._keys.grants_passed, await self._store.now()
         ids = await self._redis.zrange(
             key, "+inf", f"({now}", byscore=True, desc=True, offset=0, num=_MOST_DENIALS

@@ -581,7 +581,7 @@ class Occurrence:
         self._write(_ANSWERED)
 
     def leave(self) -> None:
-        """Leave it open, so that the next equal call is this one again."""
+        """Leave the request pending, so that the next identical call resumes it."""
         os.close(self._handle)
 
     def _write(self, words: str) -> None:

@@ -45,7 +45,7 @@ def names_recipient(leaf: Leaf) -> bool:
 
 
 def holds_address(leaf: Leaf) -> bool:
-    """Return whether a value contains an address. Text that is written for people does not
+    """Return whether a value contains an e-mail address. Text that is written for people does not
     count."""
     text = leaf.value if isinstance(leaf.value, str) and not leaf.free else ""
     return _SOME_ADDRESS.search(text) is not None
