@@ -299,7 +299,7 @@ def _build_choice_with_default(kind: str, options: list[Json], usual: str = "") 
 
 def build_edit_check(changed: str, form: ModalMetadata) -> Json:
     """Build the modal that shows an edit as a diff and asks for confirmation."""
-    warning = "This call is high risk. " if form.high else ""
+    warning = "This is high risk. " if form.high else ""
     blocks = [
         section(plain(f"{warning}Your changes. The call runs exactly like this.")),
         rich("changes", [exact(changed)]),

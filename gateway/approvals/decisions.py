@@ -152,7 +152,7 @@ class ClickJudge:
         if by.nonce in record.nonces:
             return self._judge_again(ruling, record, click, who, by.nonce)
         if record.final:
-            raise Conflict(f"this was decided already: {record.hide(told_outcome(record))}")
+            raise Conflict(f"this request was decided already: {record.hide(told_outcome(record))}")
         await self._refuse_hidden(record, click)
         counted = with_valid_votes(ruling, record)
         click = _confirm_by_number(ruling, counted, click)
@@ -217,7 +217,7 @@ class ClickJudge:
         request is decided: a repeated vote still waits for others, and a wrong code stays wrong."""
         ended = record.decision
         if ended is not None and ended.reason is Reason.WRONG_NUMBER:
-            raise Conflict(f"this was decided already: {record.hide(told_outcome(record))}")
+            raise Conflict(f"this request was decided already: {record.hide(told_outcome(record))}")
         if not record.final or record.nonces[-1] != nonce:
             if click.number and who.name not in {vote.person for vote in record.votes}:
                 raise _wrong(record.guesses)

@@ -82,7 +82,7 @@ class GrantService:
             return grant
         end = (await self._lifecycle.get(grant_id)).end
         said = f": {end.why}, by {end.by}" if end is not None else ""
-        raise Conflict(f"this grant has already ended{said}")
+        raise Conflict(f"this grant has ended already{said}")
 
     async def revoke_all(
         self, identity: Identity, *, agent: str | None = None, session: str | None = None

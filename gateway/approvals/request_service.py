@@ -220,7 +220,7 @@ class RequestService:
         if record.unreviewed:
             raise NotFound("there is no such request")
         if record.final:
-            raise Conflict("this request is already decided")
+            raise Conflict("this request was decided already")
         name = approver(ruling, record, identity).name
         mine = record.claim is not None and record.claim.person == name
         if mine == on or (not on and record.claim is None):

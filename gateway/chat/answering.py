@@ -187,7 +187,7 @@ class Answering:
 def refuse_old(press: Press, record: StoredRequest) -> None:
     """Raise Conflict if a request is decided, or has changed since the card was shown."""
     if record.final:
-        raise Conflict(f"this request is already decided: {describe_state(record)}")
+        raise Conflict(f"this request was decided already: {describe_state(record)}")
     if press.revision < record.shown_since:
         raise Conflict(CHANGED)
 

@@ -41,7 +41,7 @@ async def test_what_stops_a_batch_is_named(gate: Replica) -> None:
     answer = await batch(gate, items)
     assert (answer.status, answer.json["code"]) == (409, "batch_refused")
     assert answer.json["reasons"] == {
-        items[1]["id"]: "this request is already decided: denied by ann"
+        items[1]["id"]: "this request was decided already: denied by ann"
     }
     listed = await gate.call("GET", "/v1/requests", token=ANN_TOKEN)
     assert {one["request"]["id"] for one in listed.json["items"]} == {

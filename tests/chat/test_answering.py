@@ -61,7 +61,7 @@ async def test_a_form_belongs_to_what_was_shown(world: World, answering: Answeri
     with pytest.raises(Conflict, match="has changed since you saw it"):
         await answering.get_open(old)
     await world.core.requests.decide(click(record, Action.DENY))
-    with pytest.raises(Conflict, match="already decided: Denied by ann"):
+    with pytest.raises(Conflict, match="decided already: Denied by ann"):
         await answering.get_open(press(record, "bob"))
 
 

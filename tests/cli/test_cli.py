@@ -91,7 +91,7 @@ def test_several_are_approved_together_and_the_report_counts_them(up: Shell) -> 
     assert [line.split()[-1] for line in said if "@" in line] == [f"{i}@2" for i in ids]
     assert sum(line.startswith("owner approved the request of ") for line in said) == len(ids)
     refused = up.run("approve", *ids, code=2)
-    assert "2 requests: this request is already decided" in refused
+    assert "2 requests: this request was decided already" in refused
     (owner,) = json.loads(up.run("report", "--json"))["approvers"]
     assert (owner["name"], owner["decisions"], owner["denials"]) == ("owner", 2, 0)
 

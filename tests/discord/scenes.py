@@ -89,7 +89,7 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
     errors = (
         Unauthorized("you are not an approver for this request"),
         NotFound("there is no such request"),
-        Conflict("this request is already decided: denied by bob"),
+        Conflict("this request was decided already: denied by bob"),
         InvalidRequest("say what the agent should plan instead"),
         Unreachable("gone"),
         TimeoutError(),

@@ -443,7 +443,9 @@ def views() -> dict[str, Json]:
         "home-empty": build_home([], []),
         "home-stopped": build_home([asked()], [GRANT], _stopped(), stopped=True),
         "home-grants": build_home([], GRANTS[:-1], _running()),
-        "told": modals.build_notice("Approvals", "This was decided already: denied by bob."),
+        "told": modals.build_notice(
+            "Approvals", "This request was decided already: denied by bob."
+        ),
     }
 
 
@@ -465,7 +467,7 @@ def replies() -> dict[str, tuple[str, list[Json]]]:
     errors = (
         Unauthorized("you are not an approver for this request"),
         NotFound("there is no such request"),
-        Conflict("this request is already decided: denied by bob"),
+        Conflict("this request was decided already: denied by bob"),
         InvalidRequest("the request is high risk: open it with /approvals show 1f1f1f1f"),
         Unreachable("gone"),
         ValueError("what nobody knows"),

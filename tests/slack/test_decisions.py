@@ -128,7 +128,7 @@ async def test_26_a_click_on_a_decided_card_is_explained(office: Office) -> None
     await office.card_says(message, "Denied by ann")
     message.blocks = old
     await office.bob.click(message, "Approve")
-    await told(office.bob, "This was decided already: denied by ann")
+    await told(office.bob, "This request was decided already: denied by ann")
 
 
 async def test_27_a_quorum_counts_people(slack: Slack, world: World) -> None:

@@ -27,7 +27,7 @@ async def test_an_edit_is_checked_shown_as_a_diff_and_runs(office: Office) -> No
         assert "text" in ann.modal.view["errors"]
     ann.fill("Arguments, as JSON", '{\n  "command": "ls"\n}')
     await ann.submit()
-    assert "Nothing is changed" in ann.modal.view["errors"]["text"]
+    assert "You changed nothing" in ann.modal.view["errors"]["text"]
     ann.fill("Arguments, as JSON", '{"command": "ls -l"}')
     await ann.submit()
     assert ann.modal.view["callback_id"] == "check_edit"

@@ -121,7 +121,7 @@ def test_what_people_type_then_is_our_command() -> None:
         ),
         ("xoxp-1-2-3", "a user token"),
         ("xoxe.xoxp-1-2", "an app configuration token"),
-        ("xoxb-wrong", "Slack does not know this token: copy it again"),
+        ("xoxb-wrong", "Slack does not know this token: copy the token again"),
     ],
 )
 async def test_a_wrong_bot_token_is_asked_for_again(pasted: str, said: str) -> None:

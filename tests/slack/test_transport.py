@@ -297,7 +297,7 @@ async def test_41_a_slow_modal_gets_one_moment_and_then_the_truth(
     office.slack.faults.plan("users.info", Fault.LIMITED)
     assert (await office.bob.submit()).ok
     assert "Recording it" in office.modal_says(office.bob)
-    await office.slack.until(lambda: "Recorded" in office.modal_says(office.bob))
+    await office.slack.until(lambda: "was recorded" in office.modal_says(office.bob))
     assert (await office.ended(record)).status is Status.DENIED
 
 

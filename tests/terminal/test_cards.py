@@ -188,7 +188,7 @@ def test_the_sentence_of_a_confirmation_holds_no_findings() -> None:
     """They stand above it, in short; so does the head."""
     now = card(different())
     control = next(one for one in now.controls if one.confirm)
-    assert control.question == "This call is high risk. Have you read all of it?"
+    assert control.question == "This is high risk. Have you read all of it?"
     about = rows(render_about(now), 80)
     assert "… 5 more in the full text" in "\n".join(about)
     assert len(about) < 30

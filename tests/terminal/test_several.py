@@ -90,6 +90,6 @@ async def test_whoever_may_only_look_approves_none_of_several(world: World) -> N
     async with seated(world, "eve") as seat:
         await seat.sees("You can read this request but")
         await seat.press("a")
-        await seat.sees("each of these requests needs a closer look")
+        await seat.sees("each of these requests needs")
     assert (await world.core.requests.get(record.id)).status is Status.PENDING
     assert not [event for event in await world.events() if event.type == "refused"]

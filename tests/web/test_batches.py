@@ -91,7 +91,7 @@ async def test_one_that_changes_stops_all_and_says_so(box: Inbox, page: Page) ->
     await box.decide(records[1], Action.DENY)
     await page.press("Approve 3")
     await page.until(f"{TOLD}.startsWith('Nothing was decided')")
-    why = "Not decided: this request is already decided: denied by bob."
+    why = "Not decided: this request was decided already: denied by bob."
     await page.until(f"{card(records[1])}.textContent.includes('{why}')")
     assert await page.evaluate(ENDED.format(card=card(records[1]))) == ["❌ Denied by bob", 0]
     await page.send("Network.setBlockedURLs", urls=[])

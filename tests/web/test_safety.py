@@ -281,7 +281,7 @@ async def test_only_who_may_takes_a_grant_back(box: Inbox, ann: Visitor) -> None
     assert (await ann.post("grants/revoke", {"id": "0" * 32}))[0] == 404
     assert (await ann.post("grants/revoke", {"id": grant["id"]}))[0] == 200
     status, answer = await ann.post("grants/revoke", {"id": grant["id"]})
-    assert (status, answer["detail"]) == (409, "this grant has already ended: revoked, by ann")
+    assert (status, answer["detail"]) == (409, "this grant has ended already: revoked, by ann")
     assert [one["outcome"] for one in (await ann.get("grants"))["items"]] == ["revoked by ann"]
 
 
