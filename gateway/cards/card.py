@@ -442,8 +442,8 @@ _LABELS = {
     Action.ABORT: ("Deny and stop", Style.DANGER),
 }
 _BOTH = "Changed and approved"
-_NOT_RUN_BUT = "not run: somebody replied instead"
-_DONE = {Action.EDIT: "Approved with changes", Action.RESPOND: "Not run: somebody replied instead"}
+_NOT_RUN_BUT = "not run: answered instead"
+_DONE = {Action.EDIT: "Approved with changes", Action.RESPOND: "Not run: answered instead"}
 _ANSWERED, _TROUBLED = "💬", "⚠️"
 _NOT_RUN = frozenset(
     (Execution.FAILED, Execution.SKIPPED, Execution.REFUSED_LATE, Execution.NEVER_FETCHED)

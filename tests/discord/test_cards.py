@@ -120,7 +120,7 @@ async def test_a_long_request_is_approved_only_from_the_full_view(stage: Stage) 
     command = "\n".join(f"echo {number}" for number in range(500))
     record, card = await stage.asked(arguments={"command": command})
     assert "Approve" not in labels(card)
-    assert "characters shown" in await stage.shows(card, "Read the full text".lower())
+    assert "characters shown" in await stage.shows(card, "read the whole text")
     view = await stage.click(stage.server.ann, card, "Read the full text")
     shown = view.private[0]
     file = stage.server.discord.board.files[shown["attachments"][0]["id"]]

@@ -288,7 +288,7 @@ def test_only_what_may_have_run_well_is_framed_in_green(name: str, edge: str) ->
 def test_what_was_answered_instead_is_shown() -> None:
     """With the words that the agent got, and that nothing ran."""
     text = "\n".join(inside(states.RECORDS["responded"]))
-    assert 'Not run: somebody replied instead by bob: "use staging"' in text
+    assert 'Not run: answered instead by bob: "use staging"' in text
 
 
 @pytest.mark.parametrize("name", ["pending-abandoned", "question-abandoned", "pending-nobody"])

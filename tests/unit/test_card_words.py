@@ -196,9 +196,9 @@ def test_what_was_answered_instead_is_no_run() -> None:
     """Who answered, and what, whatever stands below of what would have run."""
     made = card("responded")
     assert made.ending is not None and made.outcome is not None
-    assert made.ending.text == 'Not run: somebody replied instead by bob: "use staging"'
-    assert made.outcome.text == 'not run: somebody replied instead by bob: "use staging"'
-    assert made.word == "Not run: somebody replied instead"
+    assert made.ending.text == 'Not run: answered instead by bob: "use staging"'
+    assert made.outcome.text == 'not run: answered instead by bob: "use staging"'
+    assert made.word == "Not run: answered instead"
 
 
 def test_the_ways_of_a_step_up_are_told_apart_and_the_third_guess_is_told() -> None:

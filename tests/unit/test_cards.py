@@ -284,7 +284,7 @@ def test_an_edit_is_shown_as_a_diff() -> None:
     [
         (decided(Status.APPROVED, action=Action.APPROVE), "Approved"),
         (decided(Status.APPROVED, action=Action.EDIT), "Approved with changes"),
-        (decided(Status.APPROVED, action=Action.RESPOND), "Not run: somebody replied instead"),
+        (decided(Status.APPROVED, action=Action.RESPOND), "Not run: answered instead"),
         (decided(Status.DENIED, action=Action.DENY), "Denied"),
         (decided(Status.DENIED, action=Action.ABORT), "Denied, and the turn stopped"),
         (decided(Status.EXPIRED, reason=Reason.TIMEOUT), "Expired"),

@@ -136,7 +136,7 @@ async def test_who_has_voted_is_not_asked_again(site: Site) -> None:
         await other.pushed()
         assert (await site.ann.decide(record))[0] == 200
         _, over = await phone.pushed(2)
-        assert (over["ended"], over["body"][:19]) == (True, "You cannot decide this")
+        assert (over["ended"], over["body"][:22]) == (True, "You cannot decide this")
         await site.settled(record)
         assert [one.told["ended"] for one in other.got] == [False]
 
@@ -316,7 +316,7 @@ async def test_what_is_put_off_is_sent_when_the_service_says(site: Site, status:
     phone.answers.append((status, {"Retry-After": "1"}))
     loop = asyncio.get_running_loop()
     await site.box.ask(**COMMAND)
-    await until(lambda: _said(site, "tried again"))
+    await until(lambda: _said(site, "tries again"))
     began = loop.time()
     await phone.pushed()
     assert loop.time() - began > 0.7
