@@ -586,8 +586,8 @@ def _render_footer(card: Card, *, stated: bool = False) -> str:
 
 
 def _build_rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[Any]]:
-    """Build the rows of a pending card: first Read it all if incomplete, then the decisions, the
-    inbox and More…"""
+    """Build the rows of a pending card: first Read the full text if incomplete, then the
+    decisions, the inbox and More…"""
     base = DiscordButton(verb=READ, request_id=card.request_id, revision=card.revision, copy=copy)
     led = leads_of(card)
     offered = {one.action: one for one in card.controls if is_offered(one, complete)}

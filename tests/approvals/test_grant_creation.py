@@ -160,7 +160,7 @@ async def test_a_revoked_grant_decides_nothing_any_more_on_any_replica(
     assert (await replica.submit()).status is Status.PENDING
     assert (await world.submit()).status is Status.PENDING
     assert await world.core.grants.all() == []
-    with pytest.raises(Conflict, match="already ended: revoked, by bob"):
+    with pytest.raises(Conflict, match="ended already: revoked, by bob"):
         await world.core.grant_service.revoke(grant.id, identity("bob"))
 
 

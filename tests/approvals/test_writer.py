@@ -84,7 +84,7 @@ async def test_who_comes_after_the_deadline_ends_the_request(world: World) -> No
     with pytest.raises(Overtaken, match="expired before your decision"):
         await api.requests.claim(late.id, identity("ann"))
     assert (await world.core.requests.get(late.id)).status is Status.EXPIRED
-    with pytest.raises(Conflict, match="is already decided"):
+    with pytest.raises(Conflict, match="was decided already"):
         await api.requests.claim(late.id, identity("ann"))
 
 

@@ -66,7 +66,7 @@ def test_a_session_is_ended_by_name(up: Shell) -> None:
     said = up.run("sessions", "--end", "repo/main", "--agent", agent)
     assert "cancelled with it: 1" in said
     assert up.run("pending") == "nothing waits\n"
-    assert up.run("sessions", "--agent", agent) == "no session is open\n"
+    assert up.run("sessions", "--agent", agent) == "no session is open now\n"
     assert up.run("agent", "paused") == "no agent is paused\n"
     assert up.run("pending", "--json") + up.run("sessions", "--agent", agent, "--json") == ""
     assert "no agent nobody" in up.run("agent", "lift", "nobody", code=8)
@@ -103,7 +103,9 @@ def test_who_asks_too_much_is_refused_with_a_code_of_its_own(up: Shell, tmp_path
     document.write_text(f"{people}[[budgets]]\nwaiting = 1\ndenials = 1\n")
     up.run("apply", str(document))
     asked = up.run("ask", "shell", "--no-wait", "--", "ls", code=6)
-    assert "requests are pending" in up.run("ask", "shell", "--no-wait", "--", "pwd", code=7)
+    assert "too many requests of this agent are pending" in up.run(
+        "ask", "shell", "--no-wait", "--", "pwd", code=7
+    )
     up.run("deny", json.loads(asked.splitlines()[0])["id"])
     # Another call: the same one is answered by its denial, paused or not.
     assert "denied without asking anybody" in up.run("ask", "shell", "--", "pwd", code=1)
@@ -336,7 +338,7 @@ def test_a_policy_file_is_checked_and_put_in_force(up: Shell, tmp_path: Path) ->
     path.write_text(POLICY, encoding="utf-8")
     assert "+ risk rule deletes" in up.run("apply", str(path), "--check")
     assert "deletes files" not in up.run("policy", "show")
-    assert "in force" in up.run("apply", str(path))
+    assert "active" in up.run("apply", str(path))
     assert "already the active policy" in up.run("apply", str(path))
     path.write_text(POLICY.replace('"owner"]', '"nobody"]'), encoding="utf-8")
     assert "neither a person" in up.run("apply", str(path), code=2)

@@ -79,7 +79,7 @@ async def test_the_button_checks_who_presses_and_says_who_was_first(office: Offi
             await office.api.grants.revoke(grant.id, identity(nobody))
     assert (await office.api.grants.card(grant.id)).ended is False
     await office.api.grants.revoke(grant.id, identity("bob"))
-    with pytest.raises(Conflict, match="already ended: revoked, by bob"):
+    with pytest.raises(Conflict, match="ended already: revoked, by bob"):
         await office.api.grants.revoke(grant.id, identity("ann"))
 
 

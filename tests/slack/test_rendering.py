@@ -210,7 +210,7 @@ def test_07_a_megabyte_and_one_long_line_fit() -> None:
         assert not card.complete
         _, made = blocks.build_message(card, states.COPY)
         check_message(made, MOST_UNITS)
-        assert "characters shown. Read it all" in " ".join(words(made))
+        assert "characters shown. Read the whole text" in " ".join(words(made))
         assert "Approve" not in [one["text"]["text"] for one in made[-1]["elements"][:-1]]
 
 
