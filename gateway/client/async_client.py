@@ -218,10 +218,10 @@ class RequestMaker:
 
         Without `id` the request gets a new id. `call_id` is the framework's id of the call, and
         `part` distinguishes several requests about one call. With a `call_id`, the id is derived
-        from agent, session, call, part and content: a retried call finds its earlier request, and
-        the approval runs it only once. A call with the same `call_id` but other content supersedes
-        the earlier request. `session`, `turn` and `origin` come from the context by default.
-        `context` is where the call runs, by default the folder and host of this process.
+        from agent, session, call, part and content. So a retried call finds its earlier request,
+        and its approval runs it only once. A call with the same `call_id` but other content
+        supersedes the earlier request. `session`, `turn` and `origin` come from the context by
+        default. `context` is where the call runs, by default the folder and host of this process.
 
         `files` are bound with their content: if a bound file, or a link on its path, changes before
         the run, the client rejects the approval. `timeout` is in seconds. None means the timeout of

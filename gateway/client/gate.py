@@ -398,13 +398,14 @@ def requires_approval(function: Callable[P, R] | None = None, /, **options: Any)
     - `tool`: name on cards and in rules, by default the qualified name of the function.
     - `when(**arguments)`: returns whether this call needs an approval.
     - `hint`: reason for the call, by default the first line of the docstring. A string, or a
-      function of the arguments. - `timeout`: seconds to wait, by default the timeout of the route.
+      function of the arguments.
+    - `timeout`: seconds to wait, by default the timeout of the route.
     - `serialize(arguments)`: returns JSON to show for values that are not JSON. Nobody can edit
       this JSON, and the values run only if they still serialize to it.
     - `files`: names of arguments that are paths. Nothing runs if such a file, or a link on its
       path, has changed since the request.
-    - `context`: place where the function runs, by default the folder and host of this process: a
-      Context, or a function of the arguments that returns one.
+    - `context`: place where the function runs, by default the folder and host of this process. The
+      value is a Context, or a function of the arguments that returns one.
     - `arguments`: role of each argument by name or address, such as `{"edits[].text": "data"}`. See
       `gateway.wire.roles.Role`.
     - `harmless`: no call of this function needs an approval. Like `arguments`, this affects only
