@@ -43,8 +43,8 @@ def find_command(words: Sequence[str]) -> Callable[[], int] | None:
 
 
 def _run_hook(words: Sequence[str]) -> int:
-    """Run an agent hook. If the hook cannot be loaded, exit with a code that blocks the tool,
-    because coding agents run the tool after the exit code of a traceback."""
+    """Run an agent hook. If the hook cannot be loaded, block the tool, because coding agents run it
+    after the exit code of a traceback."""
     try:
         run: Callable[[Sequence[str]], int] = import_module(_HOOK).main
     except BaseException as error:

@@ -225,8 +225,8 @@ class PendingCalls:
 
 
 def normal_kind(event: JsonObject) -> str:
-    """Return the kind of an event in its new spelling: `tool_exec_end` becomes
-    `agent.tool.exec_end`."""
+    """Return the kind of an event in one spelling: `tool_exec_end` and `agent.tool.exec_end` become
+    `tool.exec.end`."""
     kind = read_text(event, "Kind").removeprefix("agent.")
     return kind.replace("_", ".")
 
