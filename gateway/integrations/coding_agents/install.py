@@ -263,7 +263,7 @@ def _deny(
     found: config.AgentConfig, marker: str, is_over: Callable[[], bool], held: list[str]
 ) -> None:
     """Wait for the request about the call, and deny it with an approver's token. Without a token,
-    cancel the request. Append "denied" or "cancelled" to `held`."""
+    cancel the request. Append how the request ended to `held`."""
     session = f"gateway-check-{marker}"
     with suppress(GatewayError), HttpConnection(found.url or "", found.token or "") as gateway:
         while not is_over():

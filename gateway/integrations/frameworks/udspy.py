@@ -264,7 +264,7 @@ async def _observe(
     required: ConfirmationRequired,
     ask: Callable[[ConfirmationRequired], Awaitable[Outcome]],
 ) -> dict[str, Any]:
-    """Return the agent's next step, with the observation that follows from a decision."""
+    """Return an agent's step for a call or question, with the observation after the decision."""
     if required.tool_call is None:
         outcome = await ask(required)
         clear_confirmation(required.confirmation_id)

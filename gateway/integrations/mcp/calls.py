@@ -102,8 +102,7 @@ class McpCall:
 
     @property
     def beside(self) -> JsonObject | None:
-        """The members besides name and arguments that the server gets, without the protocol's
-        `_meta`."""
+        """All other members of the call for the server, except the protocol's `_meta`."""
         found = {name: value for name, value in self.params.items() if name not in _SHOWN_BY_ITSELF}
         return found or None
 
