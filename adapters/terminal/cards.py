@@ -351,7 +351,8 @@ def render_runs(blocks: Sequence[Block]) -> Iterator[RenderableType]:
 
 
 def render_risk(card: Card) -> Text:
-    """Return one line with the risk and the number of findings; "" if the request has neither."""
+    """Return one line with the risk and the number of findings; empty if neither needs
+    attention."""
     if not card.reasons and card.risk is not RiskLevel.HIGH and not card.findings:
         return Text()
     found = f" · findings: {len(card.findings)}" if card.findings else ""
@@ -395,7 +396,7 @@ def _say_state(card: Card) -> Text | None:
 
 
 def _say_time(card: Card, now_ms: int) -> Text | None:
-    """Return the time left, or "" if the request has ended or nobody can decide it any more."""
+    """Return the time left, or None if the request has ended or needs no decision now."""
     if card.final or card.idle:
         return None
     return Text(f" {render_time_left(card.deadline, now_ms)} ", style="default")

@@ -196,8 +196,8 @@ class _Dialog(ModalScreen[Result]):
 
 
 class WordsScreen(_Dialog[str | None]):
-    """Asks for one line of text; the result is None if cancelled. `enter` is the footer's word for
-    the Enter key."""
+    """Asks for one line of text. Returns None if the person cancels. `enter` is the footer's word
+    for the Enter key."""
 
     AUTO_FOCUS = "Input"  # not the scrollable text above it
     KEYS = (
@@ -254,7 +254,7 @@ def _bring_into_sight(*widgets: Widget) -> None:
 
 
 class FormScreen(ModalScreen[JsonObject | None]):
-    """Asks for the fields of a form; the result is the answers, or None if cancelled.
+    """Asks for the fields of a form. Returns the answers, or None if the person cancels.
 
     The form starts at its top, and keeps the question of the focused field visible."""
 
@@ -319,7 +319,7 @@ class FormScreen(ModalScreen[JsonObject | None]):
 
 
 class RememberScreen(_Dialog[Remember | None]):
-    """Asks for scope, place and lifetime of a grant; the result is None if cancelled.
+    """Asks for scope, place and lifetime of a grant. Returns None if the person cancels.
 
     `about` is the text above the choices, `usual` the id of the preselected scope. Place and
     lifetime are always visible. The confirming key acts only if the chosen scope is visible;
@@ -568,8 +568,8 @@ def _build_widget(field: Field) -> Any:
 
 
 def _read_value(field: Field, widget: Any) -> Any:
-    """Return a field's answer, or None if the field is empty. Raises ValueError if a required
-    number is not one."""
+    """Return a field's answer, or None if the field is empty. Raises ValueError if a field for a
+    number contains something else."""
     if field.kind is FieldKind.CHOICES:
         return widget.chosen
     if field.kind is FieldKind.CHOICE:

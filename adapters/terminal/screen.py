@@ -77,7 +77,7 @@ _NONE_PLAIN = "each of these requests needs a closer look before approval"
 
 
 def ask_edited(record: StoredRequest, edited: Card, control: Control | None) -> str:
-    """Return the question to confirm an edit. It includes the card's own question and the
+    """Return the question to confirm an edit. It includes the question of the Approve key and the
     quorum."""
     asked = control.question if control is not None else ""
     share = "" if "Yours is approval" in asked else say_share(record)

@@ -43,7 +43,7 @@ Line = str | list[list[str | bool]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewer:
-    """The viewer of a request. `refusal` is the reason why the viewer may not decide, or "".
+    """The viewer of a request. `refusal` is the reason why the viewer may not decide, or None.
     `may_pass` says whether the viewer may create a session pass."""
 
     name: str

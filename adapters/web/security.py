@@ -156,8 +156,8 @@ class Guard:
         response.set_cookie(**self._cookie(request, "-try"), value=browser, max_age=seconds)
 
     def find_try(self, request: web.Request) -> str:
-        """Return the cookie that binds a sign-in to this browser. Raises VisitRefused if there is
-        none."""
+        """Return the cookie that binds a sign-in to this browser. Raises VisitRefused if it is
+        missing."""
         if found := request.cookies.get(self._cookie(request, "-try")["name"]):
             return found
         raise VisitRefused(

@@ -131,7 +131,8 @@ class Outcome:
 
     `arguments` are what may run, None if nothing may run. `result` replaces the tool's result: a
     person gave it, or it is the answers to a question. `message` is a sentence for the model.
-    `abort` is `turn` or `agent` if that must stop. `decision` is None if no reply came.
+    `abort` is `turn` or `agent` if that must stop. `decision` is the gateway's reply, or None
+    without one.
     """
 
     kind: OutcomeKind

@@ -235,7 +235,7 @@ async def check_archive(backend: Backend) -> Finding:
 async def _find_fault(
     store: RedisStore, mark: ArchiveCursor, folder: Path, free: int
 ) -> Finding | None:
-    """Return a problem of the archive folder or its disk, or None if there is none."""
+    """Return a problem of the archive folder or its disk, or None."""
     if strays := await find_strays(store, mark):
         numbers = ", ".join(map(str, strays))
         return report_failure(f"the audit went backwards: Redis forgot segment {numbers}", _FORGOT)

@@ -383,8 +383,8 @@ class PersonPasskeys:
         raise Unauthorized(_REFUSED)
 
     async def _find_name(self, handle: str) -> str:
-        """Return the name of the person whose passkeys have this user handle, or "" if there is
-        none."""
+        """Return the name of the person whose passkeys have this user handle, or "" if nobody has
+        it."""
         names = (await self._kept.stand()).list_names()
         return next((one for one in names if _write(self._handle(one)) == handle), "")
 
