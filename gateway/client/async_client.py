@@ -527,7 +527,7 @@ class AsyncClient(RequestMaker):
 
     @property
     def agent(self) -> str:
-        """The name of the agent that this client asks as."""
+        """The name of the agent for which this client makes requests."""
         return self._transport.agent
 
     async def ask(self, /, tool: str, arguments: Mapping[str, Any], **details: Any) -> Approval:

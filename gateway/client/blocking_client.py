@@ -134,7 +134,7 @@ class Client:
 
     @property
     def agent(self) -> str:
-        """The name of the agent that this client asks as."""
+        """The name of the agent for which this client makes requests."""
         return self.inner.agent
 
     @property

@@ -48,7 +48,7 @@ Approver = Callable[[ApprovalRequest], bool | Reply | Awaitable[bool | Reply]]
 class CallableTransport:
     """A `Transport` that lets a callable decide. Any result other than True or a Reply is a denial.
 
-    `requests` and `reports` list what was submitted and reported, for tests.
+    For tests, `requests` lists the submitted requests and `reports` the reports.
     """
 
     def __init__(self, approver: Approver, agent: str = "local") -> None:

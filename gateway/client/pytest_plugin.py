@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class ScriptedApprovals:
     """Decides gated calls in the scripted order. Denies a call without a scripted decision.
 
-    `requests` and `reports` list what the gated code submitted and reported.
+    `requests` lists the submitted requests of the gated code, and `reports` its reports.
     """
 
     def __init__(self) -> None:

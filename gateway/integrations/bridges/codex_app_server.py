@@ -118,7 +118,8 @@ class CodexAppServer(RpcDialect):
         return _read_command(params, shown)
 
     def answer(self, method: str, params: JsonObject, ending: Ending) -> JsonObject:
-        """Return the answer for Codex: accept once or as a person chose, decline, or stop."""
+        """Return the answer for Codex: accept once, accept as a person chose, decline, or stop the
+        turn."""
         if method == _QUESTION:
             given = (ending.answers or {}) if ending.approved else {}
             return {"answers": {name: {"answers": _list(one)} for name, one in given.items()}}

@@ -77,7 +77,8 @@ class OpenCodeBridge(FollowingBridge):
             await self._pause(_AGAIN_SECONDS)
 
     async def look(self) -> None:
-        """Handle the open questions, and cancel the requests of closed ones. Raises OSError."""
+        """Handle the open questions, and cancel the requests of closed questions. Raises
+        OSError."""
         pending = await self._api.pending()
         there = {one.get("id") for one in pending}
         for name in [name for name in self._waiting if name not in there]:
