@@ -472,8 +472,7 @@ class ReadBack(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State(Wire):
-    """The current state of a request. The gateway sends it in reply to each message about the
-    request.
+    """The current state of a request, as the gateway sends it in reply to every message about it.
 
     A `decision` is sent only to the process that may act on it. `may_have_run` warns that another
     process has already claimed the approval. `secrets` are the secret answers to a question.

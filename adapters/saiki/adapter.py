@@ -80,8 +80,8 @@ class Confirmation:
 
 
 def read_section(text: str) -> Confirmation:
-    """Parse the section of an `agent.yml`. Raises InvalidRequest for anything unknown, because a
-    misread member could approve."""
+    """Parse the section of an `agent.yml`. Raises InvalidRequest for an unknown member or value,
+    because misreading it could approve calls."""
     members: dict[str, str] = {}
     inside = False
     indents: set[int] = set()
@@ -306,7 +306,8 @@ _HIGH = "High risk: you can deny it here. Approve it in the inbox, with a confir
 
 
 def is_offered(record: StoredRequest) -> bool:
-    """Whether Saiki's protocol can express the request: it must be pending, and not a form."""
+    """Return whether Saiki's protocol can express a request: the request must be pending, and not a
+    form."""
     asks = record.request.kind is not Kind.QUESTION and Action.APPROVE in record.request.allowed
     return asks and not record.final and not record.behind
 
@@ -317,15 +318,15 @@ def execution_id(record: StoredRequest) -> str:
 
 
 def read_execution_id(text: str) -> tuple[str, int] | None:
-    """Return request id and revision of an `executionId`; None if it is invalid."""
+    """Return the request id and revision in an `executionId`, or None if it is invalid."""
     request_id, _, revision = text.partition(".")
     number = revision.isascii() and revision.isdigit() and len(revision) <= _MOST_DIGITS
     return (request_id, int(revision)) if REQUEST_ID.fullmatch(request_id) and number else None
 
 
 def build_request(record: StoredRequest) -> JsonObject:
-    """Build the event that requests a confirmation. Its arguments are for display: secrets are
-    masked, and deceptive characters are made visible."""
+    """Build the event that requests a confirmation. The event's arguments are only for display:
+    secrets are masked, and deceptive characters are escaped."""
     request = record.request
     return {
         "toolName": render_safe(request.tool).text,
@@ -346,7 +347,8 @@ def build_response(execution: str, record: StoredRequest) -> JsonObject:
 
 
 def _describe(card: Card) -> Iterator[str]:
-    """Yield lines with all that `args` does not contain: facts, risk, findings, other blocks."""
+    """Yield lines with the parts of the card that `args` does not contain: facts, risk, findings,
+    other blocks."""
     yield card.notification
     yield f"{card.word}, {card.risk.value} risk"
     yield from (f"{fact.label}: {fact.text.text}" for fact in card.facts)
@@ -394,7 +396,7 @@ class SaikiAnswer:
 
 
 def read_answer(data: Any) -> SaikiAnswer:
-    """Parse an event's data. Raises CallRefused for anything unknown or of another type."""
+    """Parse an event's data. Raises CallRefused for unknown members and values of a wrong type."""
     if not isinstance(data, dict):
         raise CallRefused(422, "the member data must be a JSON object")
     for name, value in data.items():
@@ -455,8 +457,8 @@ async def decide(api: AdapterApi, visitor: SaikiVisitor, answer: SaikiAnswer) ->
 
 
 def _choose(record: StoredRequest, answer: SaikiAnswer) -> Remember | None:
-    """Choose the grant to create, or None. It covers the whole tool if an operator declared that
-    harmless, otherwise the narrowest offered scope. Denials create no grant."""
+    """Choose the scope of the grant to create, or None. If an operator declared the tool harmless,
+    that is the whole tool, otherwise the narrowest offered scope. A denial creates no grant."""
     if not record.final and not is_offered(record):
         raise CallRefused(404, GONE)
     if answer.session is not None and answer.session != record.request.session:
@@ -485,7 +487,7 @@ T = TypeVar("T")
 
 
 async def finish(work: Coroutine[Any, Any, T]) -> T:
-    """Complete a decision even if its caller disconnects."""
+    """Complete a decision even if the caller disconnects."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
@@ -623,7 +625,7 @@ class Screen:
             query = Query(followers=False, after=page.next)
 
     async def _look(self, request_id: str) -> None:
-        """Send the current state of a request, if it exists."""
+        """Send the current state of a request, if the request still exists."""
         with suppress(NotFound):
             await self._show(await self._api.requests.get(request_id))
 
@@ -686,7 +688,7 @@ class ConfirmationCalls:
         self.sockets = Sockets(api, access)
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the routes; each returns refusals as JSON."""
+        """Return the routes. Each route returns an error as JSON."""
         one = f"{PATH}/{{executionId}}"
         table: list[tuple[str, str, Handler]] = [
             ("GET", PATH, self.sockets.serve),

@@ -64,7 +64,7 @@ class _Window:
 
 
 async def watch_window() -> None:
-    """Stop the process once its window is closed: nobody can decide here any more."""
+    """Stop the process once its window is closed, because nobody can decide there any more."""
     window = select.poll()
     window.register(sys.stdin.fileno(), 0)  # 0: report only that it is closed
     while True:
@@ -79,7 +79,8 @@ _KEPT_LINES = 1000
 
 
 class TerminalAdapter(Adapter):
-    """Lets the person at this terminal decide, as `terminal:` and their login name."""
+    """Lets the person at this terminal decide. Their identity is `terminal:` and their login
+    name."""
 
     name = "terminal"
     posts = False

@@ -38,7 +38,8 @@ GOES_ON = "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
 
 
 class HangingIndent:
-    """A text that begins with the gateway's words; its folded rows get the agent's margin."""
+    """A text that starts with words of the gateway. Its folded rows get the margin of agent
+    text."""
 
     def __init__(self, text: Text) -> None:
         self._text = text
@@ -51,7 +52,7 @@ class HangingIndent:
 
 
 class Heading:
-    """A title, in several rows if it is long, with a line behind it."""
+    """A title with a line after it; a long title takes several rows."""
 
     def __init__(self, title: Text) -> None:
         self._title = title
@@ -68,9 +69,11 @@ class Heading:
 
 
 class FoldedRows:
-    """A text of several rows. A folded row continues below its value or first word, after a mark.
+    """A text of several rows. A row that is too long continues below its value or first word, after
+    a mark.
 
-    Without the mark, the fold would look like a separate row: in a shell, like another command.
+    Without the mark, the continuation would look like a separate row; in a shell script, like a
+    second command.
     """
 
     def __init__(self, text: Text) -> None:
@@ -94,7 +97,7 @@ class FoldedRows:
 def _find_begin(row: str, most: int) -> int:
     """Return the start of the value in a row of JSON, or of the first word in another row.
 
-    It is 0 if the start is beyond `most` columns.
+    Return 0 if the start is beyond `most` columns.
     """
     found = _BEGINS.match(row)
     ends = (found.end(), found.end("blanks")) if found else ()
@@ -102,7 +105,7 @@ def _find_begin(row: str, most: int) -> int:
 
 
 class FactRows:
-    """Short texts with labels, as many in a row as fit; no text is separated from its label."""
+    """Short texts with labels, as many in a row as fit. A text stays in one row with its label."""
 
     def __init__(self, facts: Sequence[Text]) -> None:
         self._facts = facts
@@ -123,8 +126,8 @@ class FactRows:
 
 
 class SignedRows:
-    """The rows of a diff, each a sign and a text. Folded rows repeat the sign and add a mark:
-    without the sign, they would look unchanged."""
+    """The rows of a diff, each with a sign and a text. Folded rows repeat the sign and add a mark,
+    because a row without a sign would look unchanged."""
 
     def __init__(self, rows: Sequence[tuple[Text, Text]]) -> None:
         self._rows = rows
@@ -138,7 +141,7 @@ class SignedRows:
 
 
 def set_in(text: RenderableType) -> Padding:
-    """Return a text of the agent after its margin."""
+    """Return a text of the agent with its margin."""
     return Padding(text, (0, 0, 0, _AGENTS))
 
 
@@ -162,7 +165,7 @@ _LEXERS = {"shell": "bash", "json": "json"}
 
 
 def render_text(visible: Visible, style: str = "") -> Text:
-    """Return text with its escapes highlighted."""
+    """Return a text in which escapes are highlighted."""
     text = Text(style=style)
     for part, escape in visible.segments:
         text.append(part, style=ESCAPE if escape else None)
@@ -293,7 +296,7 @@ def render_about(card: Card) -> RenderableType:
 def render_edited(now: Card, changed: SignedRows, before: Card) -> RenderableType:
     """Return the text above the prompt of an edit: the new summary and call, and the changes.
 
-    It also shows the risk and the findings of the call `before` the edit.
+    The text also shows the risk and findings of the call `before` the edit.
     """
     found = list(render_findings(before))
     return Group(
@@ -337,7 +340,8 @@ def render_full(whole: Card, undeclared: Visible | None) -> RenderableType:
 def render_runs(blocks: Sequence[Block]) -> Iterator[RenderableType]:
     """Yield the complete call as plain text; a diff's rows keep their signs.
 
-    Its headings cannot be faked, because every text has their brackets escaped.
+    An agent cannot fake the headings, because the brackets that mark a heading are escaped in all
+    text.
     """
     for number, one in enumerate(blocks):
         gap = "\n" if number else ""
@@ -347,7 +351,8 @@ def render_runs(blocks: Sequence[Block]) -> Iterator[RenderableType]:
 
 
 def render_risk(card: Card) -> Text:
-    """Return one line with the risk and the number of findings; "" if there are none."""
+    """Return one line with the risk and the number of findings; empty if neither needs
+    attention."""
     if not card.reasons and card.risk is not RiskLevel.HIGH and not card.findings:
         return Text()
     found = f" · findings: {len(card.findings)}" if card.findings else ""
@@ -363,7 +368,8 @@ def render_time_left(deadline: int, now_ms: int) -> str:
 
 
 def render_findings(card: Card) -> Iterator[RenderableType]:
-    """Yield the first guardrail findings, shortened and each once, and the number of others."""
+    """Yield the first guardrail findings, shortened and without duplicates, and the number of the
+    rest."""
     sign, style = ("🔴 ", _ALARM) if card.alarms else ("⚠ ", _WARNING)
     found = Counter(card.findings)
     for one, times in list(found.items())[:_MOST_FOUND]:
@@ -374,7 +380,7 @@ def render_findings(card: Card) -> Iterator[RenderableType]:
 
 
 def say_secret(card: Card) -> str:
-    """Say who receives a secret that the person types."""
+    """Return a sentence that says who receives a secret that the person types."""
     agent = next((one.text.text for one in card.facts if one.label == "Agent"), "")
     who = f"agent {agent}" if agent else "the agent"
     return (
@@ -384,13 +390,13 @@ def say_secret(card: Card) -> str:
 
 
 def _say_state(card: Card) -> Text | None:
-    """Return the state, unless the first row already states the outcome."""
+    """Return the request's state, unless the first row already states the outcome."""
     ended = card.ending is not None
     return None if ended else Text(f" {card.icon} {card.word} ", style="bold default")
 
 
 def _say_time(card: Card, now_ms: int) -> Text | None:
-    """Return the time left, unless the request has ended or nobody can use the time."""
+    """Return the time left, or None if the request has ended or needs no decision now."""
     if card.final or card.idle:
         return None
     return Text(f" {render_time_left(card.deadline, now_ms)} ", style="default")
@@ -408,7 +414,7 @@ def _render_outcome(card: Card) -> Iterator[RenderableType]:
 
 
 def _render_found(card: Card) -> Iterator[RenderableType]:
-    """Yield the risk, the findings, and the reasons why it cannot be approved here."""
+    """Yield the risk, the findings, and the reasons why the request cannot be approved here."""
     yield from _render_risk(card)
     yield from render_findings(card)
     if not card.complete:
@@ -455,8 +461,8 @@ def _render_facts(card: Card) -> Iterator[RenderableType]:
 
 
 def _shorten(found: Visible, style: str = "") -> Text | None:
-    """Return the beginning and the end of a long finding; None if it is short. The agent chose the
-    names in the middle."""
+    """Return the beginning and the end of a long finding; None if it is short. The middle contains
+    names that the agent chose."""
     if len(found.text) <= _FOUND_BEGIN + _FOUND_END:
         return None
     return render_text(found.shortened(_FOUND_BEGIN, _FOUND_END), style)
@@ -491,7 +497,7 @@ def _render_blocks(card: Card) -> Iterator[RenderableType]:
 
 
 def _say_left(block: Block) -> str:
-    """Say how much of a block was cut off; return "" if it is complete."""
+    """Return a note on how much of a block was cut off, or "" if the block is complete."""
     chars = block.chars - len(block.text.text)
     lines = block.lines - (len(block.text.lines()) if block.text.text else 0)
     if chars <= 0:
@@ -547,7 +553,7 @@ LIGHT = TerminalTheme(
 
 
 class ReadableApp(App[None]):
-    """An application with these colours, in the dark and in the light theme."""
+    """An application whose dark and light themes have these colours."""
 
     ansi_theme_dark = Reactive(DARK, init=False)
     ansi_theme_light = Reactive(LIGHT, init=False)

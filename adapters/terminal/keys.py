@@ -1,5 +1,5 @@
-"""Define a screen's keys, and the line at its foot that lists the keys with an effect now; start
-with Key and KeyLine."""
+"""Define a screen's keys, and the footer that lists the keys with an effect now; start with Key and
+KeyLine."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _SIGN = "bold yellow"
 class Key:
     """One key, or several keys with the same effect.
 
-    `names` are the library's names, `action` is the effect. The line at the foot lists `sign` and
-    `word`; a key without a word is not listed. A key without an action belongs to the focused
-    widget. A key that `lasts` is listed even in the narrowest line, there with the word `tells`.
+    `names` are the library's names, `action` is the effect. The footer lists `sign` and `word`; a
+    key without a word is not listed. A key without an action belongs to the focused widget. A key
+    that `lasts` is listed even in the narrowest footer, and there with the word `tells`.
     """
 
     names: str
@@ -43,12 +43,12 @@ class Key:
 
     @property
     def shown(self) -> str:
-        """The key as the line shows it."""
+        """The key as the footer shows it."""
         return self.sign or self.names
 
     @property
     def width(self) -> int:
-        """The columns that the key needs in the line."""
+        """The number of columns that the key needs in the footer."""
         return cell_len(self.shown) + cell_len(self.word) + _BLANKS
 
 
@@ -62,7 +62,8 @@ def bind(keys: Iterable[Key]) -> list[Binding]:
 
 
 def fit_keys(keys: Sequence[Key], width: int) -> list[Key]:
-    """Return the keys that fit a line of `width` columns: those that last, and the first others."""
+    """Return the keys that fit in `width` columns: first those that last, then as many others as
+    fit."""
     listed = [one for one in keys if one.word]
     if sum(one.width for one in listed) <= width:
         return listed
@@ -79,7 +80,7 @@ def fit_keys(keys: Sequence[Key], width: int) -> list[Key]:
 
 
 class _KeyLabel(Static):
-    """One key in the line; a click presses it."""
+    """One key in the footer. A click on it presses the key."""
 
     def __init__(self, key: Key) -> None:
         text = Text.assemble(" ", (key.shown, _SIGN), f" {key.word} ")
@@ -92,7 +93,7 @@ class _KeyLabel(Static):
 
 
 class KeyLine(Horizontal):
-    """The line at the foot of a screen; `list_keys` returns the keys with an effect now."""
+    """The footer of a screen; `list_keys` returns the keys that have an effect now."""
 
     DEFAULT_CSS = """
     KeyLine { dock: bottom; height: 1; color: $foreground; background: $panel; }
@@ -110,7 +111,7 @@ class KeyLine(Horizontal):
         yield from map(_KeyLabel, self._shown)
 
     def look(self) -> None:
-        """Redraw the line if its keys changed."""
+        """Redraw the footer if its keys changed."""
         if self.is_attached and self._find() != self._shown:
             self.call_after_refresh(self.recompose)
 
@@ -130,7 +131,8 @@ _DOES_NOT_FIT = "it does not fit here: press f, read it, and approve it there"
 def find_hindrance(
     record: StoredRequest, card: Card, action: str, reader: str, place_of: Callable[[str], str]
 ) -> str | None:
-    """Return why a key's action has no effect on a pending request; None if it has one.
+    """Return the reason why a key's action has no effect on a pending request, or None if it has an
+    effect.
 
     `reader` is the person's name. `place_of` returns the address of a request in the inbox.
     """

@@ -58,7 +58,7 @@ class ChoiceRow(Static):
         super().__init__(self._draw())
 
     def switch(self, *, on: bool) -> None:
-        """Choose the entry, or take the choice back."""
+        """Choose the entry, or undo the choice."""
         self.on = on
         self.update(self._draw())
 
@@ -76,8 +76,8 @@ class ChoiceRow(Static):
 
 
 class Choices(Vertical):
-    """A list of entries, of which the person can choose one or `many`. If `needed`, a single choice
-    cannot be taken back.
+    """A list of entries, from which the person can choose one or `many`. If `needed`, a single
+    choice cannot be undone.
 
     One entry has the focus at a time. Tab leaves the list.
     """
@@ -89,7 +89,7 @@ class Choices(Vertical):
     ]
 
     class Chosen(Message):
-        """The choice has changed."""
+        """A message that the choice has changed."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Choices(Vertical):
                 one.focus(scroll_visible=False)
 
     def choose(self, entry: ChoiceRow) -> None:
-        """Choose an entry, or take that back."""
+        """Choose an entry, or undo its choice."""
         on = not entry.on or (self._needed and not self._many)
         if not self._many:
             for one in self.entries:
@@ -163,7 +163,7 @@ Result = TypeVar("Result")
 
 
 class _Dialog(ModalScreen[Result]):
-    """A dialog whose scrollable text above the question gets all free rows."""
+    """A dialog with a scrollable text above the question; the text gets all free rows."""
 
     def on_mount(self) -> None:
         """Update the keys whenever the text scrolls."""
@@ -171,11 +171,11 @@ class _Dialog(ModalScreen[Result]):
             self.watch(shown, "scroll_y", self._look, init=False)
 
     def on_resize(self) -> None:
-        """Give the scrollable text the free rows."""
+        """Give all free rows to the scrollable text."""
         self.call_after_refresh(self._fit)
 
     def action_leave(self) -> None:
-        """Cancel."""
+        """Close the screen without a result."""
         self.dismiss(None)
 
     def _scrolls(self) -> bool:
@@ -196,8 +196,8 @@ class _Dialog(ModalScreen[Result]):
 
 
 class WordsScreen(_Dialog[str | None]):
-    """Asks for one line of text, or returns None if cancelled. `enter` names the effect of the
-    Enter key."""
+    """Asks for one line of text. Returns None if the person cancels. `enter` is the footer's word
+    for the Enter key."""
 
     AUTO_FOCUS = "Input"  # not the scrollable text above it
     KEYS = (
@@ -234,12 +234,12 @@ class WordsScreen(_Dialog[str | None]):
         yield KeyLine(self.list_keys)
 
     def list_keys(self) -> Iterator[Key]:
-        """Yield Enter, Esc, and the scroll keys if the text is longer than its room."""
+        """Yield Enter, Esc, and the scroll keys if the text does not fit."""
         yield Key("enter", "", self._enter, lasts=True)
         yield from (one for one in self.KEYS if one is _BACK or self._scrolls())
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Return the text."""
+        """Close the screen with the typed text as its result."""
         self.dismiss(event.value)
 
     def action_scroll_shown(self, by: int) -> None:
@@ -254,7 +254,7 @@ def _bring_into_sight(*widgets: Widget) -> None:
 
 
 class FormScreen(ModalScreen[JsonObject | None]):
-    """Asks for the fields of a form; the result is the answers, or None if cancelled.
+    """Asks for the fields of a form. Returns the answers, or None if the person cancels.
 
     The form starts at its top, and keeps the question of the focused field visible."""
 
@@ -289,17 +289,17 @@ class FormScreen(ModalScreen[JsonObject | None]):
         _focus(self._widgets[self._fields[0].id])
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Scroll to the question of the focused widget, and then to the widget."""
+        """Scroll to the question of the focused widget, and then to the widget itself."""
         asked = next((one for one in event.widget.ancestors if one.has_class("field")), None)
         if isinstance(asked, Widget):
             self.call_after_refresh(_bring_into_sight, asked, event.widget)
 
     def action_leave(self) -> None:
-        """Cancel."""
+        """Close the screen without a result."""
         self.dismiss(None)
 
     def action_send(self) -> None:
-        """Return the answers, unless a required one is missing."""
+        """Close the screen with the answers, unless a required answer is missing."""
         found: JsonObject = {}
         for field in self._fields:
             widget = self._widgets[field.id]
@@ -319,11 +319,11 @@ class FormScreen(ModalScreen[JsonObject | None]):
 
 
 class RememberScreen(_Dialog[Remember | None]):
-    """Asks for scope, place and lifetime of a grant, or returns None if cancelled.
+    """Asks for scope, place and lifetime of a grant. Returns None if the person cancels.
 
-    `about` is the text above, `usual` the id of the preselected scope. Place and lifetime are
-    always visible. The confirming key acts only if the chosen scope is visible; otherwise it
-    scrolls to it."""
+    `about` is the text above the choices, `usual` the id of the preselected scope. Place and
+    lifetime are always visible. The confirming key acts only if the chosen scope is visible;
+    otherwise it scrolls to it."""
 
     AUTO_FOCUS = ""
     KEYS = (replace(_SEND, word="approve and remember"), _BACK)
@@ -377,7 +377,7 @@ class RememberScreen(_Dialog[Remember | None]):
         yield KeyLine(self.list_keys)
 
     def list_keys(self) -> Iterator[Key]:
-        """Yield the confirming key with its current effect, and the key that goes back."""
+        """Yield the key that confirms, with its current effect, and the key that goes back."""
         send = self.KEYS[0]
         yield send if self._sees_chosen() else replace(send, word="show your choice")
         yield _BACK
@@ -399,7 +399,8 @@ class RememberScreen(_Dialog[Remember | None]):
         self._look()
 
     def action_send(self) -> None:
-        """Return the choices if the chosen scope is visible; otherwise scroll to it."""
+        """Close the screen with the choices if the chosen scope is visible; otherwise scroll to
+        it."""
         if not self._sees_chosen():
             self._show_chosen()
             return
@@ -408,7 +409,8 @@ class RememberScreen(_Dialog[Remember | None]):
         self.dismiss(remember_as(self.what.chosen[0], lasts, everywhere=everywhere))
 
     def _sees_chosen(self) -> bool:
-        """Whether all of the chosen scope is visible; if it is higher than its room, its end."""
+        """Return whether the chosen scope is completely visible, or at least its end if it does not
+        fit."""
         chosen, shown = self._find_rows()
         begun = chosen.start >= shown.start or len(chosen) > len(shown)
         return begun and shown.start < chosen.stop <= shown.stop
@@ -432,9 +434,9 @@ class FullTextScreen(ModalScreen[str | None]):
     """Shows a full text; the result is the pressed decision key, or None if closed.
 
     `why_not` returns why a decision key has no effect, or None; without `why_not`, no decision key
-    works. A key refused for the reason `refusal` is still returned, so that the gateway records the
-    attempt. Approval needs the end of the text on the screen; until then the line at the foot lists
-    the key that scrolls there."""
+    works. A key that has no effect for the reason `refusal` is still returned, so that the gateway
+    records the attempt. The person must scroll to the end of the text before approving; until then,
+    the footer lists the key that scrolls there."""
 
     KEYS = (
         Key("y", "decide('y')", "approve"),
@@ -505,7 +507,8 @@ class FullTextScreen(ModalScreen[str | None]):
         self._follow()
 
     def action_decide(self, key: str) -> None:
-        """Return the key. Refuse approval before the person has scrolled to the end."""
+        """Close the screen with the key as its result. Refuse approval until the end of the text
+        was visible."""
         if self._why_not is None:
             return
         why = self._why_not(key)
@@ -517,7 +520,7 @@ class FullTextScreen(ModalScreen[str | None]):
             self.notify(why, severity="error", markup=False)
 
     def action_leave(self) -> None:
-        """Cancel."""
+        """Close the screen without a result."""
         self.dismiss(None)
 
     async def action_help(self) -> None:
@@ -529,7 +532,7 @@ class FullTextScreen(ModalScreen[str | None]):
         self.call_after_refresh(self._note)
 
     def _note(self) -> None:
-        """Record after drawing whether the end is visible, and show the position."""
+        """After drawing, record whether the end of the text is visible, and show the position."""
         self._seen |= self._at_end()
         size = f" · {self._extent}" if self._extent else ""
         self.query_one("#place", Label).update(Text(f"{self._place()}{size}"))
@@ -565,7 +568,8 @@ def _build_widget(field: Field) -> Any:
 
 
 def _read_value(field: Field, widget: Any) -> Any:
-    """Return a field's answer, or None if it is empty. Raises ValueError if it must be a number."""
+    """Return a field's answer, or None if the field is empty. Raises ValueError if a field for a
+    number contains something else."""
     if field.kind is FieldKind.CHOICES:
         return widget.chosen
     if field.kind is FieldKind.CHOICE:
@@ -626,7 +630,7 @@ def render_grants(grants: Sequence[Grant]) -> Group:
 
 
 def ask_which(grants: Sequence[Grant], mine: int) -> str:
-    """Return the question below the list; this person can revoke `mine` of the grants."""
+    """Return the question below the list of grants. The person can revoke `mine` of them."""
     listed = f"You can revoke {mine} of the {len(grants)} listed."
     return f"Revoke which grant? Type its number, or {ALL}. {listed}"
 
@@ -634,7 +638,8 @@ def ask_which(grants: Sequence[Grant], mine: int) -> str:
 async def revoke_chosen(
     api: AdapterApi, who: Identity, grants: Sequence[Grant], chosen: str
 ) -> str:
-    """Revoke the grant with the chosen number, or all; return a message. Raises GatewayError."""
+    """Revoke the grant with the chosen number, or all grants; return a message. Raises
+    GatewayError."""
     if chosen != ALL:
         if not chosen.isdecimal() or not 1 <= int(chosen) <= len(grants):
             raise InvalidRequest(f"type a number from the list, or {ALL}")

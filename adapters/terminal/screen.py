@@ -77,14 +77,16 @@ _NONE_PLAIN = "each of these requests needs a closer look before approval"
 
 
 def ask_edited(record: StoredRequest, edited: Card, control: Control | None) -> str:
-    """Return the question before an edit's approval, with the control's question and quorum."""
+    """Return the question to confirm an edit. It includes the question of the Approve key and the
+    quorum."""
     asked = control.question if control is not None else ""
     share = "" if "Yours is approval" in asked else say_share(record)
     return " ".join(filter(None, ("Approve with these changes?", asked))) + share
 
 
 def say_share(record: StoredRequest) -> str:
-    """Say that an edit is the first of several approvals, because it voids earlier ones."""
+    """Return a note that the edit counts as the first of several approvals, because it voids
+    earlier ones."""
     return f" Yours is approval 1 of {record.quorum}." if record.quorum > 1 else ""
 
 
@@ -92,9 +94,11 @@ Press = Callable[["TerminalApp"], Coroutine[Any, Any, None]]
 
 
 def _told_of_failures(press: Press) -> Callable[[TerminalApp], Worker[None]]:
-    """Wrap a key's action: say why it has no effect now, and survive its failures.
+    """Wrap a key's action. If the action has no effect now, show the reason. A failure is reported,
+    and does not end the screen.
 
-    If the person may not decide, run it anyway: the gateway refuses, and records the attempt.
+    If the person may not decide, the action runs anyway, so that the gateway refuses and records
+    the attempt.
     """
     action = press.__name__.removeprefix("action_")
 
@@ -202,14 +206,14 @@ class TerminalApp(ReadableApp):
 
     @property
     def refusal(self) -> str | None:
-        """Why this person may not decide the displayed request; None if they may."""
+        """The reason why this person may not decide the displayed request; None if they may."""
         return self._refusals.get(self.record.id) if self.record is not None else None
 
     # ---------------------------------------------------------------- which keys have an effect
 
     def why_not(self, action: str) -> str | None:
-        """Return why a key's action has no effect now; None if it has one. Keys and the line at the
-        foot both use it."""
+        """Return the reason why a key's action has no effect now, or None if it has an effect. Both
+        the keys and the footer use this."""
         record, card = self.record, self._card
         if action in _ALWAYS:
             return None
@@ -263,7 +267,7 @@ class TerminalApp(ReadableApp):
 
     @work(exit_on_error=False)
     async def _watch(self) -> None:
-        """Show a warning while the gateway does not answer; reload everything once it answers."""
+        """Show a warning while the gateway does not answer; reload all requests once it answers."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             gone = self.gone
@@ -519,8 +523,8 @@ class TerminalApp(ReadableApp):
         shown: RenderableType,
         alarmed: bool,
     ) -> dict[str, Any] | None:
-        """Ask for a confirmation or a verification code; return its members of the click, or None
-        if cancelled."""
+        """Ask for a confirmation or a verification code. Return the members that it adds to the
+        click, or None if cancelled."""
         how = YES
         if number:
             how = f"the number that is shown where the agent waits{_OR_YES if optional else ''}"

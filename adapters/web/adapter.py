@@ -29,7 +29,7 @@ _LEAST = 1_000  # bytes; below this, compression costs more than it saves
 
 
 def pack(body: bytes) -> bytes:
-    """Compress a file, to the same bytes at every start."""
+    """Compress a file. Equal content always results in equal bytes."""
     return gzip.compress(body, mtime=0)
 
 
@@ -120,7 +120,7 @@ class Inbox:
         self._files = read_assets("static")
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the routes, each behind the guard."""
+        """Return the routes. The guard checks each request to them."""
         table = [
             ("GET", "/", self._lead_to_inbox),
             ("GET", "/inbox", self._inbox),
@@ -144,7 +144,7 @@ class Inbox:
         return self._guard.wrap(compress(call) if method == "GET" and path != _ME else call)
 
     def end_streams(self) -> None:
-        """End all live streams, because the gateway stops."""
+        """End all live streams when the gateway stops."""
         self._streams.end_all()
 
     async def _lead_to_inbox(self, request: web.Request) -> web.StreamResponse:
@@ -196,7 +196,7 @@ def _build_file_response(request: web.Request, asset: Asset) -> web.Response:
 
 
 class WebAdapter(Adapter):
-    """Serves the inbox under /inbox, beside the HTTP API."""
+    """Serves the inbox under /inbox, in the web server that also serves the HTTP API."""
 
     name = "web"
     posts = False

@@ -1,7 +1,8 @@
 """Convert cards that the core rendered to JSON for the page; start with `build_row` and
 `build_whole`.
 
-A text is a string, or a list of [text, is an escape] if it contains characters made visible.
+A text is a string. If it contains escapes, it is a list of pairs: a string, and whether that is an
+escape.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ Line = str | list[list[str | bool]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewer:
-    """The viewer of a request. `refusal` says why they may not decide it. `may_pass` says whether
-    they may give its session a pass."""
+    """The viewer of a request. `refusal` is the reason why the viewer may not decide, or None.
+    `may_pass` says whether the viewer may create a session pass."""
 
     name: str
     refusal: str | None = None
@@ -51,7 +52,8 @@ class Viewer:
 
 
 def build_row(record: StoredRequest) -> JsonObject:
-    """Return a request as a row of the list; a pending one has the beginning of the call."""
+    """Return a request as a row of the list. The row of a pending request shows the beginning of
+    the call."""
     size = (0, 0) if record.final else (ROW_LINES, ROW_CHARS)
     card = card_of(record, lines=size[0], chars=size[1], here=True)
     return {**_build_view(card, record), "editable": None, "edit_fields": []}
@@ -85,14 +87,15 @@ def _say_idle(record: StoredRequest) -> str:
 
 
 def _count_approvals(record: StoredRequest) -> str:
-    """Return how many people approved; "" if one is enough, or for a form."""
+    """Return how many people have approved; "" for a form, or if one approval is enough."""
     if record.quorum <= 1 or record.request.questions:
         return ""
     return f"{len(record.votes)} of {record.quorum} approved"
 
 
 def explain_exclusion(record: StoredRequest) -> str | None:
-    """Return why a request must be decided alone; None if it fits into a batch."""
+    """Return the reason why a request must be decided alone, or None if it may be decided in a
+    batch."""
     if record.risk.level is RiskLevel.HIGH:
         return "it is high risk; decide high-risk requests one at a time"
     if record.approvers is not None and record.approvers.step_up:
@@ -116,7 +119,7 @@ def build_whole(record: StoredRequest, *, reveal: bool = False) -> JsonObject:
 
 
 def add_viewer(view: JsonObject, record: StoredRequest, look: Viewer) -> JsonObject:
-    """Adapt a view to its viewer: claim, refusal, scopes, progress and controls."""
+    """Adapt the view of a request to its viewer: claim, refusal, scopes, progress and controls."""
     standing = standing_of(record, look.name)
     claim = view["claim"]
     mine = claim and {**claim, "mine": claim["by"] == look.name}
@@ -142,7 +145,7 @@ def build_changes(rows: tuple[Change, ...]) -> list[list[Any]]:
 
 
 def build_line(segments: tuple[Segment, ...]) -> Line:
-    """Return segments as one text, or as a list if they contain escapes."""
+    """Return the segments of a line as one string, or as a list if they contain escapes."""
     if not any(escape for _, escape in segments):
         return "".join(text for text, _ in segments)
     return [[text, escape] for text, escape in segments]
@@ -230,7 +233,8 @@ def _build_state(card: Card, *, reveal: bool) -> JsonObject:
 
 
 def _build_found(card: Card, record: StoredRequest) -> JsonObject:
-    """Return the findings and reasons that come before the call; the page shows others after it."""
+    """Return the findings and reasons that the page shows before the call. It shows the others
+    after it."""
     # If there are several blocks, each begins with its name.
     named = card.blocks[0].label if len(card.blocks) > 1 else ""
     above = choose_found_above(card, _say_idle(record), named)
@@ -242,8 +246,8 @@ def _build_found(card: Card, record: StoredRequest) -> JsonObject:
 
 
 def _build_notices(card: Card, record: StoredRequest) -> JsonObject:
-    """Return the notices. Those about masks and extra verification are separate members, because
-    the page shows them beside the button or in the panel."""
+    """Return the notices. Notices about masks and extra verification are separate members, because
+    the page shows them next to the button or in the panel."""
     steps, tries = say_step_up(record, here=True)
     return {
         "notices": list(card.notices),
@@ -262,8 +266,8 @@ def _shorten_long(finding: Visible) -> Line | None:
 
 
 def _build_summary(summary: CallSummary, *, reveal: bool = False) -> list[list[Any]]:
-    """Return a summary. It never contains a revealed secret, only a note that it is shown below,
-    because titles and announcements repeat summaries."""
+    """Return a summary. Titles and announcements repeat it, so it never contains a revealed secret,
+    only a note that the secret is shown below."""
     named = _NAMED_BELOW if reveal else {}
     return [
         [
@@ -277,7 +281,8 @@ def _build_summary(summary: CallSummary, *, reveal: bool = False) -> list[list[A
 def _build_scopes(
     card: Card, record: StoredRequest, action: Action, *, reveal: bool
 ) -> list[JsonObject]:
-    """Return the offered scopes, with passes; `add_viewer` removes those not for the viewer."""
+    """Return the offered scopes, including session passes; `add_viewer` removes those that the
+    viewer may not use."""
     if action not in card.remembers:
         return []
     return [
@@ -345,7 +350,7 @@ _MOST_KEPT = 200
 
 
 class Rows:
-    """Builds rows with the function `make`, and caches the expensive ones."""
+    """Builds rows with the function `make`, and caches the rows that are expensive to build."""
 
     def __init__(self, make: Callable[[StoredRequest], JsonObject]) -> None:
         self._make = make

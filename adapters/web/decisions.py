@@ -101,7 +101,7 @@ class DecisionHandlers(Handlers):
         return web.json_response(await self._reading.build_row(after, visitor))
 
     async def _read_click(self, request_id: str, visitor: Visitor, body: JsonObject) -> Click:
-        """Build the click of a body; combine typed fields to arguments."""
+        """Build the click from a request body. Combine typed fields to arguments."""
         click = _build_click(request_id, visitor, body)
         if "fields" not in body:
             return click
@@ -115,7 +115,8 @@ class DecisionHandlers(Handlers):
     async def _offer(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
-        """Return the challenge that a passkey signs for a decision. The page then sends both."""
+        """Return the challenge that a passkey must sign for a decision. The page then sends
+        decision and signature."""
         click = await self._read_click(request.match_info["id"], visitor, body)
         record = await self._api.requests.get(click.request_id)
         offered = await self._passkeys.begin_proof(visitor.session, subject_of(record, click))
@@ -203,8 +204,8 @@ def _read_fields(given: JsonObject) -> dict[str, str]:
 
 
 def _build_click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
-    """Build the click of a body. Raises VisitRefused if a click other than a denial lacks the proof
-    that the page showed the complete request."""
+    """Build the click from a request body. Raises VisitRefused if a click other than a denial lacks
+    the proof that the page showed the complete request."""
     if body["action"] not in list(Action):
         raise VisitRefused(
             422, "invalid_request", f"unknown action; use one of {', '.join(Action)}"
@@ -263,7 +264,7 @@ class BatchHandlers(Handlers):
 
     @read("/inbox/api/batch")
     async def _read(self, request: web.Request, visitor: Visitor) -> web.Response:
-        """Return an agent's pending requests, and those that must be decided alone."""
+        """Return an agent's pending requests, and which of them must be decided alone."""
         found, more = await self._list_waiting(request.query.get("agent", ""))
         items: list[JsonObject] = []
         apart: list[JsonObject] = []
@@ -314,7 +315,7 @@ class BatchHandlers(Handlers):
         return web.json_response({"items": rows})
 
     async def _list_ended(self, ids: Iterable[str], visitor: Visitor) -> list[JsonObject]:
-        """Return the rows of requests that have ended meanwhile; skip those that are deleted."""
+        """Return the rows of requests that have ended meanwhile. Skip deleted requests."""
         rows = []
         for one in ids:
             with suppress(NotFound):
@@ -325,8 +326,8 @@ class BatchHandlers(Handlers):
 
 
 def _build_batch_click(visitor: Visitor, body: JsonObject, item: Any) -> Click:
-    """Build one click of a batch. Raises VisitRefused for an approval if the page did not show the
-    complete request."""
+    """Build the click for one request of a batch. Raises VisitRefused for an approval if the page
+    did not show the complete request."""
     item = check_members(item, _ITEM, ("id", "revision"))
     if body["action"] not in (Action.APPROVE, Action.DENY):
         raise VisitRefused(422, "invalid_request", "a batch can only be approved or denied")

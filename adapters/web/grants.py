@@ -1,4 +1,4 @@
-"""Handle the inbox's calls for grants, grants by hand and the kill switch; start with
+"""Handle the inbox's calls for grants, manually created grants and the kill switch; start with
 GrantAndStopHandlers."""
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class GrantAndStopHandlers(Handlers):
 
 
 def build_grant_row(grant: Grant, card: GrantCard) -> JsonObject:
-    """Return a grant card as JSON, with the agent and session, to revoke a session's together."""
+    """Return a grant card as JSON. It contains agent and session, so that a person can revoke all
+    grants of a session."""
     return {
         **_build_card(card),
         "outdated": grant.outdated is not None,
@@ -95,7 +96,7 @@ _FEWEST_NONCE, _MOST_NONCE = 8, 64
 
 
 class HandHandlers(Handlers):
-    """HTTP handlers of grants by hand. The core checks that the person is an admin."""
+    """HTTP handlers to create grants manually. The core checks that the person is an admin."""
 
     @write("/inbox/api/grants/offers", _EXAMPLE, needed=_NEEDED)
     async def _offers(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
@@ -109,7 +110,8 @@ class HandHandlers(Handlers):
 
     @write("/inbox/api/grants/by-hand", _EXAMPLE | _CHOICE, needed=_NEEDED_TO_CREATE)
     async def _create(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        """Create a grant from one offered scope of an example call. Idempotent per nonce."""
+        """Create a grant from an offered scope of an example call. Calls with one nonce create only
+        one grant."""
         effect, example = _read_example(body)
         offer, nonce = body["offer"], body["nonce"]
         if not offer:
@@ -136,7 +138,8 @@ class HandHandlers(Handlers):
 
 
 def _read_example(body: JsonObject) -> tuple[Effect, ApprovalRequest]:
-    """Return the effect and the call of a body. Raises VisitRefused or InvalidRequest."""
+    """Return the effect and the example call in a request body. Raises VisitRefused or
+    InvalidRequest."""
     if body["effect"] not in list(Effect) or body["kind"] not in list(Kind):
         raise VisitRefused(
             422, "invalid_request", f"unknown effect or kind; kind must be one of {', '.join(Kind)}"

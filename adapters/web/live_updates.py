@@ -1,8 +1,8 @@
 """Stream the ids of changed requests to open pages, which then read them; start with
 `Streams.serve`.
 
-All pages share one subscription. The first event is sent at once, and those of the next 0.2 seconds
-together.
+All pages share one subscription. The first event is sent immediately, and the events of the next
+0.2 seconds are sent together.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _MOST_BEHIND = 100  # bundles
 
 
 class Bundle(NamedTuple):
-    """Events of a moment as bytes; `names_people` if they may end somebody's session."""
+    """The events of a short time, as bytes. `names_people` says that they may end a person's
+    session."""
 
     frames: bytes
     names_people: bool
@@ -53,7 +54,8 @@ class News:
 
     @asynccontextmanager
     async def subscribe(self) -> AsyncIterator[asyncio.Queue[Bundle | None]]:
-        """Subscribe a page, and yield its queue. None in it means that events were missed."""
+        """Subscribe a page, and yield its queue. The value None in the queue means that events were
+        missed."""
         page: asyncio.Queue[Bundle | None] = asyncio.Queue(_MOST_BEHIND + 1)
         self._pages.add(page)
         try:
@@ -193,7 +195,8 @@ class Streams:
 
 
 def _frame_of(event: AuditEvent) -> bytes:
-    """Return the frame that tells pages of an event; empty if they need not know."""
+    """Return the frame that informs pages about an event; empty if the event does not concern
+    pages."""
     if event.request_id:
         return _frame("changed", {"id": event.request_id, "type": event.type})
     if not event.type.startswith(_NEWS):

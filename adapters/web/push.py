@@ -146,7 +146,8 @@ class PushHandlers(Handlers):
 
     @read("/inbox/api/away")
     async def _find_absence(self, _: web.Request, visitor: Visitor) -> web.Response:
-        """Return the person's absence as a sentence, and whom they may name."""
+        """Return the person's absence as a sentence, and the people who may be named as
+        delegate."""
         absence, names = await self._api.away.find(visitor.identity)
         return web.json_response({"away": absence and f"{absence}.", "names": names})
 

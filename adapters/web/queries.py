@@ -107,7 +107,8 @@ class ReadHandlers(Handlers):
     async def look_back(
         self, view: JsonObject, record: StoredRequest, visitor: Visitor
     ) -> JsonObject:
-        """Add the preselected offer and a suggestion, if earlier decisions call for them."""
+        """Add the preselected scope and a suggestion, if the person's earlier decisions justify
+        them."""
         offered = {one["id"]: "" for one in view["remember"]["approve"]}
         if not (view["mine"] and offered):
             return view
@@ -128,7 +129,7 @@ class ReadHandlers(Handlers):
 
     @read("/inbox/api/requests/{id}/reach")
     async def _reach(self, request: web.Request, visitor: Visitor) -> web.Response:
-        """Describe an offer's matches in history, in words."""
+        """Describe in a sentence which past requests an offered scope matches."""
         offer = request.query.get("offer", "")
         record = await self._api.requests.get(request.match_info["id"])
         reach = {offer: await self._api.requests.reach(record.id, offer)}
@@ -172,7 +173,7 @@ class ReadHandlers(Handlers):
 
     @read("/inbox/api/report")
     async def _report(self, _: web.Request, visitor: Visitor) -> web.Response:
-        """Return the figures of the last 30 days."""
+        """Return the figures of the report for the last 30 days."""
         return web.json_response(plain(await self._api.operator.report(visitor.identity)))
 
 
@@ -183,7 +184,8 @@ async def find_name(api: AdapterApi, identity: Identity) -> str:
 
 
 async def is_mine(api: AdapterApi, record: StoredRequest, identity: Identity) -> bool:
-    """Whether a pending request needs this person: they may decide it and have not voted."""
+    """Return whether a pending request needs this person, who may decide it and has not voted
+    yet."""
     if record.final or await api.requests.may_decide(identity, record) is not None:
         return False
     name = await find_name(api, identity)
@@ -218,7 +220,8 @@ class QueueHandlers(Handlers):
 
     @read("/inbox/api/queue")
     async def _page(self, request: web.Request, visitor: Visitor) -> web.Response:
-        """Return one page of a side. Another call counts the requests: that takes longer."""
+        """Return one page of one side of the queue. A separate call counts the requests, because
+        counting takes longer."""
         side, after = request.query.get("side", QueueFilter.MINE), check_cursor(request)
         if side not in list(QueueFilter):
             raise VisitRefused(422, "invalid_request", "side must be mine, others or all")
@@ -242,7 +245,7 @@ class QueueHandlers(Handlers):
 
     @read("/inbox/api/queue/{id}")
     async def _row(self, request: web.Request, visitor: Visitor) -> web.Response:
-        """Return one request as a row, also if it has ended."""
+        """Return one request as a row, even if the request has ended."""
         record = await self._api.requests.get(request.match_info["id"])
         return web.json_response(await self._build(record, visitor))
 
@@ -252,7 +255,8 @@ class QueueHandlers(Handlers):
 
 
 def check_cursor(request: web.Request) -> str | None:
-    """Return the cursor that a page continues after. Raises VisitRefused if it is malformed."""
+    """Return the cursor after which a page continues. Raises VisitRefused if the cursor is
+    malformed."""
     after = request.query.get("after")
     if after is not None and not _CURSOR.fullmatch(after):
         raise VisitRefused(
@@ -288,7 +292,7 @@ class SearchHandlers(Handlers):
 
     @read("/inbox/api/final")
     async def _history(self, request: web.Request, visitor: Visitor) -> web.Response:
-        """Return ended requests that match, newest first."""
+        """Return ended requests that match the search, newest first."""
         found = await self._api.requests.search(_read_search(request))
         items = []
         for record in found.items:
@@ -298,14 +302,14 @@ class SearchHandlers(Handlers):
 
     @read("/inbox/api/audit")
     async def _audit(self, request: web.Request, visitor: Visitor) -> web.Response:
-        """Return the newest events that match, for admins."""
+        """Return the newest audit events that match the search, for admins."""
         found = await self._api.requests.search_events(visitor.identity, _read_search(request))
         items = list(map(_build_event, found.items, found.sentences))
         return web.json_response({"items": items, "looked": found.looked, "more": found.more})
 
     @read("/inbox/api/grants")
     async def _grants(self, request: web.Request, visitor: Visitor) -> web.Response:
-        """Return active and recently ended grants that match."""
+        """Return active and recently ended grants that match the search."""
         search = _read_search(request)
         live, ended = await self._api.grants.newest(), await self._api.grants.newest(ended=True)
         items = []
@@ -351,7 +355,8 @@ def _grant_fits(grant: Grant, card: GrantCard, search: Search) -> bool:
 
 
 def _build_event(event: AuditEvent, sentence: str) -> JsonObject:
-    """Return an event as a row: what agents chose is made visible, and secrets are masked."""
+    """Return an audit event as a row. Escape deceptive characters in agents' text, and mask
+    secrets."""
     return {
         "id": event.id,
         "at": event.at,

@@ -1,8 +1,8 @@
 """Protect the inbox: response headers, sessions, CSRF protection and body limits; start with Guard.
 
 A page of another site can make a browser send requests here. So each write needs three things that
-such a page cannot forge. They are the session cookie (SameSite=Strict), the gateway's `Origin`, and
-a token that only the inbox's pages can read. The token is derived from the session, not stored.
+such a page cannot forge: the session cookie (SameSite=Strict), the gateway's `Origin`, and a token
+that only the inbox's pages can read. The token is derived from the session, not stored.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Guard:
         self._secure = secure
 
     def find_session(self, request: web.Request) -> str:
-        """Return the session from the browser's cookie; "" if it has none."""
+        """Return the session from the browser's cookie, or "" if the browser has no such cookie."""
         return request.cookies.get(self._cookie(request)["name"], "")
 
     def wrap(self, handler: Handler) -> Handler:
@@ -110,7 +110,7 @@ class Guard:
             )
 
     def check_origin(self, request: web.Request) -> None:
-        """Raise VisitRefused for a write from anything but a page of the inbox."""
+        """Raise VisitRefused unless the write comes from a page of the inbox."""
         if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
             raise VisitRefused(403, "foreign_site", "only a page of the inbox may send this")
         ours = f"{'https' if self._is_secure(request) else 'http'}://{request.host}"
@@ -151,11 +151,13 @@ class Guard:
     def remember_try(
         self, request: web.Request, response: web.Response, browser: str, *, seconds: int
     ) -> None:
-        """Set the cookie that ties a sign-in to the browser that began it, for these seconds."""
+        """Set the cookie, for this number of seconds, that binds a sign-in to the browser that
+        began it."""
         response.set_cookie(**self._cookie(request, "-try"), value=browser, max_age=seconds)
 
     def find_try(self, request: web.Request) -> str:
-        """Return that cookie's value. Raises VisitRefused if the browser has none."""
+        """Return the cookie that binds a sign-in to this browser. Raises VisitRefused if it is
+        missing."""
         if found := request.cookies.get(self._cookie(request, "-try")["name"]):
             return found
         raise VisitRefused(
@@ -169,8 +171,8 @@ class Guard:
         response.del_cookie(**self._cookie(request))
 
     def _is_secure(self, request: web.Request) -> bool:
-        """Whether this browser uses TLS; with `gateway up --lan`, browsers can come with or
-        without."""
+        """Whether this browser uses TLS; with `gateway up --lan`, browsers can connect with or
+        without it."""
         return self._secure or request.secure
 
     def _cookie(self, request: web.Request, kind: str = "") -> JsonObject:

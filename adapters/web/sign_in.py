@@ -41,7 +41,7 @@ class SignInHandlers(Handlers):
 
     @route("GET", "/inbox/api/login/ways")
     async def _ways(self, request: web.Request) -> web.StreamResponse:
-        """Say which sign-in methods exist apart from links. Needs no session."""
+        """Return the sign-in methods other than links. Needs no session."""
         self._guard.check_site(request)
         provider = self._logins.provider.name
         return web.json_response(
@@ -50,8 +50,8 @@ class SignInHandlers(Handlers):
 
     @route("POST", "/inbox/api/login/whose")
     async def _whose(self, request: web.Request) -> web.StreamResponse:
-        """Say whom a link signs in, before the person presses the button. With somebody else's
-        link, a person would decide under that name."""
+        """Return whom a link signs in, so that the person sees it before pressing the button. With
+        somebody else's link, a person would decide under the wrong name."""
         code = await self._read_code(request)
         name = await self._logins.find_holder(code, address=request.remote or "")
         return web.json_response({"name": name, "now": await self._find_name(request)})
@@ -70,8 +70,8 @@ class SignInHandlers(Handlers):
         return await self.sign_in(request, await run_to_end(redeeming))
 
     async def sign_in(self, request: web.Request, session: str) -> web.Response:
-        """Return the response that gives a browser its new session. End its old session, which
-        would stay valid but unreachable."""
+        """Return the response that gives a browser its new session. End the browser's old session,
+        which would otherwise stay valid."""
         if before := self._guard.find_session(request):
             await run_to_end(self._end(before))
         response = web.json_response({"ok": True})
@@ -140,7 +140,7 @@ class PasskeyHandlers(Handlers):
 
     @route("POST", "/inbox/api/login/passkey/options")
     async def _begin_sign_in(self, request: web.Request) -> web.StreamResponse:
-        """Return a challenge, and set the cookie that ties the sign-in to this browser."""
+        """Return a challenge, and set the cookie that binds the sign-in to this browser."""
         self._guard.check_origin(request)
         browser = secrets.token_urlsafe(32)
         address = request.remote or ""
@@ -174,7 +174,8 @@ _ANSWER: dict[str, type] = {"code": str, "state": str, "iss": str, "error": str}
 
 
 class ProviderHandlers(Handlers):
-    """HTTP handlers of an identity provider. Both need no session, but a page of the inbox."""
+    """HTTP handlers of an identity provider. Calls need no session, but must come from a page of
+    the inbox."""
 
     def __init__(self, logins: Logins, guard: Guard, signing_in: SignInHandlers) -> None:
         self._provider = logins.provider
@@ -221,7 +222,8 @@ class DeviceHandlers(Handlers):
 
     @write("/inbox/api/devices/end", {"device": str, "others": bool}, needed=())
     async def _end(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        """End one device, or all others. A missing member never means all."""
+        """End the session of one device, or of all other devices. A missing member never means
+        all."""
         others, device = body.get("others") is True, body.get("device")
         if others == (device is not None):
             raise VisitRefused(

@@ -103,7 +103,7 @@ async def list_agents(options: argparse.Namespace) -> int:
 
 
 def show_paused(options: argparse.Namespace) -> int:
-    """List the agents that are paused after many denials."""
+    """List the agents that are in a cool-down after many denials."""
     with connect_as_approver() as http:
         rows = http.call("GET", "/v1/agents/paused")["items"]
     if options.json:
@@ -113,7 +113,7 @@ def show_paused(options: argparse.Namespace) -> int:
 
 
 def lift(options: argparse.Namespace) -> int:
-    """End an agent's pause."""
+    """End an agent's cool-down."""
     path = f"/v1/agents/{quote(options.name, safe='')}/lift"
     with connect_as_approver(acting=True) as http:
         try:

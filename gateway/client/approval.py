@@ -56,9 +56,10 @@ class Approval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A step of a request. `name` is `confirmation_required` before the wait, `decided` after it.
+    """A step of a request. `name` is `confirmation_required` before the wait and `decided` after
+    it.
 
-    Only `decided` has the `approval`.
+    An event `decided` has the `approval`, the other event has None.
     """
 
     name: str
@@ -67,14 +68,14 @@ class Event:
 
 
 def exception_for(decision: Decision) -> NotApproved:
-    """Return the exception that a decision raises if it is not an approval."""
+    """Return the exception to raise for a decision that is not an approval."""
     if decision.status is Status.DENIED:
         return Aborted(decision) if decision.abort else Denied(decision)
     return Expired(decision) if decision.status is Status.EXPIRED else Cancelled(decision)
 
 
 def local_expiry(request: ApprovalRequest) -> Decision:
-    """Return the decision that the client itself makes if the gateway sent none in time."""
+    """Return the decision that the client itself makes if the gateway sends no decision in time."""
     return Decision(
         request_id=request.id,
         revision=0,
@@ -128,9 +129,10 @@ class OutcomeKind(StrEnum):
 class Outcome:
     """How a request ended, as a value.
 
-    `arguments` are what may run, None if nothing may. `result` replaces a run: a result that a
-    person gave, or the answers to a question. `message` is a sentence for the model. `abort` is
-    `turn` or `agent` if that must stop. `decision` stays None without a reply of the gateway.
+    `arguments` are what may run, None if nothing may run. `result` replaces the tool's result: a
+    person gave it, or it is the answers to a question. `message` is a sentence for the model.
+    `abort` is `turn` or `agent` if that must stop. `decision` is the gateway's reply, or None
+    without one.
     """
 
     kind: OutcomeKind
@@ -196,7 +198,7 @@ def approved(approval: Approval) -> Outcome:
 
 
 def ended(error: GatewayError) -> Outcome:
-    """Return an exception as an outcome. Raises the exception if it does not end a request."""
+    """Return an exception as an outcome. An exception that does not end a request is raised."""
     for base, kind in _ENDED:
         if isinstance(error, base):
             decision = error.decision if isinstance(error, NotApproved) else None
@@ -210,5 +212,5 @@ def ended(error: GatewayError) -> Outcome:
 
 
 def withdrawn(message: str) -> Outcome:
-    """Return the outcome of a request that its own agent cancelled."""
+    """Return the outcome of a request that was cancelled by its own agent."""
     return Outcome(kind=OutcomeKind.CANCELLED, message=message)

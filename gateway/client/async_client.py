@@ -140,7 +140,8 @@ def schema_of(function: Callable[..., Any], parameters: Mapping[str, Any]) -> Js
 
 
 def check_arguments(schema: JsonObject, arguments: JsonObject) -> None:
-    """Check edited arguments. Raises InvalidRequest if they do not fit a schema of `schema_of`."""
+    """Check edited arguments. Raises InvalidRequest if they do not fit a schema that `schema_of`
+    returned."""
     properties = schema["properties"]
     if unknown := set(arguments) - set(properties):
         raise InvalidRequest(f"the function has no argument {min(unknown)!r}")
@@ -215,16 +216,16 @@ class RequestMaker:
     ) -> ApprovalRequest:
         """Return a request with its digest. Nothing is sent: pass it to `send` or `outcome`.
 
-        Without `id` the request gets a new one. `call_id` is the framework's id of the call, and
-        `part` distinguishes several requests about one call. The id then follows from agent,
-        session, call, part and content: a retried call finds its request, and its approval runs
-        once. A call with other content supersedes the earlier one. `session`, `turn` and `origin`
-        come from the context by default. `context` is where the call runs, by default the folder
-        and host of this process.
+        Without `id` the request gets a new id. `call_id` is the framework's id of the call, and
+        `part` distinguishes several requests about one call. With a `call_id`, the id is derived
+        from agent, session, call, part and content. So a retried call finds its earlier request,
+        and its approval runs it only once. A call with the same `call_id` but other content
+        supersedes the earlier request. `session`, `turn` and `origin` come from the context by
+        default. `context` is where the call runs, by default the folder and host of this process.
 
-        `files` are bound with their content: if such a file, or a link on its path, changes before
-        the end, the approval is rejected. `timeout` is in seconds. None takes the timeout of the
-        route, 0 means the maximum of 30 days. See `requires_approval` for `roles`, `harmless`,
+        `files` are bound with their content: if a bound file, or a link on its path, changes before
+        the run, the client rejects the approval. `timeout` is in seconds. None means the timeout of
+        the route, 0 means the maximum of 30 days. See `requires_approval` for `roles`, `harmless`,
         `human` and `read_only`. Raises InvalidRequest if a value or a file cannot be used.
         """
         check_roles(roles or {})
@@ -271,10 +272,11 @@ Refuse = Callable[[ApprovalRequest], Awaitable[None]]
 
 
 async def ask_all(requests: Sequence[ApprovalRequest], send: Send, refuse: Refuse) -> list[Outcome]:
-    """Send requests at once, and return their outcomes in order.
+    """Send all requests at the same time, and return their outcomes in order.
 
-    An abort cancels the pending requests. If one was approved meanwhile, `refuse` is called with
-    it. An exception that is not an outcome also cancels them, and is raised.
+    An abort cancels the pending requests. If a pending request was approved meanwhile, `refuse` is
+    called with its approval. An exception that is not an outcome cancels the requests too, and is
+    raised.
     """
     tasks = [asyncio.create_task(outcome_of(send(one))) for one in requests]
     waiting = set(tasks)
@@ -297,8 +299,8 @@ async def ask_all(requests: Sequence[ApprovalRequest], send: Send, refuse: Refus
 async def _last_word(
     request: ApprovalRequest, task: asyncio.Task[Outcome], refuse: Refuse
 ) -> Outcome:
-    """Return the outcome of a request that was cancelled. An outcome that arrived earlier counts,
-    unless it is an approval."""
+    """Return the outcome of a cancelled request. An outcome that arrived before the cancellation
+    counts, unless it is an approval."""
     if task.cancelled() or task.exception() is not None:
         return withdrawn(_STOPPED)
     outcome = task.result()
@@ -318,8 +320,9 @@ _GRACE_SECONDS = 30.0  # a message on its way may start its request that much la
 
 
 class Withdrawal:
-    """The cancellation of one request. `sent` is set when the gateway has the message, or when
-    the attempts end. `task` returns the final state, None if the gateway does not send it."""
+    """The cancellation of one request. `sent` is set when the gateway has received the
+    cancellation, or when the attempts end. `task` returns the final state, None if the gateway does
+    not send one."""
 
     def __init__(self, sent: asyncio.Event, task: asyncio.Task[State | None]) -> None:
         self.sent = sent
@@ -336,8 +339,8 @@ class ReportQueue:
         self._reports: set[asyncio.Task[None]] = set()
 
     def withdraw(self, request_id: str, until: float) -> Withdrawal:
-        """Cancel a request whose deadline is `until`. A late approval that nobody claimed is
-        reported as refused."""
+        """Cancel a request whose deadline is `until`. If it was approved meanwhile and nobody
+        claimed the approval, report the approval as refused."""
         known = self._withdrawals.get(request_id)
         if known is not None:
             return known
@@ -348,8 +351,9 @@ class ReportQueue:
         return made
 
     async def report(self, request_id: str, report: Report, until: float) -> None:
-        """Report the result of an action. Returns after a few seconds at most; a slow report goes
-        on in the background. Raises GatewayError if the report fails before that."""
+        """Report the result of an action. Returns after a few seconds at most; a slow report
+        continues in the background. Raises GatewayError if the report fails within these
+        seconds."""
         send = partial(self._transport.report, request_id, report)
         task = asyncio.create_task(self._reach.repeat(send, until=until))
         self._reports.add(task)
@@ -364,7 +368,7 @@ class ReportQueue:
             task.result()
 
     async def close(self, waiting: Iterable[str]) -> None:
-        """Cancel the `waiting` requests, and send for a moment what can be sent."""
+        """Cancel the `waiting` requests, and try for a short time to send the queued messages."""
         now = asyncio.get_running_loop().time()
         for request_id in waiting:
             self.withdraw(request_id, now)
@@ -411,7 +415,7 @@ class ReportQueue:
 
 
 def _log_report(task: asyncio.Task[None]) -> None:
-    """Log the failure of a report in the background."""
+    """Log the failure of a report that was sent in the background."""
     error = "the client was closed" if task.cancelled() else task.exception()
     if error:
         log.warning("not reported: %s", error, extra={"event": "report_failed"})
@@ -438,14 +442,14 @@ class AsyncClient(RequestMaker):
     """Ask the gateway for approvals. Use it inside `async with`, in one event loop.
 
     `public_key` pins the gateway's key: unsigned or wrongly signed decisions raise Unverified.
-    `on_event(event, request, decision)` is called with `confirmation_required` before the wait
-    and `decided` after it. If it raises, the request is cancelled or its approval stays unused,
+    `on_event(event, request, decision)` is called with `confirmation_required` before the wait and
+    `decided` after it. If `on_event` raises, the request is cancelled or its approval stays unused,
     and the caller gets the exception.
 
-    If the gateway does not answer, a call is repeated for `connect_timeout` seconds. After a first
-    answer it is repeated until the deadline of its request. `say` gets sentences for a person at
-    the terminal, such as where to decide a request. By default they go to standard error; None
-    turns them off.
+    If the gateway does not answer, a call is repeated for `connect_timeout` seconds. After the
+    gateway's first answer, a call is repeated until the deadline of its request. `say` gets
+    sentences for a person at the terminal, such as where to decide a request. By default the
+    sentences go to standard error; None turns them off.
     """
 
     def __init__(
@@ -479,8 +483,9 @@ class AsyncClient(RequestMaker):
         """Return a client for the gateway in the environment variables, or the one on this machine.
 
         `agent` is the name to ask as, by default `GATEWAY_AGENT`, else `local`. See the class for
-        `on_event` and `say`. Blocks while it looks for a gateway. Raises Unreachable if it finds
-        none, Unauthorized or Conflict if that rejects the agent, InvalidRequest for a bad setting.
+        `on_event` and `say`. Blocks while it looks for a gateway. Raises Unreachable if there is no
+        gateway, Unauthorized or Conflict if the gateway rejects the agent, InvalidRequest for a bad
+        setting.
         """
         found = config.load_patiently(agent, say or say_nothing)
         return cls(
@@ -501,10 +506,11 @@ class AsyncClient(RequestMaker):
         await self.close()
 
     async def close(self, *, withdraw: bool = True) -> None:
-        """Disconnect, and cancel pending requests. If the argument is False, they stay pending.
+        """Disconnect, and cancel pending requests. If the argument is False, the requests stay
+        pending.
 
-        Another process can then wait for them with `wait_id`. If this process was waiting for one,
-        pass `rerun=True` there, because its approval belongs to this process.
+        Another process can then wait for the pending requests with `wait_id`. For a request that
+        this process was waiting for, pass `rerun=True`, because this process owns the approval.
         """
         if self._closed:
             return
@@ -515,39 +521,42 @@ class AsyncClient(RequestMaker):
         await self._transport.__aexit__(None, None, None)
 
     def leave_waiting(self, leave: bool) -> None:
-        """Set whether a request stays pending when its wait is given up, instead of cancelled."""
+        """Set whether a request stays pending when the wait for it ends early. Otherwise it is
+        cancelled."""
         self._withdraws = not leave
 
     @property
     def agent(self) -> str:
-        """The name of the agent that this client asks as."""
+        """The name of the agent for which this client makes requests."""
         return self._transport.agent
 
     async def ask(self, /, tool: str, arguments: Mapping[str, Any], **details: Any) -> Approval:
         """Ask for an approval, wait for the decision, and return the approval.
 
-        `tool` and `arguments` are what would run, `details` further keywords of `request`. Run
-        exactly the `arguments` of the returned approval, once. After an exception run nothing.
+        `tool` and `arguments` are the call, `details` are further keywords of `request`. Run
+        exactly the `arguments` of the returned approval, once. After an exception, run nothing.
         Raises Denied, Aborted, Expired, Cancelled, OverBudget, Unreachable or Unverified, and
-        AlreadyUsed for an `id` whose approval was used before. Raises InvalidRequest for a
-        mistake in the request, Unauthorized for a rejected credential.
+        AlreadyUsed for an `id` whose approval was used before. Raises InvalidRequest for a mistake
+        in the request, Unauthorized for a rejected credential.
         """
         return await self.send(self.request(tool, arguments, **details))
 
     async def outcome(self, request: ApprovalRequest) -> Outcome:
-        """Submit a request, wait, and return how it ended. A denial is returned too, not raised.
+        """Submit a request, wait, and return how it ended. A denial is also returned, not raised.
 
-        Raises an exception only if there is no outcome: InvalidRequest for a mistake in the
-        request, Unauthorized or NotFound for a rejected credential. Run nothing then.
+        An exception is raised only if there is no outcome: InvalidRequest for a mistake in the
+        request, Unauthorized or NotFound for a rejected credential. After an exception, run
+        nothing.
         """
         return await outcome_of(self.send(request))
 
     async def asks(self, *requests: ApprovalRequest, group: str | None = None) -> list[Outcome]:
         """Submit several requests as one batch, wait for all, and return their outcomes in order.
 
-        If a person aborts one, the pending ones are cancelled. `group` is the name of the batch,
-        a new one by default. Raises as `outcome` does. Raises InvalidRequest for two requests of
-        one call, because one would supersede or use up the other.
+        If a person aborts one request, the pending requests are cancelled. `group` is the name of
+        the batch, by default a new name. Raises as `outcome` does. Raises InvalidRequest for two
+        requests about one call, because the second would supersede the first, or use up its
+        approval.
         """
         calls = [
             (one.session, one.call_id, one.part) if one.call_id else one.id for one in requests
@@ -570,9 +579,9 @@ class AsyncClient(RequestMaker):
         """Ask a person to approve a list of planned calls, wait, and return the approval.
 
         `arguments["calls"]` of the approval lists the approved calls: a person may remove some.
-        Each then runs without approval up to its `times`, in this session, for `minutes` (at most
-        480). `details` are keywords of `request`. Raises as `ask` does, and InvalidRequest for a
-        call that cannot be planned.
+        Each approved call then runs without further approval, up to its `times`, in this session,
+        for `minutes` (at most 480). `details` are keywords of `request`. Raises as `ask` does, and
+        raises InvalidRequest for a call that cannot be planned.
         """
         listed = {"calls": [plain(one) for one in calls], "minutes": minutes}
         allowed = (Action.APPROVE, Action.EDIT, Action.DENY)
@@ -581,7 +590,7 @@ class AsyncClient(RequestMaker):
     async def question(self, /, text: str, *fields: Question, **details: Any) -> JsonObject:
         """Ask a person to fill in `fields`, wait, and return the answers by field id.
 
-        `text` is the question. Without `fields` the answer is one text with the id `answer`.
+        `text` is the question. Without `fields`, the person types one text, and its id is `answer`.
         `details` are keywords of `request`. Raises as `ask` does.
         """
         asked = fields or (Question(id="answer", text=text),)
@@ -607,7 +616,8 @@ class AsyncClient(RequestMaker):
     async def send(self, request: ApprovalRequest) -> Approval:
         """Submit a request, wait, and return the approval. Raises as `ask` does.
 
-        A request that was submitted before is not submitted again. Its approval can be used once.
+        A request that was submitted before is not submitted again. Its approval can be used only
+        once.
         """
         return await self._send(request, asyncio.Lock())
 
@@ -617,7 +627,8 @@ class AsyncClient(RequestMaker):
             return await self._end(request, until)
 
     async def stream(self, request: ApprovalRequest) -> AsyncGenerator[Event, None]:
-        """Submit a request; yield an Event before the wait, and one with the approval.
+        """Submit a request; yield an Event before the wait, and an Event with the approval after
+        it.
 
         Raises as `ask` does. Closing the generator early cancels the request. Use
         `contextlib.aclosing` to close it when you leave the loop.
@@ -638,7 +649,8 @@ class AsyncClient(RequestMaker):
         """Wait up to `timeout` seconds for a request that any process submitted before.
 
         Returns the approval. Raises as `ask` does, and Pending if there is no decision yet. Raises
-        AlreadyUsed if a process has used the approval; `rerun=True` permits to run it again.
+        AlreadyUsed if a process has used the approval. With `rerun=True`, returns it, so that the
+        call can run again.
         """
         request = pending.request if isinstance(pending, Pending) else pending
         until = asyncio.get_running_loop().time() + timeout
@@ -650,15 +662,15 @@ class AsyncClient(RequestMaker):
         return await self._settle(request, state, until=until + _NO_DEADLINE, rerun=rerun)
 
     def words_of_number(self, request: ApprovalRequest) -> str:
-        """Return the line that shows the verification code of a pending request to the person at
-        the agent, "" if it has none."""
+        """Return the line that shows a pending request's verification code to the person at the
+        agent, or "" if the request has no code."""
         return self._transport.numbers.words_of(request.id)
 
     async def fetch(self, request_id: str) -> State:
         """Return the current state of a request of this agent, with its `record`.
 
-        Does not wait, and does not claim an approval. Works in any process. Raises NotFound if
-        there is no such request of this agent, Unreachable or Unauthorized as `ask` does."""
+        Does not wait, and does not claim an approval. Can be called in any process. Raises NotFound
+        if this agent has no such request, Unreachable or Unauthorized as `ask` does."""
         until = asyncio.get_running_loop().time() + self._connect_timeout
         state = await self._reach.repeat(partial(self._transport.fetch, request_id), until=until)
         if state.id != request_id or state.record is None or state.record.request.id != request_id:
@@ -670,7 +682,8 @@ class AsyncClient(RequestMaker):
     ) -> Approval:
         """Wait for a request by its id, in any process. See `wait` for the arguments and errors.
 
-        A request that is decided returns with any `timeout`, so that 0 looks without waiting.
+        With `timeout=0`, does not wait: returns if the request is decided, otherwise raises
+        Pending.
         """
         state = await self.fetch(request_id)
         assert state.record is not None  # `fetch` checks that
@@ -685,9 +698,11 @@ class AsyncClient(RequestMaker):
         duration_ms: int | None = None,
         detail: str = "",
     ) -> None:
-        """Report the result of an approved action. A failure to report is logged, never raised.
+        """Report the result of an approved action. If the report fails, the error is logged, never
+        raised.
 
-        `execution` says how it ended, `duration_ms` how long it ran, `detail` what went wrong.
+        `execution` is how the action ended, `duration_ms` how long it ran, `detail` what went
+        wrong.
         """
         report = Report(execution=execution, duration_ms=duration_ms, detail=detail[:_MOST_DETAIL])
         with log_report_failure():
@@ -702,7 +717,7 @@ class AsyncClient(RequestMaker):
     ) -> None:
         """Cancel a pending request, with a `reason` for machines and a `message` for people.
 
-        Raises GatewayError if the gateway rejects this or does not answer.
+        Raises GatewayError if the gateway rejects the call or does not answer.
         """
         cancel = partial(self._transport.cancel, request.id, reason=reason, message=message)
         await self._reach.repeat(cancel, until=_until(request))
@@ -710,14 +725,14 @@ class AsyncClient(RequestMaker):
     async def end_session(self, session: str | None = None) -> None:
         """End a session, by default the current one, and cancel its pending requests.
 
-        Raises GatewayError if the gateway rejects this or does not answer.
+        Raises GatewayError if the gateway rejects the call or does not answer.
         """
         await self._transport.end_session(session or current_session.get())
 
     @asynccontextmanager
     async def _asking(self, request: ApprovalRequest) -> AsyncIterator[float]:
-        """Yield the time when the wait for a request ends. If the block ends without a decision
-        of the gateway, cancel the request."""
+        """Yield the time when the wait for a request ends. If the block ends before the gateway has
+        sent a decision, cancel the request."""
         until = _until(request)
         self._asked[request.id] += 1
         try:
@@ -747,8 +762,8 @@ class AsyncClient(RequestMaker):
     async def _submit(
         self, request: ApprovalRequest, until: float, turns: asyncio.Lock, *, detached: bool
     ) -> None:
-        """Submit a request until it arrives. A repeated request carries its remaining time.
-        Requests that share `turns` are sent one after another."""
+        """Submit a request, and repeat that until it arrives. A repetition carries the remaining
+        time. Requests that share `turns` are sent one after another."""
         clock = asyncio.get_running_loop().time
         began, tries = clock(), count(1)
 
@@ -760,8 +775,8 @@ class AsyncClient(RequestMaker):
         await self._reach.repeat(submit, until=until)
 
     async def _wait_for_end(self, request: ApprovalRequest, until: float) -> State:
-        """Return the final state of a request. After a moment without a decision, say where to
-        decide it. Raises TimeoutError at `until`."""
+        """Return the final state of a request. After a short time without a decision, print where
+        to decide the request. Raises TimeoutError at `until`."""
         saying = asyncio.create_task(self._say_places(request))
         try:
             return await self._transport.wait(request.id, until=until)
@@ -769,7 +784,8 @@ class AsyncClient(RequestMaker):
             saying.cancel()
 
     async def _say_places(self, request: ApprovalRequest) -> None:
-        """Tell the person at the terminal where to decide, then where the cards are in chats."""
+        """Tell the person at the terminal where to decide a request, and then which chats have its
+        cards."""
         await asyncio.sleep(_MOMENT_SECONDS)
         self.say_where(request)
         if self._say is say_nothing or not self._transport.inbox:
@@ -802,8 +818,8 @@ class AsyncClient(RequestMaker):
         return await self._settle(request, state, until=until, rerun=False)
 
     async def _last_word(self, request: ApprovalRequest, until: float) -> State:
-        """Cancel a request after its deadline. If it ended otherwise meanwhile, return that state,
-        so that the agent gets what the record says. Raises Expired."""
+        """Cancel a request after its deadline, and raise Expired. If the request was decided
+        meanwhile, return that state, so that the agent's result agrees with the record."""
         withdrawal = self._unsent.withdraw(request.id, until)
         done, _ = await asyncio.wait({withdrawal.task}, timeout=GOODBYE_SECONDS)
         state = withdrawal.task.result() if done else None
@@ -815,7 +831,7 @@ class AsyncClient(RequestMaker):
         return state
 
     async def _consume(self, state: State, until: float) -> State:
-        """Return the state with its decision. Claims the approval if nobody has done so."""
+        """Return the state with its decision. Claims the approval if no process has claimed it."""
         if state.status is not Status.APPROVED or state.decision is not None:
             return state
         try:
@@ -873,8 +889,8 @@ class AsyncClient(RequestMaker):
         check_files(request.context.files)
 
     async def _abandon(self, request: ApprovalRequest, until: float) -> None:
-        """Cancel a request for which nobody waits any more: at once if the gateway answers,
-        otherwise in the background."""
+        """Cancel a request that no caller waits for any more. If the gateway does not answer, the
+        cancellation continues in the background."""
         if self._reach.closed or not self._withdraws:  # `close` cancels it, or leaves it pending
             return
         withdrawal = self._unsent.withdraw(request.id, until)
@@ -890,8 +906,8 @@ class AsyncClient(RequestMaker):
         *,
         ours: bool = True,
     ) -> None:
-        """Call `on_event`. If it raises, nothing will run: a pending request is cancelled, and an
-        approval of `ours` is reported as skipped."""
+        """Call `on_event`. If `on_event` raises, nothing will run: a pending request is cancelled,
+        and an approval that is `ours` is reported as skipped."""
         if self._on_event is None:
             return
         try:
@@ -906,7 +922,7 @@ class AsyncClient(RequestMaker):
 
 @contextmanager
 def log_report_failure() -> Iterator[None]:
-    """Log a GatewayError of the block, because a failed report must not fail the action."""
+    """Log a GatewayError raised in the block, because a failed report must not fail the action."""
     try:
         yield
     except GatewayError as error:

@@ -67,9 +67,9 @@ def _log_failures(method: Callable[P, None]) -> Callable[P, None]:
 
 
 class Client:
-    """Ask for approvals and block the calling thread. Each method is that of `AsyncClient`.
+    """Ask for approvals and block the calling thread. Has the methods of `AsyncClient`.
 
-    Several threads may share a client. A forked child must make its own.
+    Several threads may share a client. A forked child process must make a new client.
     """
 
     ask = _make_blocking(AsyncClient.ask)
@@ -134,7 +134,7 @@ class Client:
 
     @property
     def agent(self) -> str:
-        """The name of the agent that this client asks as."""
+        """The name of the agent for which this client makes requests."""
         return self.inner.agent
 
     @property
@@ -245,8 +245,8 @@ class _ProcessClient:
         self._replaced: Client | None = None
 
     def get(self, agent: str | None) -> Client:
-        """Return the client of an agent, a new one after a fork. Raises Unreachable if no gateway
-        is found."""
+        """Return the client of an agent, and after a fork a new client. Raises Unreachable if no
+        gateway is found."""
         with self._lock:
             if self._replaced is not None and self._replaced.usable:
                 return self._replaced
@@ -265,7 +265,7 @@ class _ProcessClient:
 
     @contextmanager
     def replace_inside(self, client: Client) -> Iterator[None]:
-        """Replace the client of every agent inside the block."""
+        """Use this client for every agent inside the block."""
         with self._lock:
             before, self._replaced = self._replaced, client
         try:
@@ -280,20 +280,20 @@ _shared = _ProcessClient()
 
 
 def current_client(host: str | None = None) -> Client:
-    """Return the client that `use_client` set, else the default one of this process.
+    """Return the client that `use_client` set, or else the default client of this process.
 
-    `host` is the name of the calling framework. It is the agent name unless a setting names
-    another or the gateway rejects it. Raises Unreachable if no gateway is found.
+    `host` is the name of the calling framework. That is also the agent's name, unless a setting
+    gives another name or the gateway rejects it. Raises Unreachable if no gateway is found.
     """
     return _chosen.get() or _shared.get(name_agent(host) if host else None)
 
 
 @contextmanager
 def use_client(client: Client, *, everywhere: bool = False) -> Iterator[Client]:
-    """Let gated code inside the block ask through `client`, and yield it.
+    """Make gated code inside the block ask through `client`, and yield the client.
 
-    This holds for the current context. With `everywhere` it also holds for all threads that have
-    not set another client.
+    The client is set for the current context. With `everywhere`, it is also set for all threads
+    that have not set another client.
     """
     token = _chosen.set(client)
     try:

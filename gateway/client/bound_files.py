@@ -15,7 +15,7 @@ _BLOCK = 1 << 20
 def hash_files(paths: Iterable[str]) -> dict[str, str]:
     """Return the SHA-256 of each file, by its path and by its real path without links.
 
-    A missing file has the value `absent`. Raises InvalidRequest if a path is not a regular file,
+    The value for a missing file is `absent`. Raises InvalidRequest if a path is not a regular file,
     or is unreadable.
     """
     files: dict[str, str] = {}
@@ -27,8 +27,9 @@ def hash_files(paths: Iterable[str]) -> dict[str, str]:
 
 
 def _drop_dots(path: str) -> str:
-    """Return an absolute path without its `.` parts, so that it equals its real path if it has no
-    link. Unlike `abspath` it keeps `..`, which leads elsewhere after a link."""
+    """Return an absolute path without its `.` parts, so that it equals the real path if it contains
+    no link. Unlike `abspath`, keeps `..`, because `..` after a link leads to the parent of the
+    link's target."""
     parts = (part for part in path.split(os.sep) if part not in ("", os.curdir))
     return os.sep + os.sep.join(parts)
 
@@ -46,7 +47,7 @@ def check_files(files: Mapping[str, str]) -> None:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file without blocking: a pipe without a writer would block."""
+    """Open a file without blocking. Opening a pipe that has no writer would otherwise block."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 

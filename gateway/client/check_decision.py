@@ -30,8 +30,9 @@ _RUNNABLE = ("approve", "edit")
 
 
 class CheckedDecision:
-    """How a request ended. `arguments` are the edited ones, None without an edit. `answers` are
-    those to a question. `host_rule` is the rule that the coding agent shall save; `check` first."""
+    """How a request ended. `arguments` are the edited arguments, None without an edit. `answers`
+    are the answers to a question. `host_rule` is the rule that the coding agent must save. Call
+    `check` before you use them."""
 
     def __init__(
         self,
@@ -41,8 +42,8 @@ class CheckedDecision:
         *,
         question: bool = False,
     ) -> None:
-        """Read a final state. Raises Unverified if it is about another request, or is an approval
-        that the pinned key did not sign. Raises Unreachable if the state has no decision."""
+        """Read a final state. Raises Unverified if the state is about another request, or if the
+        pinned key did not sign its approval. Raises Unreachable if the state has no decision."""
         if state.get("status") == "approved" and state.get("decision") is None:
             raise Unreachable(
                 "the gateway does not release the approval; check whether its kill switch is on"
@@ -66,7 +67,8 @@ class CheckedDecision:
                 self.answers = _member(decision, "answers", dict)
 
     def check(self, request: dict[str, Any]) -> None:
-        """Check an approval. Raises Unverified unless it is for this request or its edit."""
+        """Check an approval. Raises Unverified unless the approval is for this request or for its
+        edit."""
         if self.status != "approved":
             return
         action = self.decision["action"]
@@ -92,7 +94,7 @@ class CheckedDecision:
 
     @property
     def sentence(self) -> str:
-        """How the request ended, and who decided."""
+        """A sentence that says how the request ended and who decided."""
         return sentence(
             reason=_member(self.decision, "reason", str),
             status=self.status,
@@ -156,7 +158,7 @@ def error_of(
 ) -> GatewayError:
     """Return the exception for an error code or HTTP status, with `detail` as its message.
 
-    `retry_after` is the text of that HTTP header.
+    `retry_after` is the value of the HTTP header `Retry-After`.
     """
     kind = _BY_CODE.get(code) or _BY_STATUS.get(status)
     if kind is None:

@@ -1,8 +1,8 @@
 """`gateway ask`, `wait` and `run`: approvals for shells and CI. Start at `main`.
 
-They run once per tool call. So they use only the standard library and plain JSON values, without
-the wire types and asyncio. "No answer yet" has the separate exit code 6, so that no script takes
-it for an approval or for the end of the request.
+These commands run once per tool call. So they use only the standard library and plain JSON values,
+without the wire types and asyncio. A pending request has the separate exit code 6, so that no
+script mistakes it for an approval or for a request that has ended.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def run_until_ended(asking: AskCommand) -> int:
 
 
 def say(text: str) -> None:
-    """Print a text for people on standard error. Standard output is for programs."""
+    """Print a message for people on standard error, because standard output is for programs."""
     print(text, file=sys.stderr)
 
 
@@ -129,7 +129,8 @@ class AskCommand(OneRequest):
         return self._finish(verdict, until + NO_DEADLINE, verdict.arguments)
 
     def _finish(self, verdict: CheckedDecision, until: float, asked: dict[str, Any] | None) -> int:
-        """Print how the request ended; return the exit code. `asked` are its own arguments."""
+        """Print how the request ended; return the exit code. `asked` are the arguments before an
+        edit."""
         if verdict.status == "approved" and time.monotonic() > until:
             say("the approval came too late")
             return EXIT_CODES["expired"]
@@ -137,7 +138,8 @@ class AskCommand(OneRequest):
         return self.act_on(verdict, verdict.arguments or asked)
 
     def act_on(self, verdict: CheckedDecision, allowed: dict[str, Any] | None) -> int:
-        """Print the result for programs; return the exit code. `allowed` are the arguments."""
+        """Print the result for programs; return the exit code. `allowed` are the approved
+        arguments."""
         approved = verdict.status == "approved"
         if self.options.json:
             given = {"arguments": allowed} if approved else {}
@@ -164,8 +166,8 @@ def format_arguments(
 ) -> str:
     """Return a command line if `command` is the only argument, otherwise all arguments as JSON.
 
-    With a `folder` the command line first changes to it. Raises Unverified if an edit adds
-    arguments to a request with only a command, because the caller runs the printed text.
+    With a `folder`, the command line first changes to that folder. Raises Unverified if an edit
+    adds arguments to a request with only a command, because the caller runs the printed command.
     """
     command = arguments.get("command")
     if not isinstance(command, str) or len(arguments) > 1:
@@ -214,7 +216,8 @@ def _request(agent: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def folder_of(options: argparse.Namespace) -> str:
-    """Return the folder in which the command will run. Raises InvalidRequest if it is missing."""
+    """Return the folder in which the command will run. Raises InvalidRequest if the folder is
+    missing."""
     if options.cwd is None:
         return os.getcwd()
     if not os.path.isdir(options.cwd):
@@ -266,7 +269,8 @@ def _options(words: list[str]) -> argparse.Namespace:
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
-    """Format help without the size of the terminal, whose module costs 5 ms per call."""
+    """Format help without reading the terminal's size, because importing the module for that takes
+    5 ms."""
 
     def __init__(self, prog: str) -> None:
         told = os.environ.get("COLUMNS", "")
@@ -407,7 +411,8 @@ class _RunCommand(AskCommand):
         return self._run_words(words)
 
     def _enter(self, shown: str) -> None:
-        """Change to the folder on the card. Raises Unverified if it is another folder now."""
+        """Change to the folder that the card showed. Raises Unverified if its path now leads
+        elsewhere."""
         assert self._held is not None
         try:
             same = os.path.samestat(os.fstat(self._held), os.stat(shown))
@@ -436,7 +441,7 @@ class _RunCommand(AskCommand):
         return code
 
     def _report(self, report: dict[str, Any]) -> None:
-        """Send a report. The command also runs if the gateway does not answer."""
+        """Send a report. If the gateway does not answer, the command runs anyway."""
         assert self._request is not None
         path = f"/v1/requests/{self._request['id']}/report"
         self._gateway.close()  # a command may run for hours, longer than a connection stays open
@@ -447,9 +452,10 @@ class _RunCommand(AskCommand):
 
 
 def _run_child(words: list[str]) -> int:
-    """Run a command to its end, and forward signals to it; return its exit code as in a shell.
+    """Run a command to its end, and forward signals to it; return the exit code as a shell would.
 
-    A terminal also sends Ctrl-C to the command. Without one only this process gets the signal.
+    A terminal sends Ctrl-C also to the command. Without a terminal, only this process gets the
+    signal.
     """
     from subprocess import Popen  # noqa: PLC0415 (`ask` needs none of it)
 
@@ -463,7 +469,7 @@ def _run_child(words: list[str]) -> int:
             came.append(number)
 
     def leave_to_terminal(number: int, frame: object) -> None:
-        """Do nothing. The command does not inherit this, unlike an ignored signal."""
+        """Do nothing. Unlike an ignored signal, this handler is not inherited by the command."""
 
     for one in _FORWARDED:
         signal.signal(one, forward)

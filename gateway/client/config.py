@@ -31,13 +31,14 @@ _STEPS = 1 << 16
 
 
 class Backoff:
-    """The pauses of one caller. They are random, so that many callers do not return at once."""
+    """The pauses of one caller. Their length is random, so that many callers do not retry at
+    once."""
 
     def __init__(self) -> None:
         self._bound = FIRST_BOUND
 
     def pause(self, at_least: float = 0.0) -> float:
-        """Return the seconds to wait before the next attempt, `at_least` what the gateway wants."""
+        """Return the seconds to wait before the next attempt, never fewer than `at_least`."""
         bound, self._bound = self._bound, min(2 * self._bound, LAST_BOUND)
         return at_least + bound * int.from_bytes(os.urandom(2), "big") / _STEPS
 
@@ -62,7 +63,7 @@ CONNECT_TIMEOUT = 30.0
 
 
 class NoneFound(Unreachable):
-    """No gateway is configured, and none was ever found on this machine."""
+    """No gateway is configured, and no gateway was ever found on this machine."""
 
 
 class AgentConfig:
@@ -93,9 +94,9 @@ class AgentConfig:
 def load(agent: str | None = None, *, check: bool = True) -> AgentConfig:
     """Return an agent's configuration: from environment variables, else for the local gateway.
 
-    `agent` is by default `GATEWAY_AGENT`, else `local`. With `check` a saved local credential is
-    tested first, which costs a call. Raises Unreachable if no gateway is found, Unauthorized if it
-    rejects the agent, and InvalidRequest for a wrong setting.
+    `agent` is by default `GATEWAY_AGENT`, else `local`. With `check`, a call to the gateway tests a
+    saved local credential first. Raises Unreachable if no gateway is found, Unauthorized if the
+    gateway rejects the agent, and InvalidRequest for a wrong setting.
     """
     name = agent or os.environ.get("GATEWAY_AGENT", "local")
     if not AGENT_NAME.fullmatch(name):
@@ -115,10 +116,11 @@ def load(agent: str | None = None, *, check: bool = True) -> AgentConfig:
 
 
 def load_patiently(agent: str | None, say: Callable[[str], None]) -> AgentConfig:
-    """Return an agent's configuration as `load` does, but wait for a gateway that does not answer.
+    """Return an agent's configuration as `load` does, but wait if the gateway does not answer.
 
-    Blocks the thread for up to the connect timeout, and tells `say` so. If no gateway was ever
-    found, waits a few seconds only, because one may be starting. Raises as `load` does.
+    Blocks the thread for up to the connect timeout, and passes a message about that to `say`. If no
+    gateway was ever found, waits only a few seconds, because a gateway may be starting. Raises as
+    `load` does.
     """
     began = time.monotonic()
     backoff, said = Backoff(), False
@@ -138,8 +140,8 @@ def load_patiently(agent: str | None, say: Callable[[str], None]) -> AgentConfig
 
 
 def name_agent(host: str) -> str | None:
-    """Return the agent name of a coding agent or framework: its own name `host`, unless a variable
-    names an agent or a gateway. Then return None."""
+    """Return the agent name of a coding agent or framework. That is its own name `host`, or None if
+    an environment variable names an agent or a gateway."""
     told = ("GATEWAY_AGENT", "GATEWAY_URL", "GATEWAY_REDIS_URL", "GATEWAY_TOKEN")
     return (
         None
@@ -168,8 +170,8 @@ def is_installed(module: str) -> bool:
 
 
 def _load_local(name: str, check: bool) -> AgentConfig:
-    """Return the configuration of the local gateway. Use the token that is set, else the saved
-    credential, else enrol the agent for a new one."""
+    """Return the configuration of the local gateway. Use the token in the settings, else the saved
+    credential. Without either, enrol the agent for a new credential."""
     folder = state_folder()
     announced = read_private(os.path.join(folder, FILE_NAME))
     kept = os.path.join(folder, "agents", f"{name}.json")
@@ -203,14 +205,15 @@ def _load_local(name: str, check: bool) -> AgentConfig:
 
 
 def _find_pins(known: dict[str, Any], announced: dict[str, Any]) -> str | None:
-    """Return the key that came with the credential, and after a rotation also the new one.
-    Both come from private files of this user, so leaving them out trusts no one else."""
+    """Return the gateway's key that came with the credential, and after a rotation also the new
+    key. Both come from private files of this user, so no other user can replace them."""
     keys = dict.fromkeys(one["public_key"] for one in (known, announced) if "public_key" in one)
     return ",".join(keys) if keys and is_installed("nacl") else None
 
 
 def _read_usable(kept: str, url: str, check: bool) -> dict[str, Any] | None:
-    """Return the saved credential if it is for this gateway and, with `check`, still accepted."""
+    """Return the saved credential if it is for this gateway and, with `check`, is still
+    accepted."""
     known = read_private(kept)
     if known is None or known.get("url") != url or "token" not in known:
         return None
@@ -241,7 +244,7 @@ def _enroll(kept: str, announced: dict[str, Any], name: str) -> dict[str, Any]:
 
 @contextmanager
 def _lock(path: str) -> Iterator[None]:
-    """Lock other processes of this user out of the block."""
+    """Hold a lock inside the block, so that no other process of this user enters the block."""
     import fcntl  # noqa: PLC0415 (needed once per agent)
 
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600), "w") as lock:

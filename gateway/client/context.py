@@ -32,7 +32,8 @@ current_origin: ContextVar[Origin] = ContextVar("gateway_origin", default=Origin
 def session(name: str) -> Iterator[None]:
     """Make requests inside the block as part of the session `name`.
 
-    This holds for this thread or task, and for tasks that it starts. See `session_name` for names.
+    The session is set for this thread or task, and for the tasks that it starts. See `session_name`
+    for valid names.
     """
     token = current_session.set(name)
     try:
@@ -43,7 +44,8 @@ def session(name: str) -> Iterator[None]:
 
 @contextmanager
 def turn(name: str) -> Iterator[None]:
-    """Make requests inside the block as part of the turn `name`: one step of the model."""
+    """Make requests inside the block as part of the turn `name`. A turn is one step of the
+    model."""
     token = current_turn.set(name)
     try:
         yield
@@ -54,7 +56,7 @@ def turn(name: str) -> Iterator[None]:
 @contextmanager
 def origin(**members: str) -> Iterator[None]:
     """Set the origin of requests inside the block: members of `Origin`, such as `channel`, `chat`
-    and `sender`. Other members of an outer block stay."""
+    and `sender`. Members that only an outer block sets are kept."""
     token = current_origin.set(replace(current_origin.get(), **members))
     try:
         yield
@@ -64,15 +66,15 @@ def origin(**members: str) -> Iterator[None]:
 
 @contextmanager
 def sub_agent(parent: str) -> Iterator[None]:
-    """Mark requests inside the block as those of a sub-agent of `parent`. Nested blocks name the
-    whole chain."""
+    """Mark requests inside the block as made by a sub-agent of `parent`. Nested blocks record the
+    whole chain of parents."""
     above = current_origin.get().parent_agent
     with origin(parent_agent=parent if above is None else above + PARENT_ARROW + parent):
         yield
 
 
 def origin_of(said: Origin | None) -> Origin:
-    """Return the context's origin, overridden by the members of `said` that are set."""
+    """Return the context's origin. Members that are set in `said` replace those of the context."""
     around = current_origin.get()
     if said is None:
         return around
@@ -81,10 +83,10 @@ def origin_of(said: Origin | None) -> Origin:
 
 
 def session_name(text: str) -> str:
-    """Return a valid session name for any text, such as a framework's id of a conversation.
+    """Return a valid session name for any string, such as a framework's id of a conversation.
 
-    A valid name is returned as it is, unless it looks like a result of this function. Otherwise
-    the name is the readable characters and a hash, so that two texts never share a name.
+    A valid name is returned unchanged, unless it looks like a result of this function. Otherwise
+    the name consists of the valid characters and a hash, so that two strings never have one name.
     """
     if SESSION_NAME.fullmatch(text) and not _DERIVED.fullmatch(text):
         return text

@@ -90,7 +90,7 @@ class Gate:
         return inspect.iscoroutinefunction(self.function)
 
     def bind_to(self, instance: Any) -> Gate:
-        """Return this gate with its method bound to an object."""
+        """Return a copy of this gate in which the method is bound to an object."""
         return replace(self, function=functools.partial(self.function, instance))
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> JsonObject:
@@ -100,7 +100,7 @@ class Gate:
         return dict(bound.arguments)
 
     def needs_approval(self, arguments: JsonObject) -> bool:
-        """Return whether a call with these arguments needs an approval, by `when`."""
+        """Return whether a call with these arguments needs an approval, according to `when`."""
         return self.when is None or self.when(**arguments)
 
     def request(self, client: Client | AsyncClient, arguments: JsonObject) -> ApprovalRequest:
@@ -134,9 +134,9 @@ class Gate:
             ) from error
 
     def context_of(self, arguments: JsonObject) -> Context | None:
-        """Return the place where a call runs, as given by `context`; None without it.
+        """Return the place where a call runs, as `context` gives it; None without `context`.
 
-        Raises InvalidRequest if `context` returned something else than a Context.
+        Raises InvalidRequest if the function `context` does not return a Context.
         """
         if self.context is None:
             return None
@@ -148,7 +148,8 @@ class Gate:
         return said
 
     def place_of(self, request: ApprovalRequest) -> Context | None:
-        """Return where an approved call runs, without its files; None without `context`."""
+        """Return the place where an approved call runs, without its files; None without
+        `context`."""
         return None if self.context is None else replace(request.context, files={})
 
     def refuse(self, error: GatewayError) -> Outcome:
@@ -169,7 +170,7 @@ class Gate:
         """Return the arguments to run: the approved ones, or with `serialize` the original values.
 
         Raises InvalidRequest if an edit does not fit the function. Raises Unverified if the values
-        now serialize to something else, or would run in another place.
+        now serialize differently, or would run in a different place.
         """
         values = self._approved_values(approval, arguments)
         self._check_place(approval.request.context, values)
@@ -190,7 +191,8 @@ class Gate:
         return arguments
 
     def _check_place(self, shown: Context, arguments: JsonObject) -> None:
-        """Raise Unverified if these arguments would run in another place than people saw."""
+        """Raise Unverified if these arguments would run in a place other than the one on the
+        card."""
         where = self.context_of(arguments)
         if where is not None and replace(where, files={}) != replace(shown, files={}):
             raise Unverified(
@@ -202,7 +204,8 @@ class Gate:
 
 
 def _value_of(value: Any, arguments: JsonObject) -> Any:
-    """Return an option for a call: the value, or what a function of the arguments returns."""
+    """Return the value of an option for a call. If the option is a function, call it with the
+    arguments."""
     return value(**arguments) if callable(value) else value
 
 
@@ -277,7 +280,8 @@ def is_method(function: Callable[..., Any]) -> bool:
 
 
 class ReplanRounds:
-    """The rounds of one call: after a denial with feedback, `replan` may change the arguments."""
+    """The approval rounds of one call. After a denial with feedback, `replan` may change the
+    arguments."""
 
     def __init__(self, gate: Gate, arguments: JsonObject) -> None:
         self._gate = gate
@@ -285,7 +289,7 @@ class ReplanRounds:
         self.arguments = arguments
 
     def replans(self, refusal: GatewayError) -> bool:
-        """Let `replan` change the arguments after a refusal; return whether to ask again."""
+        """Let `replan` change the arguments after a denial; return whether to ask again."""
         if not isinstance(refusal, Denied) or refusal.decision.reason is not Reason.FEEDBACK:
             return False
         if self._gate.replan is None or self._left <= 0:
@@ -300,7 +304,8 @@ class ReplanRounds:
 
 @dataclass(frozen=True, slots=True)
 class RunningTool:
-    """The running gated tool, the client that asked for it, and the place where it works."""
+    """The running gated tool, the client that asked for its approval, and the place where it
+    runs."""
 
     tool: str
     client: Client
@@ -312,7 +317,7 @@ _running_tool: ContextVar[RunningTool | None] = ContextVar("gateway_tool", defau
 
 @contextmanager
 def enter_tool(tool: str, client: Client, context: Context | None) -> Iterator[None]:
-    """Set the tool, client and place that `confirm` uses inside the block."""
+    """Set the tool, client and place for `confirm` inside the block."""
     token = _running_tool.set(RunningTool(tool, client, context))
     try:
         yield
@@ -323,9 +328,9 @@ def enter_tool(tool: str, client: Client, context: Context | None) -> Iterator[N
 def confirm(hint: str, payload: JsonObject | None = None, **details: Any) -> Approval:
     """Ask for a further approval from inside a gated tool, wait, and return the approval.
 
-    `hint` says what to approve, `payload` is JSON to show, `details` are keywords of
-    `AsyncClient.request`. The client and `context` are by default those of the running tool.
-    Raises as `AsyncClient.ask` does; then do not go on.
+    `hint` describes what to approve, `payload` is JSON to show, `details` are keywords of
+    `AsyncClient.request`. The client and `context` are by default those of the running tool. Raises
+    as `AsyncClient.ask` does; after an exception, do not continue the action.
     """
     running = _running()
     details = {"context": running.context, **details}
@@ -385,36 +390,39 @@ def requires_approval(
 def requires_approval(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     """Decorate a `def` or `async def`, so that each call runs only after approval.
 
-    The approver sees every argument by name, also positional and default ones. The decorated
-    function returns what the function returns. If a person edits the arguments, it runs with the
-    edited ones. If a person responds with a result, it returns that instead of running.
+    The approver sees every argument by name, including positional and default arguments. The
+    decorated function returns what the function returns. If a person edits the arguments, the
+    function runs with the edited ones. If a person replies with a result, the decorated function
+    returns that result, and the function does not run.
 
     - `tool`: name on cards and in rules, by default the qualified name of the function.
     - `when(**arguments)`: returns whether this call needs an approval.
-    - `hint`: reason for the call, by default the first line of the docstring. A text, or a function
-      of the arguments.
-    - `timeout`: seconds to wait, by default those of the route.
-    - `serialize(arguments)`: returns JSON to show for values that are not JSON. Nobody can edit it,
-      and the values run only if they still serialize to the same.
+    - `hint`: reason for the call, by default the first line of the docstring. A string, or a
+      function of the arguments.
+    - `timeout`: seconds to wait, by default the timeout of the route.
+    - `serialize(arguments)`: returns JSON to show for values that are not JSON. Nobody can edit
+      this JSON, and the values run only if they still serialize to it.
     - `files`: names of arguments that are paths. Nothing runs if such a file, or a link on its
-      path, has changed meanwhile.
-    - `context`: place where the function works, by default the folder and host of this process. A
-      Context, or a function of the arguments.
-    - `arguments`: role of each argument by name or address, such as `{"edits[].text": "data"}`.
-      See `gateway.wire.roles.Role`.
-    - `harmless`: no call of this function needs an approval. Like `arguments` it affects grants
-      only, and widens them only if the policy trusts this agent's declarations.
-    - `read_only`: the function changes nothing. It counts only if a rule of the policy uses it.
+      path, has changed since the request.
+    - `context`: place where the function runs, by default the folder and host of this process. The
+      value is a Context, or a function of the arguments that returns one.
+    - `arguments`: role of each argument by name or address, such as `{"edits[].text": "data"}`. See
+      `gateway.wire.roles.Role`.
+    - `harmless`: no call of this function needs an approval. Like `arguments`, this affects only
+      grants, and widens them only if the policy trusts this agent's declarations.
+    - `read_only`: the function changes nothing. This has an effect only if a rule of the policy
+      uses it.
     - `human`: a person must decide; no grant, mode or rule can approve the call.
-    - `on_denied="return"`: return the `Outcome` of a call that is not approved, do not raise.
+    - `on_denied="return"`: return the `Outcome` of a call that is not approved, instead of raising.
     - `replan(arguments, feedback)`: returns new arguments after a denial with feedback, for at most
       `max_rounds` requests.
-    - `client`: by default that of `use_client`, else the one that the environment describes.
+    - `client`: the client to ask with, by default that of `use_client`, else one for the gateway in
+      the environment variables.
     - `call_id`, `part`, `turn`, `origin`, `preview`, `payload`, `kind`, `risk`, `allowed`: as in
       `AsyncClient.request`. The first six may be functions of the arguments.
 
     Raises what `AsyncClient.ask` raises, and InvalidRequest if arguments or an edit do not fit the
-    function. The function has not run then.
+    function. After such an exception, the function has not run.
     """
     if function is not None:
         return _gate_function(function)
@@ -545,10 +553,11 @@ def _describe_run(began: float, error: BaseException | None = None) -> dict[str,
 
 
 def gated(tools: Any, **options: Any) -> Any:
-    """Return the same tools, each behind `requires_approval(**options)`.
+    """Return the tools, each decorated with `requires_approval(**options)`.
 
-    A mapping of callables becomes a dict. A list or tuple of callables keeps its type. Any other
-    object becomes a wrapper with gated public methods and otherwise the original attributes.
+    A mapping of callables becomes a dict. A list or tuple of callables keeps its type. For any
+    other object, returns a wrapper with gated public methods; its other attributes are the original
+    ones.
     """
     if isinstance(tools, Mapping):
         return {name: _gate(tool, str(name), options) for name, tool in tools.items()}
@@ -584,8 +593,9 @@ def _gate(
 def suspend(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Pending:
     """Ask for an approval of a call of a gated function, without waiting.
 
-    Returns a Pending for `resume`; raise or pickle it. Raises InvalidRequest if the function is
-    not gated or has `serialize`, and GatewayError if the gateway does not take the request.
+    Returns a Pending for `resume`, which you can raise or pickle. Raises InvalidRequest if the
+    function is not gated or has `serialize`, and GatewayError if the gateway does not accept the
+    request.
     """
     gate = gate_of(function)
     if gate.serialize is not None:
@@ -597,9 +607,9 @@ def suspend(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Pending:
 def resume(function: Callable[..., Any], pending: Pending, *, rerun: bool = False) -> Any:
     """Wait for a suspended call, run it in this process, and return its result.
 
-    `function` is the gated function, `pending` the value of `suspend`. Await the result if it is
-    an `async def`. Raises as `AsyncClient.wait` does. With `on_denied="return"` a call that is not
-    approved, or still pending, returns its Outcome.
+    `function` is the gated function, `pending` the value that `suspend` returned. Await the result
+    if it is an `async def`. Raises as `AsyncClient.wait` does. With `on_denied="return"` a call
+    that is not approved, or still pending, returns its Outcome.
     """
     gate = gate_of(function)
     client = gate.client or current_client()

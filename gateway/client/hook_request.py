@@ -54,8 +54,9 @@ def _stop(number: int, frame: object) -> NoReturn:
 
 
 class OneRequest:
-    """One request of `agent`. `timeout` is in seconds: None takes that of the route, 0 means no
-    deadline. `say` gets sentences for the person at the terminal; `name` names this program."""
+    """One request of `agent`. `timeout` is in seconds: None means the timeout of the route, 0 means
+    no deadline. `say` gets sentences for the person at the terminal; `name` is the name of this
+    program."""
 
     def __init__(
         self, *, agent: str | None, timeout: float | None, say: Say, name: str = "gateway ask"
@@ -75,8 +76,9 @@ class OneRequest:
     def run_guarded(self, run: Callable[[], T], late: Callable[[CheckedDecision], T]) -> T:
         """Call `run` with a connection to the gateway, and return its result.
 
-        If there is no decision, cancel the request, so that nobody approves it in vain. If it
-        ended meanwhile, call `late` with the decision. Raises TimedOut, Interrupted, GatewayError.
+        If there is no decision, cancel the request, so that nobody approves it in vain. If the
+        request ended meanwhile, call `late` with the decision. Raises TimedOut, Interrupted,
+        GatewayError.
         """
         try:
             try:
@@ -101,7 +103,7 @@ class OneRequest:
             self._until = None
 
     def _run_connected(self, run: Callable[[], T], *, check: bool) -> T:
-        """Call `run` with the saved credential. With `check` test the credential first."""
+        """Call `run` with the saved credential. With `check`, test the credential first."""
         found = self._repeat(lambda _: config.load(self._agent, check=check))
         if not found.url or not found.token:
             missing = "GATEWAY_TOKEN" if found.url else "GATEWAY_URL and GATEWAY_TOKEN"
@@ -112,7 +114,8 @@ class OneRequest:
             return run()
 
     def _submit(self, left: float) -> Any:
-        """Submit the request, and return its state. A repetition carries the remaining time."""
+        """Submit the request, and return its state. A repeated submission carries the remaining
+        time."""
         assert self._request is not None
         began = time.monotonic()
         again = self._until is not None
@@ -129,8 +132,8 @@ class OneRequest:
         return state
 
     def _await_end(self, state: Any, until: float) -> Any:
-        """Wait for the submitted request, and return its final state with the approval, if any.
-        Raises TimedOut at `until`."""
+        """Wait for the submitted request, and return its final state, with the approval if there is
+        one. Raises TimedOut at `until`."""
         assert self._request is not None
         if has_ended(state):
             return state
@@ -147,8 +150,9 @@ class OneRequest:
         return state
 
     def _repeat(self, call: Callable[[float], T]) -> T:
-        """Repeat a call until the gateway answers, and pass it the remaining seconds. Stops at
-        the connect timeout, or after a first answer at the end of the wait."""
+        """Repeat a call until the gateway answers, and pass the remaining seconds to the call.
+        Stops at the connect timeout or, if the gateway has answered once, at the end of the
+        wait."""
         began = time.monotonic()
         backoff = Backoff()
         while True:
@@ -180,8 +184,8 @@ class OneRequest:
         self._silent = False
 
     def _deadline(self, began: float) -> float:
-        """Return the time when the wait ends. As at the gateway, time counts from the first
-        submission, without discovery and enrolment."""
+        """Return the time when the wait ends. The gateway and this process count time from the
+        first submission, without discovery and enrolment."""
         if self._until is None:
             named = self._named
             self._until = began + (_DEFAULT_TIMEOUT if named is None else named or NO_DEADLINE)
@@ -202,7 +206,8 @@ class OneRequest:
         return None
 
     def _end_late(self, state: Any) -> CheckedDecision:
-        """Return the decision in a state after the deadline. Raises TimedOut without a decision."""
+        """Return the decision in a state that came after the deadline. Raises TimedOut without a
+        decision."""
         if self._request is None or not isinstance(state, dict) or not state.get("status"):
             raise TimedOut
         if state["status"] == "approved":
@@ -221,7 +226,7 @@ class OneRequest:
         return verdict
 
     def _consume(self, request_id: str) -> Any:
-        """Claim an approval; return the state with it."""
+        """Claim an approval; return the state that contains the approval."""
         path, body = f"/v1/requests/{request_id}/consume", {"process": self._process}
         return self._repeat(lambda _: self._gateway.call("POST", path, body))
 
@@ -239,7 +244,7 @@ class OneRequest:
 
     def _poll(self, request_id: str, left: float) -> tuple[Any, float]:
         """Return the state, after `left` seconds at most, and the pause before the next poll. The
-        first poll is short, to say where the cards are in chats."""
+        first poll is short, so that the person soon learns which chats have the cards."""
         first, self._polled = not self._polled, True
         seconds = min(_POSTING_SECONDS if first else _POLL_SECONDS, left)
         patience = min(seconds + _SLACK_SECONDS, left + _GRACE_SECONDS)

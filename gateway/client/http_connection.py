@@ -1,6 +1,6 @@
 """Call the gateway with HTTP/1.1 over plain sockets. Start at HttpConnection, in threads HttpPool.
 
-The code is small and strict, and has time limits. It rejects an ambiguous response."""
+The code is small and strict, has time limits, and rejects an ambiguous response."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MalformedResponse(Exception):
 
 
 class HttpResponse:
-    """One complete response. `keep_open` says that the connection can carry another call."""
+    """One complete response. `keep_open` says whether a later call can use the connection."""
 
     def __init__(
         self, status: int, reason: str, fields: dict[str, str], content: bytes, keep_open: bool
@@ -58,7 +58,7 @@ def seconds_left(state: Any, date: str) -> float | None:
 
 
 def read_response(more: Callable[[], bytes]) -> HttpResponse:
-    """Read one response. `more` returns the next bytes, and no bytes at the end.
+    """Read one response. `more` returns the next bytes, or no bytes at the end of the connection.
 
     Raises MalformedResponse, ConnectionError if the connection ends early, and the errors of
     `more`.
@@ -191,7 +191,8 @@ class HttpConnection:
         self, url: str, token: str, *, meanwhile: Callable[[], object] | None = None
     ) -> None:
         """Prepare a connection; the first call opens it. Raises InvalidRequest for a bad URL or
-        token. `meanwhile` is called once, between the first call and its response."""
+        token. `meanwhile` is called once, after the first call was sent and before its response is
+        read."""
         found = _URL.fullmatch(url)
         if found is None or not _is_header_safe(url):
             raise InvalidRequest("the gateway's address must be http(s)://HOST[:PORT][/PATH]")
@@ -246,7 +247,7 @@ class HttpConnection:
             held.close()
 
     def cut(self) -> None:
-        """Close for good, from any thread. A running call raises Unreachable."""
+        """Close the connection permanently, from any thread. A running call raises Unreachable."""
         self._cut = True
         if (held := self._socket) is not None:
             # Closing alone would not wake a thread that is blocked in recv.
@@ -321,7 +322,7 @@ class HttpConnection:
 
 
 def _is_header_safe(text: str) -> bool:
-    """Return whether a text can be put into a header without starting a new line or field."""
+    """Return whether a string can be put into a header without starting a new line or field."""
     return text.isascii() and text.isprintable() and " " not in text and text != ""
 
 
@@ -372,7 +373,7 @@ class HttpPool:
         self._closed = False
 
     def fingerprint(self) -> str:
-        """Return what tells this gateway and token from others, and neither of them."""
+        """Return a hash that identifies this gateway and token without revealing them."""
         return sha256_hex(f"{self._url}\n{self._token}".encode())
 
     def call(

@@ -32,9 +32,9 @@ LookUp = Callable[[Sequence[str]], Awaitable[Mapping[str, State | GatewayError]]
 
 
 class HttpWaits:
-    """The waits of one process. Up to sixteen requests have a long poll each.
+    """The waits of one process. Each of up to sixteen requests has a long poll.
 
-    The others, and those to which the gateway refuses a long poll, share a lookup once a second
+    Further requests, and requests that the gateway refuses a long poll, share one lookup per second
     for up to 500 requests.
     """
 
@@ -48,8 +48,8 @@ class HttpWaits:
         self._lookups: asyncio.Task[None] | None = None
 
     async def wait(self, request_id: str, *, until: float) -> State:
-        """Return the final state. Raises TimeoutError at `until`. Waiters for one id share a
-        wait."""
+        """Return the final state. Raises TimeoutError at `until`. If several callers wait for one
+        id, they share a wait."""
         watch = self._watches.get(request_id)
         if watch is None:
             watch = self._watches[request_id] = asyncio.create_task(self._watch(request_id))
@@ -106,7 +106,7 @@ class HttpWaits:
             del self._shared[request_id]
 
     async def _look_up_shared(self) -> None:
-        """Look up states while any request shares the lookup."""
+        """Repeat the shared lookup as long as any request uses it."""
         try:
             while self._shared:
                 pause = _LOOK_SECONDS
@@ -156,7 +156,7 @@ _MOST_SENDERS = 8
 
 
 class HttpTransport:
-    """A `Transport` over HTTP. See `HttpWaits` for the way it waits."""
+    """A `Transport` over HTTP. See `HttpWaits` for how the transport waits for decisions."""
 
     def __init__(self, url: str, token: str, agent: str) -> None:
         self.agent = agent
@@ -186,7 +186,7 @@ class HttpTransport:
             threads.shutdown(wait=False, cancel_futures=True)
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
-        """Submit a request, and keep its deadline and decision for later calls."""
+        """Submit a request, and save its deadline and decision for later calls."""
         process = self.process.token
         body = {"request": plain(request), "process": process, "detached": detached}
         answer, date = await self._exchange("POST", "/v1/requests", body)
@@ -199,7 +199,7 @@ class HttpTransport:
             self._settled[request.id] = state
 
     async def deadline(self, request_id: str) -> float | None:
-        """Return the deadline that came with the reply to `submit`, None without one."""
+        """Return the deadline in the reply to `submit`, or None if the reply had none."""
         return self._deadlines.pop(request_id, None)
 
     async def wait(self, request_id: str, *, until: float) -> State:
@@ -215,7 +215,7 @@ class HttpTransport:
         await self._call("POST", f"/v1/requests/{request_id}/cancel", body)
 
     async def consume(self, request_id: str) -> State:
-        """Claim the approval, and return the state with it."""
+        """Claim the approval, and return the state that contains the approval."""
         body = {"process": self.process.token}
         return state_of(await self._call("POST", f"/v1/requests/{request_id}/consume", body))
 
@@ -271,7 +271,8 @@ class HttpTransport:
 
 
 async def _run_in(threads: ThreadPoolExecutor, call: Callable[[], T]) -> T:
-    """Run a call in one of these threads. Raises GatewayError if this process is ending."""
+    """Run a blocking call in one of these threads. Raises GatewayError if this process is
+    ending."""
     try:
         running = asyncio.get_running_loop().run_in_executor(threads, call)
     except RuntimeError as error:
@@ -280,7 +281,8 @@ async def _run_in(threads: ThreadPoolExecutor, call: Callable[[], T]) -> T:
 
 
 def _read(item: Any) -> State | GatewayError:
-    """Return a state, or the error of a malformed one. The error ends only the wait for this id."""
+    """Return a state, or for a malformed state the error. The error ends only the wait for this
+    id."""
     try:
         return state_of(item)
     except Unverified as error:

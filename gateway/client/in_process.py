@@ -30,8 +30,8 @@ _STATUS = {Action.DENY: Status.DENIED, Action.ABORT: Status.DENIED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A decision that the callable may return instead of True or False. The members that belong to
-    `action` are those of `Decision`; `feedback` marks a denial that asks for another plan."""
+    """A decision that the callable may return instead of True or False. `Decision` explains which
+    members belong to each `action`. With `feedback`, a denial requests another plan."""
 
     action: Action
     message: str = ""
@@ -46,9 +46,9 @@ Approver = Callable[[ApprovalRequest], bool | Reply | Awaitable[bool | Reply]]
 
 
 class CallableTransport:
-    """A `Transport` that lets a callable decide. Any result but True or a Reply is a denial.
+    """A `Transport` that lets a callable decide. Any result other than True or a Reply is a denial.
 
-    `requests` and `reports` list what was submitted and reported, for tests.
+    For tests, `requests` lists the submitted requests and `reports` the reports.
     """
 
     def __init__(self, approver: Approver, agent: str = "local") -> None:
@@ -73,8 +73,8 @@ class CallableTransport:
             task.cancel()
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
-        """Ask the callable, once for each id. A new version of a call supersedes the earlier one.
-        Raises Conflict if the id belongs to a request with other content."""
+        """Ask the callable, once for each id. A new version of a call supersedes the earlier
+        version. Raises Conflict if the id belongs to a request with other content."""
         known = self._known.setdefault(request.id, request)
         if known.digest != request.digest:
             raise Conflict("the id belongs to a request with different content")
@@ -103,7 +103,7 @@ class CallableTransport:
         return replace(state, decision=None) if used_up else state
 
     async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
-        """Cancel a request. A decision that was made stays."""
+        """Cancel a request. A decision that was already made stays valid."""
         if self._state_future(request_id).cancel():
             withdrawn = _cancelled_state(self._known[request_id], reason, message)
             self._states[request_id] = asyncio.get_running_loop().create_future()

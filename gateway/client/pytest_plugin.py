@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class ScriptedApprovals:
     """Decides gated calls in the scripted order. Denies a call without a scripted decision.
 
-    `requests` and `reports` list what the gated code submitted and reported.
+    `requests` lists the submitted requests of the gated code, and `reports` its reports.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,8 @@ class ScriptedApprovals:
         self.reports: list[tuple[str, Report]] = []
 
     def approve(self, **arguments: Any) -> None:
-        """Approve the next call. With `arguments`, edit it to have exactly these."""
+        """Approve the next call. With `arguments`, edit the call to have exactly these
+        arguments."""
         self._add("edit" if arguments else "approve", arguments=arguments or None)
 
     def deny(self, message: str = "", *, feedback: bool = False) -> None:
@@ -62,7 +63,8 @@ class ScriptedApprovals:
 
 @pytest.fixture
 def approvals() -> Iterator[ScriptedApprovals]:
-    """Script the decisions for gated code in this test, in all threads. Other calls are denied."""
+    """Script the decisions for gated code in this test, in all threads. Calls without one are
+    denied."""
     from gateway.client.blocking_client import Client, use_client  # noqa: PLC0415 (as above)
     from gateway.client.in_process import CallableTransport  # noqa: PLC0415 (pytest loads us in every run)
 

@@ -41,7 +41,7 @@ _FORMS = (
 
 class _PendingRequest:
     """The outcome of one request, and its waiters. Each waiter has a separate future, so that
-    cancelling one does not affect the others."""
+    cancelling one waiter does not affect the others."""
 
     def __init__(self) -> None:
         self.waiters: list[asyncio.Future[State]] = []
@@ -58,12 +58,13 @@ class _PendingRequest:
         return waiter
 
     def note_sent(self, sent: float, entry: str) -> None:
-        """Save the time of sending: `sent` on the loop's clock, `entry` has the server's."""
+        """Save when the request was sent: `sent` by the loop's clock, `entry` by the server's
+        clock."""
         self._sent = self._sent or (sent, int(entry.partition("-")[0]))
         self._learn()
 
     def note_deadline(self, deadline_ms: int) -> None:
-        """Save the gateway's deadline, which is on the server's clock."""
+        """Save the deadline that the gateway sent. It is measured by the server's clock."""
         self._deadline_ms = deadline_ms
         self._learn()
 
@@ -131,7 +132,7 @@ class RedisTransport:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> RedisTransport:
-        """Start the tasks. They read the reply stream only while a request is pending."""
+        """Start the tasks, which read the reply stream only while a request is pending."""
         self._tasks = [
             asyncio.create_task(self._listen(), name="gateway replies"),
             asyncio.create_task(self._send_heartbeats(), name="gateway heartbeat"),
@@ -152,7 +153,8 @@ class RedisTransport:
         await close_sentinels(self._pool)
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
-        """Write the request to the ingress stream. A gateway reads it, now or when it starts."""
+        """Write the request to the ingress stream. A gateway reads the request now, or when it
+        starts."""
         if detached:
             await self._send("submit", plain(request), detached="1")
             return
@@ -204,14 +206,14 @@ class RedisTransport:
         await self._send("cancel", {"id": request_id, "reason": reason.value, "message": message})
 
     async def consume(self, request_id: str) -> State:
-        """Claim the approval, and return the state with it."""
+        """Claim the approval, and return the state that contains the approval."""
         state = await self._ask("consume", {"id": request_id})
         if state is None:
             raise Unreachable("the gateway's reply has no state")
         return state
 
     async def report(self, request_id: str, report: Report) -> None:
-        """Report the result of the action durably, without waiting for a reply."""
+        """Write a durable report on the action, without waiting for a reply."""
         await self._send("report", {"id": request_id, "report": plain(report)})
 
     async def fetch(self, request_id: str) -> State:
@@ -241,9 +243,9 @@ class RedisTransport:
     async def _ask(self, verb: str, body: JsonObject) -> State | None:
         """Send a message, and return the state in its reply. Raises Unreachable without a reply.
 
-        If the gateway sent nothing at all, the reply may have been missed, so pending requests are
-        checked. If it sent other replies, it is busy: only the stream is read again, in case it was
-        recreated.
+        If the gateway sent nothing, this process may have missed the reply, so it checks its
+        pending requests. If the gateway sent other replies, it is busy: only the stream is read
+        again, in case it was recreated.
         """
         nonce, sent = new_id(), asyncio.get_running_loop().time()
         future: asyncio.Future[State | None] = asyncio.get_running_loop().create_future()
@@ -330,8 +332,8 @@ class RedisTransport:
         self._doubtful = {name: None for name in self._awaited if name not in self._unanswered}
 
     async def _ask_on(self) -> None:
-        """Ask for the state of as many doubtful requests as one message takes, after the replies to
-        the last message. More replies at once would push one another out of the stream."""
+        """Ask for the state of as many doubtful requests as fit in one message, once the previous
+        message was answered. Too many replies at once would overflow the stream."""
         now = asyncio.get_running_loop().time()
         self._asked = {name for name in self._asked if name in self._awaited}
         if self._asked and now < self._asked_at + _PATIENCE_SECONDS:
@@ -371,7 +373,7 @@ class RedisTransport:
             awaited.settle(state)
 
     async def _send_heartbeats(self) -> None:
-        """While requests are pending, renew the lease and notice missing replies."""
+        """While requests are pending, renew the lease and detect missing replies."""
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
             if not self._awaited:
@@ -383,8 +385,8 @@ class RedisTransport:
 
 
 def _parse_reply(fields: dict[str, str]) -> State | None:
-    """Return the state in a reply, None if it has none. Raises the error in a reply, and Unverified
-    for a malformed one. Either ends one wait, and the reading goes on."""
+    """Return the state in a reply, None if the reply has no state. Raises the error in a reply, and
+    Unverified for a malformed reply. An error ends one wait, and reading continues."""
     try:
         if "error" in fields:
             problem = json.loads(fields["error"])

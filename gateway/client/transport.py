@@ -23,7 +23,7 @@ class Process:
     """The token by which a process claims approvals, and the approvals that it has claimed.
 
     The gateway returns an approval to the same token repeatedly, and warns only other tokens that
-    the action may have run. So this object remembers what was claimed.
+    the action may have run. So this object records which approvals were claimed.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,8 @@ class Process:
 
     @property
     def token(self) -> str:
-        """The token. Raises GatewayError after a fork, since a child must not use its parent's."""
+        """The token. Raises GatewayError after a fork, because a child must not use its parent's
+        token."""
         if os.getpid() != self._pid:
             raise GatewayError(
                 "this client was created before a fork; create a client in the child process"
@@ -63,13 +64,13 @@ class StepUpCodes:
             self.say(told)
 
     def words_of(self, request_id: str) -> str:
-        """Return the line with the verification code of a request, "" if it has none."""
+        """Return the line with the verification code of a request, "" if the request has none."""
         return self._told.get(request_id, "")
 
 
 class Transport(Protocol):
     """An agent's connection to the gateway. Use it inside `async with`. Every call may raise
-    GatewayError; the client repeats it after Unreachable."""
+    GatewayError; after Unreachable, the client repeats the call."""
 
     @property
     def agent(self) -> str:
@@ -93,12 +94,13 @@ class Transport(Protocol):
         """Cancel all waits, and disconnect."""
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
-        """Submit a request durably. `wait` returns its decision. If it is `detached`, no process
-        waits for it yet."""
+        """Submit a request durably. `wait` returns its decision. `detached` says that no process
+        waits for the request yet."""
 
     async def deadline(self, request_id: str) -> float | None:
         """Return the deadline of a submitted request in seconds of the loop's clock, None if the
-        gateway sets none. Waits until the gateway has sent it. Raises what ended the request."""
+        gateway sets none. Waits until the gateway has sent the deadline. If the request has ended
+        with an error, raises it."""
 
     async def wait(self, request_id: str, *, until: float) -> State:
         """Wait, and return the final state. Raises TimeoutError at `until`, in seconds of the
@@ -108,7 +110,8 @@ class Transport(Protocol):
         """Cancel a pending request."""
 
     async def consume(self, request_id: str) -> State:
-        """Claim an approval that this process did not wait for, and return the state with it."""
+        """Claim an approval that this process did not wait for, and return the state that contains
+        the approval."""
 
     async def report(self, request_id: str, report: Report) -> None:
         """Report the result of the action."""
@@ -126,7 +129,7 @@ def inbox_at(url: str) -> str:
 
 
 def aged(request: ApprovalRequest, seconds: float) -> ApprovalRequest:
-    """Return a request to send again after `seconds`, with its remaining timeout."""
+    """Return a copy of a request to send again after `seconds`, with the remaining timeout."""
     if not request.timeout:
         return request
     return replace(request, timeout=max(round(request.timeout - seconds, 3), _LEAST_SECONDS))
@@ -166,14 +169,14 @@ def say_on_stderr(sentence: str) -> None:
 
 
 def say_nothing(sentence: str) -> None:
-    """Drop a sentence."""
+    """Discard a sentence, for callers that print nothing."""
 
 
 class RetryingTransport:
     """Repeat idempotent calls with growing random pauses.
 
-    Before the first answer of the gateway, a call is repeated for `connect_timeout` seconds, and
-    `say` gets a sentence at once. Afterwards it is repeated until its own deadline.
+    Before the gateway's first answer, a call is repeated for `connect_timeout` seconds, and `say`
+    gets a sentence immediately. After that answer, a call is repeated until its own deadline.
     """
 
     def __init__(self, connect_timeout: float, say: Say) -> None:
@@ -224,7 +227,7 @@ class RetryingTransport:
             raise last from None
 
     def note_answer(self) -> None:
-        """Remember that the gateway answered."""
+        """Record that the gateway has answered."""
         if self._silent:
             log.info("the gateway responds again", extra={"event": "gateway_answers"})
         self._answered, self._silent = True, False

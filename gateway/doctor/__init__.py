@@ -1,4 +1,4 @@
-"""Check everything that a gateway depends on, and name a remedy for each problem.
+"""Check everything that a gateway depends on, and say how to solve each problem.
 
 Start at `examine`. docs/guides/troubleshooting.md lists the checks.
 """
@@ -69,8 +69,8 @@ async def examine(
     """Run all possible checks: reachability and coding agents first, then Redis, then the adapters.
 
     With `live`, adapters also post a sample to their platform and delete it. With a `trial`, the
-    operator tries each adapter; its user is the person or account that the operator names. No
-    gateway runs during a trial, so reachability is not checked.
+    operator also tries each adapter, as the person or account in the trial. No gateway runs during
+    a trial, so reachability is not checked.
     """
     checks = REACHABILITY_CHECKS if trial is None else ()
     found = [_label(name, await _run_check(check(settings))) for name, check in checks]
@@ -151,7 +151,8 @@ async def _check_adapters(
 
 
 def _list_called(policy: PolicyDocument, adapter: str) -> dict[str, tuple[str, ...]]:
-    """Return an adapter's targets, with the accounts that cards and reminders mention."""
+    """Return an adapter's targets, each with the accounts that cards and reminders mention
+    there."""
     called: dict[str, tuple[str, ...]] = {
         place: () for place in policy.places() if place.startswith(f"{adapter}:")
     }

@@ -25,7 +25,7 @@ def find_trial(
 ) -> LiveTrial | Finding:
     """Return the trial of an adapter, or a finding if none is possible.
 
-    The wish names a person or an account; "" means the only possible one.
+    `wish` is the name of a person or an account; "" selects the only possible one.
     """
     runs = (read_private(settings.data_dir / FILE_NAME) or {}).get("adapters", ())
     if adapter in runs and find_process(settings.data_dir) is not None:
@@ -57,9 +57,9 @@ def find_trial(
 class Recording:
     """The messages exchanged with a chat, for a golden file.
 
-    From the platform's messages it keeps only protocol words and texts that the gateway sent.
-    Everything else may be a token, an id or a name, and gets a placeholder, the same for each
-    occurrence.
+    From the platform's messages, the recording keeps only protocol words and texts that the gateway
+    sent. Anything else may be a token, an id or a name. A placeholder replaces each such value
+    everywhere.
     """
 
     def __init__(self) -> None:
@@ -69,13 +69,13 @@ class Recording:
         self._known = re.compile("(?!)")
 
     def add(self, direction: str, what: object) -> None:
-        """Add one message that was `sent`, without ids and names, or that was `got`."""
+        """Add one message that was `sent` or `got`, without ids and names."""
         said = json.loads(json.dumps(what, default=str))
         self._ours |= set(_list_strings(said) if direction == "sent" else ())
         self._exchange.append({"direction": direction, "what": said})
 
     def save(self, path: Path) -> None:
-        """Write each message as a line of JSON, readable for this user only."""
+        """Write each message as a line of JSON, in a file that only this user can read."""
         self._clean(self._exchange)  # finds all names
         words = sorted((re.escape(one) for one in self._names if len(one) > 1), key=len)[::-1]
         self._known = re.compile(rf"(?<!\w)(?:{'|'.join(words) or '(?!)'})(?!\w)")

@@ -1,4 +1,4 @@
-"""Check the data in Redis, such as people, grants, agents and outboxes; and web push."""
+"""Check the data in Redis, such as people, grants, agents and outboxes, and check web push."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def _dead(backend: Backend) -> Finding:
 
 
 async def _queues(backend: Backend) -> Finding:
-    """Warn about queues with overdue entries, which no adapter or gateway processes."""
+    """Warn about queues with overdue entries, because no adapter or gateway processes them."""
     store, policy = backend.store, await backend.store.policy()
     late = await store.now() - _LATE_MS
     idle = [
@@ -182,7 +182,8 @@ async def _cards(backend: Backend) -> Finding:
 
 
 async def _origins(backend: Backend) -> Finding:
-    """Warn about routes to conversations that get no cards, and say why cards went elsewhere."""
+    """Warn about routes whose conversations get no cards, with the reason why cards went
+    elsewhere."""
     routes = [one for one in (await backend.store.policy()).routes if ORIGIN in one.targets]
     if closed := [one.name for one in routes if not one.origins]:
         says = f"no conversation gets cards on: {', '.join(closed)}"

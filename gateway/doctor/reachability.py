@@ -1,4 +1,4 @@
-"""Check without Redis whether agents and browsers reach the gateway, and coding agents' hooks."""
+"""Check without Redis whether agents and browsers reach the gateway, and check hooks."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ _PORTS = {"http": 80, "https": 443}
 def gateway_url(settings: Settings) -> str:
     """Return the URL at which people and agents reach the gateway with these settings.
 
-    Raises NotFound if it is unknown. Raises InvalidRequest if another user could have written it,
-    or if the settings name other data than the running gateway's, and no address.
+    Raises NotFound if the URL is unknown. Raises InvalidRequest if another user could have written
+    the URL. Also raises it if the settings contain no address, and Redis data other than that of
+    the running gateway.
     """
     url = choose_url(
         settings.data_dir,
@@ -96,7 +97,8 @@ async def _ready(settings: Settings) -> Finding:
 
 
 def _readiness(url: str) -> tuple[int, list[str]]:
-    """Return the status of /readyz and its problems. Raises ValueError for any other response."""
+    """Return the status of /readyz and its problems. Raises ValueError if no gateway responds
+    there."""
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=_SECONDS)
@@ -172,7 +174,7 @@ def check_hosts(home: Path) -> list[tuple[str, Finding]]:
 
 
 def _check_hook(plan: Plan, home: Path) -> Finding | None:
-    """Return whether an installed hook can gate tools; None without one."""
+    """Return whether an installed hook can gate tools, or None if no hook is installed."""
     try:
         path = plan.path("user", home, home, os.environ)
         values = SettingsFile(path, comments=plan.comments).values

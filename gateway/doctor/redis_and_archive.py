@@ -1,4 +1,4 @@
-"""Check each Redis server, replicas included, and the archive of the audit."""
+"""Check each Redis server, replicas included, and the archive of the audit log."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _UNTOLD = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllFacts:
-    """The facts of all servers, and the users that each server should have."""
+    """The facts about all Redis servers, and the users that each server should have."""
 
     servers: Mapping[str, Facts]
     silent: Mapping[str, str]
@@ -50,12 +50,12 @@ class AllFacts:
     archived: bool
 
     def where(self, holds: Callable[[Facts], bool]) -> str:
-        """Return the names of the servers that match, or ""."""
+        """Return the names of the servers that match a condition, or "" if none does."""
         return ", ".join(name for name, one in self.servers.items() if holds(one))
 
 
 async def read_all_facts(settings: Settings, backend: Backend) -> AllFacts:
-    """Read the facts of every server."""
+    """Read the facts about every Redis server."""
     heard = await facts(backend.store.redis)
     agents = [row.name for row in await backend.credentials.list_all(AGENT)]
     return AllFacts(
@@ -137,7 +137,7 @@ def _memory(found: AllFacts) -> Finding:
 
 
 def _round(figure: float) -> str:
-    """Return a figure rounded to two digits, then zeros."""
+    """Return a number rounded to two significant digits."""
     return f"{float(f'{figure:.2g}'):,.0f}"
 
 
@@ -235,7 +235,7 @@ async def check_archive(backend: Backend) -> Finding:
 async def _find_fault(
     store: RedisStore, mark: ArchiveCursor, folder: Path, free: int
 ) -> Finding | None:
-    """Return the problem of a folder that is the right one, or None."""
+    """Return a problem of the archive folder or its disk, or None."""
     if strays := await find_strays(store, mark):
         numbers = ", ".join(map(str, strays))
         return report_failure(f"the audit went backwards: Redis forgot segment {numbers}", _FORGOT)
@@ -253,7 +253,8 @@ async def _find_fault(
 
 
 def _look_through(archive: Archive, mark: ArchiveCursor) -> tuple[list[int], int]:
-    """Return the segments that are missing or damaged, and how many of the others were given up."""
+    """Return the missing or damaged segments, and the number of segments that an operator gave
+    up."""
     lost, given_up = list[int](), 0
     for number in mark.segments:
         try:
@@ -264,8 +265,8 @@ def _look_through(archive: Archive, mark: ArchiveCursor) -> tuple[list[int], int
 
 
 def _try_out(archive: Archive, mark: ArchiveCursor) -> int:
-    """Return the free bytes of the folder. Raises OSError if it is not writable, ArchiveProblem if
-    it lacks a segment that Redis lists."""
+    """Return the free bytes of the archive folder. Raises OSError if the folder is not writable,
+    and ArchiveProblem if it lacks a segment that Redis lists."""
     check_folder(archive, mark)
     there = next(one for one in (archive.folder, *archive.folder.parents) if one.exists())
     if there == archive.folder:

@@ -1,4 +1,5 @@
-"""Find the commands for agents. Each loads only its own modules, because some run once per call."""
+"""Find the commands for agents. Each command loads only the modules that it needs, because some
+commands run once per tool call."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ NAMES = (*_WITH_NAME, "hook", *_WITHOUT_NAME)
 
 
 def find_command(words: Sequence[str]) -> Callable[[], int] | None:
-    """Return a function that runs the command line `words`, None if it is not a command for agents.
-    If the caller closed standard input, replace it with an empty one for every command."""
+    """Return a function that runs the command line `words`, or None if that is not a command for
+    agents. If the caller closed standard input, replace it with an empty one for every command."""
     if sys.stdin is None:
         empty, other_end = os.pipe()  # a process can wait on it, unlike on /dev/null
         os.close(other_end)
@@ -42,8 +43,8 @@ def find_command(words: Sequence[str]) -> Callable[[], int] | None:
 
 
 def _run_hook(words: Sequence[str]) -> int:
-    """Run an agent hook. If it cannot be loaded, block: after the exit code of a traceback, coding
-    agents run the tool."""
+    """Run an agent hook. If the hook cannot be loaded, block the tool, because coding agents run it
+    after the exit code of a traceback."""
     try:
         run: Callable[[Sequence[str]], int] = import_module(_HOOK).main
     except BaseException as error:

@@ -1,1 +1,1 @@
-"""Send web push notifications of pending requests to people's devices; runs only if configured."""
+"""Send web push notifications of pending requests to people's devices, if push is configured."""

@@ -1,8 +1,7 @@
-"""Keep notifications up to date: their text, their devices and their buttons; start at
-`Notifications`.
+"""Send and update notifications: their text, devices and buttons; start at `Notifications`.
 
-Each look reads the current request. A notification is stored as a copy of its card, with the target
-`push:<device>`.
+Each update reads the current request. A notification is stored as a message of the request, with
+the target `push:<device>`.
 """
 
 from __future__ import annotations
@@ -53,7 +52,8 @@ _NOT_YOURS = "You cannot decide this"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
     """The content of a notification: the gateway's title, and a text of at most NOTICE_CHARS
-    characters. If `approvable`, a person can approve the request from the text alone."""
+    characters. `approvable` says that the text is complete, so that a person may approve the
+    request from it."""
 
     title: str
     text: str
@@ -79,7 +79,7 @@ def notification_of(
 
 
 def end_of_notification(record: StoredRequest, *, discreet: bool = False) -> Notification:
-    """Return the replacement of a notification: the outcome, or that others decide it."""
+    """Return the text that replaces a notification: the outcome, or that other people decide."""
     over = _say_end(record) if record.final else _NOT_YOURS
     agent, risk = record.request.agent, record.risk.level
     said = discreet_notice(agent, over, risk) if discreet else notice_of(record, over)
@@ -87,23 +87,23 @@ def end_of_notification(record: StoredRequest, *, discreet: bool = False) -> Not
 
 
 def _say_end(record: StoredRequest) -> str:
-    """Return how a request was decided, with the person who decided."""
+    """Return a sentence with the decision and the person who decided."""
     word = card_of(record, lines=0, chars=0).word
     by = record.decision.decided_by if record.decision else None
     return f"{word} by {by.name}" if by and by.kind is DeciderKind.PERSON and by.name else word
 
 
 def _offers_approval(card: Card, record: StoredRequest) -> bool:
-    """Whether the card lets its reader approve with one tap, and that is enough."""
+    """Return whether the reader may approve on this card, and one tap is enough."""
     offered = any(one.action is Action.APPROVE and one.confirm is None for one in card.controls)
     return offered and not card.hides and record.quorum <= 1
 
 
 def _whole_call(record: StoredRequest) -> str | None:
-    """Return the whole call on one line, or None if that is not possible.
+    """Return the complete call on one line, or None if that is not possible.
 
-    It is not for more than a tool, its arguments, a folder and a host. Nor is it with a character
-    or a secret that would not be shown as it is.
+    It is not possible if the request has more than a tool, arguments, a folder and a host, or if a
+    character or secret in it would not be shown unchanged.
     """
     context = record.request.context
     more = (record.request.payload, context.env or None, context.files or None)
@@ -131,8 +131,8 @@ _SESSION_ENDED = "the session ended"
 
 
 class Notifications:
-    """Processes one request at a time, for all devices. `holder` returns the identity that a
-    browser session, given by its hash, belongs to; None if it ended."""
+    """Processes one request at a time, for all devices. `holder` takes the hash of a browser
+    session, and returns the session's identity, or None if the session ended."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class Notifications:
         self._copies = PostedMessages(PUSH, core.outbox, clock, timings)
 
     async def look(self, request_id: str) -> float | None:
-        """Update all notifications of a request; return in how many seconds to look again."""
+        """Update all notifications of a request; return after how many seconds to update again."""
         if request_id.startswith(OVERFLOW_MARK):
             return None
         try:
@@ -177,7 +177,7 @@ class Notifications:
         return min(waits) if waits else None
 
     async def tidy(self) -> None:
-        """Delete the devices whose session ended, or whose person is gone."""
+        """Delete the devices whose session ended, or whose person is not in the policy any more."""
         for device in await self._devices.everybody():
             if await self._holder(device.session) is None:
                 await self._forget(device, _SESSION_ENDED)
@@ -202,7 +202,7 @@ class Notifications:
     # ---------------------------------------------------------------- who
 
     async def _list_told(self, record: StoredRequest) -> list[PushDevice]:
-        """Return the devices of people who may decide now, and have not yet."""
+        """Return the devices of people who may decide now, and have not decided yet."""
         if record.final or record.behind:
             return []
         policy = await self._writer.policy()
@@ -221,8 +221,8 @@ class Notifications:
         return found
 
     async def _may_answer(self, record: StoredRequest, device: PushDevice) -> bool:
-        """Whether the device's person is signed in on it, and may decide. If the session ended, the
-        device is deleted."""
+        """Return whether the device's person is signed in there and may decide. If the session
+        ended, delete the device."""
         identity = await self._holder(device.session)
         if identity is None:
             await self._forget(device, _SESSION_ENDED)
@@ -234,7 +234,8 @@ class Notifications:
     async def _ring(
         self, record: StoredRequest, device: PushDevice, known: Copy | None
     ) -> float | None:
-        """Notify a device of a request, unless it was already notified, or must not ring now."""
+        """Notify a device of a request, unless the device was already notified, or must be quiet
+        now."""
         if known is not None:
             if _shows(record, known):
                 return self._find_end(record)
@@ -303,7 +304,7 @@ class Notifications:
         known: Copy | None,
         done: JsonObject,
     ) -> float | None:
-        """Send once, even if other workers look too, and record the result."""
+        """Send a notification once, even if several workers try, and record the result."""
         now = self._clock.now_ms()
         intent = replace(due, state=CopyState.INTENDED, at=now, tries=due.tries + 1)
         if not await self._outbox.put_copy(record.id, intent, before=known):
@@ -337,7 +338,7 @@ class Notifications:
         await forget_device(self._devices, self._store, device, why)
 
     async def _note_failure(self, device: PushDevice, why: str) -> None:
-        """Record the last failure of a device, or with "" that there was none."""
+        """Record a device's last failure; "" records that sending succeeded."""
         if why == device.failure:
             return
         if why:
@@ -348,8 +349,8 @@ class Notifications:
     # ---------------------------------------------------------------- when
 
     async def _take_turn(self, device: PushDevice, name: str, rank: int) -> float:
-        """Take one of the notifications that a device may get per minute, or return the seconds to
-        wait, so that no agent floods a phone."""
+        """Count one notification against the device's limit per minute. If the limit is reached,
+        return the seconds to wait, so that no agent floods a phone."""
         return await self._notes.take_turn(
             _budget_of(device),
             name,
@@ -374,17 +375,19 @@ class Notifications:
         return hours.seconds_left(self._clock.now_ms())
 
     def _find_pause(self, copy: Copy) -> float:
-        """Return the seconds not to touch a copy: until its retry, or while it is being sent."""
+        """Return for how many seconds to leave a notification alone: until its retry, or while it
+        is sent."""
         until = {CopyState.DUE: 0.0, CopyState.INTENDED: _SENDING_SECONDS}.get(copy.state)
         return 0.0 if until is None else (copy.at - self._clock.now_ms()) / 1000 + until
 
     def _find_end(self, record: StoredRequest) -> float:
-        """Return when to look again: a request must stay queued while a notification shows it."""
+        """Return when to update again, because a request stays queued as long as a notification
+        shows it."""
         return max((record.deadline - self._writer.now()) / 1000, 0.0) + _AFTER_SECONDS
 
 
 async def forget_device(devices: RedisDevices, store: Store, device: PushDevice, why: str) -> None:
-    """Delete a device, and record why in the audit."""
+    """Delete a device, and record the reason in the audit log."""
     if await devices.remove(device):
         data: JsonObject = {"person": device.person, "device": device.label, "why": why}
         await store.note(DEVICE_REMOVED, data=data)
@@ -395,25 +398,26 @@ def _budget_of(device: PushDevice) -> str:
 
 
 def target_of(device: PushDevice) -> str:
-    """Return the target of this device in a request's copies."""
+    """Return the target that a device has in a request's messages."""
     return f"{PUSH}:{device.id}"
 
 
 def was_told(copy: Copy, record: StoredRequest) -> bool:
-    """Whether a device was notified of the current version of a request, or is about to be."""
+    """Return whether a device was notified of a request's current revision, or soon will be."""
     sent = copy.state is CopyState.POSTED and copy.revision >= record.shown_since
     sending = copy.state is CopyState.INTENDED and copy.tried >= record.shown_since
     return (sent or sending) and not copy.disarmed
 
 
 def _shows(record: StoredRequest, copy: Copy) -> bool:
-    """Whether a device shows the current request, with all due reminders."""
+    """Return whether a device already shows the request's current state and every reminder that is
+    due."""
     told = copy.state is CopyState.POSTED and was_told(copy, record)
     return told and copy.reminders >= record.reminders
 
 
 def _content(record: StoredRequest, said: Notification, *, ended: bool = False) -> JsonObject:
-    """Return the data for the service worker."""
+    """Return the content of a notification as data for the service worker."""
     offered = ["approve", "deny"] if said.approvable else ["deny", "open"]
     return {
         "id": record.id,

@@ -50,12 +50,12 @@ MISSING = (
 
 
 def is_installed() -> bool:
-    """Whether the packages of the extra are installed."""
+    """Return whether the packages of the extra for push are installed."""
     return all(find_spec(name) is not None for name in ("http_ece", "py_vapid"))
 
 
 class PushKey:
-    """The gateway's key for push services, from the base64 of its 32 bytes. Raises ValueError."""
+    """The gateway's key for push services, read from base64 of 32 bytes. Raises ValueError."""
 
     def __init__(self, text: str) -> None:
         raw = base64.b64decode(text, validate=True)
@@ -65,7 +65,7 @@ class PushKey:
 
     @cached_property
     def public(self) -> str:
-        """The public key, as browsers need it."""
+        """The public key, in the encoding that browsers need."""
         from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 (an extra's)
         from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 (as above)
             Encoding,
@@ -76,7 +76,7 @@ class PushKey:
         return _write(key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint))
 
     def sign(self, audience: str, contact: str, now_ms: int) -> str:
-        """Return the Authorization header that names the sender to a push service."""
+        """Return the Authorization header that identifies the gateway to a push service."""
         from py_vapid import Vapid02  # noqa: PLC0415 (an extra's)
 
         claims = {"aud": audience, "exp": now_ms // 1000 + _LIFE_SECONDS, "sub": contact}
@@ -85,8 +85,8 @@ class PushKey:
 
 
 def encrypt(text: bytes, key: str, auth: str) -> bytes:
-    """Return a body that only the device with this key and secret can read. Raises ValueError for a
-    text that is too long, and for invalid keys."""
+    """Encrypt a text, so that only the device with this key and secret can read it. Raises
+    ValueError if the text is too long, and for invalid keys."""
     import http_ece  # noqa: PLC0415 (an extra's)
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 (as above)
 
@@ -101,7 +101,8 @@ def encrypt(text: bytes, key: str, auth: str) -> bytes:
 
 
 def read_keys(key: str, auth: str) -> tuple[bytes, bytes]:
-    """Return a device's point and secret from base64url. Raises ValueError for invalid ones."""
+    """Return a device's public key and secret, decoded from base64url. Raises ValueError if one is
+    invalid."""
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 (an extra's)
 
     point, secret = _read(key), _read(auth)
@@ -135,8 +136,9 @@ _SAYS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """One push. `ttl` is how many seconds to keep it for a device that is off. A later push with
-    the same `topic` replaces it. `wakes` says whether it wakes the device."""
+    """One push. `ttl` is how many seconds the push service keeps it for a device that is off. A
+    later push with the same `topic` replaces an earlier push. `wakes` says whether the push wakes
+    the device."""
 
     content: JsonObject
     ttl: int
@@ -166,10 +168,10 @@ class PushSender:
         self._resolve = resolve
 
     async def check(self, endpoint: str) -> None:
-        """Raise Forbidden for an address that must not be called, before it is stored.
+        """Check an address before it is stored. Raises Forbidden if the gateway must not call it.
 
-        The text is the same for an unknown name and for one of the internal network, so that nobody
-        can find out which names exist.
+        The error is the same for an unknown host name and for a host in the internal network, so
+        that nobody can find out which names exist.
         """
         target = self._read_target(endpoint)
         try:
@@ -179,8 +181,8 @@ class PushSender:
             raise Forbidden("the name of its push service has no public address") from error
 
     async def send(self, device: PushDevice, push: Push) -> None:
-        """Send a push. Raises CopyGone if the device must be deleted, RetryLater if it may be sent
-        again, and DeliveryFailed if not."""
+        """Send a push. Raises CopyGone if the device must be deleted, RetryLater if the push may be
+        sent again, and otherwise DeliveryFailed."""
         if device.server_key != self.key.public:
             raise DeliveryFailed(
                 "this device was registered with a different key: turn notifications off and on "
@@ -215,8 +217,8 @@ class PushSender:
         raise DeliveryFailed(f"{said}: {_SAYS[status]}" if status in _SAYS else said)
 
     def _read_target(self, endpoint: str) -> Target:
-        """Return the target of an endpoint. Without configured hosts, any public host on port 443
-        is allowed."""
+        """Check the URL of a push endpoint, and return its target. Without configured hosts, any
+        public host on port 443 is allowed."""
         if self._hosts:
             return target_of(endpoint, allowed=self._hosts, production=self._production)
         host = endpoint.removeprefix("https://").partition("/")[0].partition(":")[0]
@@ -249,8 +251,8 @@ _AGAIN_SECONDS = 1.0  # before listening again after the store did not answer
 
 
 class PushQueue:
-    """The changes for the outbox's worker. `tidy` deletes devices that belong to nobody;
-    `store_errors` are the errors of an unreachable store."""
+    """The queue of changed requests for the push worker. `tidy` deletes devices that belong to
+    nobody; `store_errors` are the errors of an unreachable store."""
 
     def __init__(
         self,
@@ -272,8 +274,8 @@ class PushQueue:
 
     @asynccontextmanager
     async def changes(self) -> AsyncIterator[AsyncIterator[AuditEvent]]:
-        """Follow the events, each after its request was put on the queue. Raises Unreachable if
-        some may have been missed; following again then queues everything."""
+        """Yield each event after its request was queued. Raises Unreachable if events may have been
+        missed; the next call then queues all requests."""
         try:
             async with self._feed.changes() as events:
                 await self._mark_all()
@@ -293,7 +295,7 @@ class PushQueue:
             yield event
 
     async def _mark_all(self) -> None:
-        """Queue all pending requests, and all that a notification may show."""
+        """Queue all pending requests, and all requests that a notification may show."""
         await self._tidy()
         self._any = await self._devices.count() > 0
         if not self._any:

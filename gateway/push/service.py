@@ -56,7 +56,7 @@ class PushService:
         self.missing = missing
 
     def server_key(self) -> str:
-        """Return the public key for browsers to subscribe with."""
+        """Return the public key with which browsers subscribe."""
         return self._require_sender()[0].key.public
 
     async def subscribe(self, identity: Identity, session: str, wish: Subscription) -> PushDevice:
@@ -96,15 +96,15 @@ class PushService:
         return device
 
     async def devices(self, identity: Identity) -> Sequence[PushDevice]:
-        """Return the person's devices, the oldest first."""
+        """Return the person's devices, with the oldest first."""
         return await self._devices.of_person(await self._find_person(identity))
 
     def is_of(self, device: PushDevice, session: str) -> bool:
-        """Whether a device was registered in this session."""
+        """Return whether a device was registered in this session."""
         return device.session == _hash(session)
 
     async def set_discreet(self, identity: Identity, device_id: str, *, on: bool) -> None:
-        """Set whether notifications of a device leave out the call."""
+        """Set whether a device's notifications leave out the call."""
         device = await self._find_own(identity, device_id)
         await self._devices.change(device.id, discreet=on)
 
@@ -113,7 +113,7 @@ class PushService:
         await self._forget(await self._find_own(identity, device_id), "removed on the page")
 
     async def test(self, identity: Identity, device_id: str) -> None:
-        """Send a test notification."""
+        """Send a test notification to a device of the person."""
         _, telling = self._require_sender()
         await telling.test(await self._find_own(identity, device_id))
 
@@ -148,7 +148,7 @@ class PushService:
             raise Conflict("this request cannot be approved from a notification; open the request")
 
     async def _offers(self, identity: Identity, session: str, record: StoredRequest) -> bool:
-        """Whether a device of this session got a notification with an Approve button."""
+        """Return whether a device of this session got a notification with an Approve button."""
         copies = await self._core.outbox.copies(record.id)
         policy = await self._core.writer.policy()
         route = policy.route_for(record.request.agent, record.request.tool)

@@ -1,5 +1,5 @@
-"""Ways to sign in to the inbox beside a one-time link: passkeys, an identity provider, a chat link.
+"""Sign people in to the inbox without a one-time link: by passkey, identity provider or chat link.
 
-It verifies who a person is, looks them up through `stores`, and lets `stores.sign_in` open the
-session. Start at `logins`, which adapters get as their `Logins`.
+The package verifies who a person is, looks the person up through `stores`, and makes
+`stores.sign_in` open the session. Start at `logins`, which adapters get as their `Logins`.
 """

@@ -1,4 +1,4 @@
-"""Combine all ways to sign in to one namespace, as adapters get them, with their sessions."""
+"""Combine all ways to sign in to one namespace, and its sessions, in one object for adapters."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Create and check passkeys, to sign in and to confirm one decision; start at `PersonPasskeys`.
+"""Create and check passkeys, for signing in and for confirming a decision; start at
+`PersonPasskeys`.
 
-A challenge is stored for one browser and one purpose, valid once and for five minutes. A passkey is
-looked up under the person that it must prove, and refused unless the policy still has that person.
+A challenge is stored for one browser and one purpose, and is valid once and for five minutes. A
+passkey is looked up among those of the person who must be proven, and rejected unless that person
+is still in the policy.
 """
 
 from __future__ import annotations
@@ -56,9 +58,9 @@ class Made(NamedTuple):
 
 
 def find_site(public_url: str | None) -> PasskeySite | str:
-    """Return the site for passkeys, or a sentence on why there are none.
+    """Return the site for passkeys, or a sentence that says why passkeys cannot be used.
 
-    It comes only from the settings, because a request could name any host.
+    The site comes only from the settings, because an HTTP request could name any host.
     """
     if find_spec("webauthn") is None:
         extra = "approval-gateway[passkeys]"
@@ -89,7 +91,7 @@ def _is_address(host: str) -> bool:
 def offer_creation(
     site: PasskeySite, *, challenge: bytes, handle: bytes, name: str, known: Sequence[bytes]
 ) -> JsonObject:
-    """Return the options to create a passkey on a device without a `known` one.
+    """Return the options to create a passkey on a device that has none of the `known` passkeys.
 
     The device must verify its user, and the passkey must work without a user name.
     """
@@ -122,7 +124,8 @@ def offer_creation(
 def offer_assertion(
     site: PasskeySite, *, challenge: bytes, known: Sequence[bytes] = ()
 ) -> JsonObject:
-    """Return the options to sign a challenge, with one of the `known` passkeys or any."""
+    """Return the options to sign a challenge with one of the `known` passkeys, or with any
+    passkey."""
     from webauthn import generate_authentication_options  # noqa: PLC0415 (see above)
     from webauthn.helpers import options_to_json_dict  # noqa: PLC0415
     from webauthn.helpers.structs import (  # noqa: PLC0415
@@ -142,8 +145,8 @@ def offer_assertion(
 
 
 def _refuse_embedded(credential: JsonObject) -> None:
-    """Raise Unauthorized for a response made inside another site's page. The gateway's pages are
-    never framed, and the library does not check that."""
+    """Raise Unauthorized for a response made in a page inside another site's page. The gateway's
+    pages are never embedded, and the library does not check that."""
     from webauthn.helpers import base64url_to_bytes, parse_client_data_json  # noqa: PLC0415
 
     client = base64url_to_bytes(credential["response"]["clientDataJSON"])
@@ -179,8 +182,8 @@ def check_assertion(
 ) -> int:
     """Return the signature count that the passkey's device reports.
 
-    Raises Unauthorized for another challenge, origin or key, for a user who was not verified, and
-    for a count that does not grow.
+    Raises Unauthorized for a wrong challenge, origin or key, for a user whom the device did not
+    verify, and for a count that does not grow.
     """
     from webauthn import verify_authentication_response  # noqa: PLC0415 (see above)
 
@@ -245,7 +248,7 @@ class PersonPasskeys:
         return await self._kept.load(await self._kept.stand(), holder.name)
 
     async def list_passkeys(self, session: str) -> list[Passkey]:
-        """Return the passkeys of the session's person, the newest last."""
+        """Return the passkeys of the person who owns the session, with the newest last."""
         found = await self._load(await self._find_holder(session))
         return [Passkey(id=one.id, words=one.words, made=one.made, used=one.used) for one in found]
 
@@ -264,7 +267,7 @@ class PersonPasskeys:
         )
 
     async def add(self, session: str, credential: JsonObject, *, device: str) -> None:
-        """Save a passkey for the session's person. See `gateway.ports.Passkeys`."""
+        """Save a passkey for the person who owns the session. See `gateway.ports.Passkeys`."""
         site, holder = self._find_site(), await self._find_holder(session)
         challenge = await self._attempts.take(_ADDING, session)
         try:
@@ -297,7 +300,7 @@ class PersonPasskeys:
         await self._kept.note("passkey_added", data=_describe(passkey, by=holder.name))
 
     async def remove(self, session: str, passkey: str) -> bool:
-        """Delete a passkey of the session's person; return whether there was one."""
+        """Delete a passkey of the person who owns the session; return whether it existed."""
         holder = await self._find_holder(session)
         found = next((one for one in await self._load(holder) if one.id == passkey), None)
         if found is None or not await self._kept.forget(found):
@@ -318,7 +321,7 @@ class PersonPasskeys:
     async def sign_in(
         self, browser: str, credential: JsonObject, *, address: str, device: str
     ) -> str:
-        """Return a session of the passkey's owner. See `gateway.ports.Passkeys`."""
+        """Sign in the passkey's owner, and return the session. See `gateway.ports.Passkeys`."""
         self._find_site()
         challenge = await self._attempts.take(_SIGNING_IN, browser)
         if challenge is None:
@@ -359,7 +362,7 @@ class PersonPasskeys:
         return Proof(identity=holder.identity, passkey=passkey.id, words=passkey.words)
 
     async def _check(self, passkey: KeptPasskey, credential: JsonObject, challenge: bytes) -> bool:
-        """Whether a passkey signed this challenge, with a higher count than before."""
+        """Return whether a passkey signed this challenge, with a higher count than before."""
         try:
             count = await asyncio.to_thread(
                 check_assertion,
@@ -380,7 +383,8 @@ class PersonPasskeys:
         raise Unauthorized(_REFUSED)
 
     async def _find_name(self, handle: str) -> str:
-        """Return the name of the person whose passkeys have this user handle, or ""."""
+        """Return the name of the person whose passkeys have this user handle, or "" if nobody has
+        it."""
         names = (await self._kept.stand()).list_names()
         return next((one for one in names if _write(self._handle(one)) == handle), "")
 
@@ -397,7 +401,7 @@ class PersonPasskeys:
 
 
 def challenge_of(nonce: bytes, about: str) -> bytes:
-    """Return the challenge to sign to confirm exactly one thing."""
+    """Return the challenge that a passkey must sign to confirm exactly one thing."""
     return hashlib.sha256(b"agw passkey proof\0" + nonce + b"\0" + about.encode()).digest()
 
 
@@ -412,12 +416,12 @@ def _read_ids(passkeys: Sequence[KeptPasskey]) -> list[bytes]:
 
 
 def _write(value: bytes) -> str:
-    """Return bytes in the encoding of browsers."""
+    """Return bytes in base64url, which browsers use."""
     return urlsafe_b64encode(value).decode().rstrip("=")
 
 
 def _read_text(found: object, *path: str) -> str:
-    """Return a text in a browser's data, or ""."""
+    """Return a string in data from a browser, or "" if it is missing."""
     for name in path:
         found = found.get(name) if isinstance(found, dict) else None
     return found if isinstance(found, str) else ""

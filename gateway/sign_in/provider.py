@@ -1,7 +1,8 @@
 """Sign in with an identity provider: OpenID Connect with authorization code and PKCE.
 
-The provider's response is valid once, for five minutes, in the browser that began the sign-in. It
-signs in the person whose identities include `oidc:VALUE`, with the value of the configured claim.
+The provider's response is valid once, for five minutes, in the browser that began the sign-in. The
+response signs in the person with the identity `oidc:VALUE`, where VALUE is that of the configured
+claim.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ _OK = 200
 
 
 class ProviderCalls:
-    """Calls the URLs that the provider publishes. In production only public addresses by https;
-    otherwise also http to localhost."""
+    """Calls the URLs that the provider publishes. In production, calls only public addresses with
+    https; otherwise also localhost with http."""
 
     def __init__(self, *, production: bool, resolve: Resolve = resolve_by_system) -> None:
         self._production = production
@@ -60,7 +61,8 @@ class ProviderCalls:
     async def send(
         self, url: str, form: dict[str, str], login: tuple[str, str] | None
     ) -> JsonObject:
-        """Post a form, with a login if given, and return the JSON response. Raises Unreachable."""
+        """Post a form, with HTTP login data if given, and return the JSON response. Raises
+        Unreachable."""
         words = None if login is None else ":".join(quote(one, safe="") for one in login)
         basic = None if words is None else f"Basic {b64encode(words.encode()).decode()}"
         return await self._call("POST", url, form, basic)
@@ -102,14 +104,14 @@ _LEEWAY = 60
 
 
 def is_there() -> bool:
-    """Whether the library is installed."""
+    """Whether the library for OpenID Connect is installed."""
     return find_spec("joserfc") is not None
 
 
 def check_id_token(
     token: str, keys: JsonObject, *, issuer: str, client: str, nonce: str, now: int
 ) -> JsonObject:
-    """Return the claims of a token; `now` is in seconds. Raises Unauthorized unless the provider
+    """Return the claims in a token; `now` is in seconds. Raises Unauthorized unless the provider
     signed it recently, for this gateway and this sign-in."""
     from joserfc import jwt  # noqa: PLC0415 (see above)
     from joserfc.jwk import KeySet  # noqa: PLC0415
@@ -161,7 +163,7 @@ class ProviderSettings:
 
 
 class OpenIdProvider:
-    """A `gateway.ports.Provider`; it is off without settings."""
+    """A `gateway.ports.Provider`, which is off if it has no settings."""
 
     def __init__(
         self,
@@ -181,7 +183,7 @@ class OpenIdProvider:
 
     @property
     def name(self) -> str:
-        """The provider's host, for the button; "" if it is off."""
+        """The provider's host, for the sign-in button; "" if the provider is off."""
         return urlsplit(self._settings.issuer).netloc if self._settings and is_there() else ""
 
     def _need(self) -> ProviderSettings:
@@ -190,7 +192,7 @@ class OpenIdProvider:
         return self._settings
 
     async def begin(self, browser: str, *, address: str) -> str:
-        """Return the provider's page to open. See `gateway.ports.Provider`."""
+        """Return the URL of the provider's page to open. See `gateway.ports.Provider`."""
         settings = self._need()
         if not self._begun.count(address):
             raise Busy("too many sign-ins were started here; try again in a minute")
@@ -214,7 +216,7 @@ class OpenIdProvider:
     async def finish(
         self, browser: str, answer: dict[str, str], *, address: str, device: str
     ) -> str:
-        """Return a session of the person whom the provider identified. See
+        """Sign in the person whom the provider identified, and return the session. See
         `gateway.ports.Provider`."""
         settings = self._need()
         raw = await self._attempts.take(_SIGNING_IN, browser)
@@ -246,7 +248,7 @@ class OpenIdProvider:
     async def _redeem(
         self, settings: ProviderSettings, found: JsonObject, code: str, began: JsonObject
     ) -> JsonObject:
-        """Exchange the code for the claims about the person."""
+        """Exchange the authorization code for the claims about the person."""
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -315,7 +317,7 @@ class OpenIdProvider:
 
 
 def _text(found: JsonObject, name: str) -> str:
-    """Return a text that the provider must publish. Raises Unreachable."""
+    """Return a string that the provider must publish. Raises Unreachable if it is missing."""
     value = found.get(name)
     if not isinstance(value, str) or not value:
         raise Unreachable(f"the identity provider does not publish {name}")

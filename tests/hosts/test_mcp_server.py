@@ -84,7 +84,7 @@ async def test_a_model_asks_and_hears_what_was_approved(gate: Replica, mode: str
     async with client_of(gate, mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         said = " ".join(str(tools["request_approval"].description).split())
-        assert "Nothing but you prevents the action without an approval" in said
+        assert "Without an approval, do not act; nothing else prevents the action" in said
         arguments = {"action": "deploy", "details": {"to": "live"}, "reason": "it is Friday"}
         asking = asyncio.create_task(
             client.call_tool("request_approval", arguments, progress_callback=note)

@@ -1,6 +1,6 @@
 """Bridges: programs that answer a coding agent's permission questions through the gateway.
 
-The command `gateway bridge HOST` runs one of them, and loads no other. Start at `main`.
+The command `gateway bridge HOST` runs one bridge, and loads no other. Start at `main`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`gateway bridge acp`: let people answer agents that use the Agent Client Protocol.
 
-An agent's `session/request_permission` has options. The bridge chooses one that is valid only once.
-The gateway saves longer decisions as grants, which people can list and revoke. With
+An agent's `session/request_permission` lists options. The bridge chooses an option that is valid
+for one call. The gateway saves longer decisions as grants, which people can list and revoke. With
 `--native-always` people can also choose the agent's own options that last longer.
 """
 
@@ -37,7 +37,7 @@ class Acp(RpcDialect):
         self._calls = Remembered[str, JsonObject]()
 
     def note_host(self, message: JsonObject) -> str | None:
-        """Note the folder of a session. Return the session that the message cancels."""
+        """Record the folder of a session. Return the session that the message cancels."""
         method, params, number = (message.get(one) for one in ("method", "params", "id"))
         if not isinstance(params, dict):
             return None
@@ -52,7 +52,8 @@ class Acp(RpcDialect):
         return None
 
     def note_agent(self, message: JsonObject) -> str | None:
-        """Note the id of a session, and its calls. Return the key of a question that is over."""
+        """Record the id of a session, and its calls. Return the key of a question that the message
+        closes."""
         method, params, number = (message.get(one) for one in ("method", "params", "id"))
         result = message.get("result")
         if method is None and isinstance(number, str | int) and isinstance(result, dict):
@@ -82,7 +83,8 @@ class Acp(RpcDialect):
         return known
 
     def read(self, method: str, params: JsonObject) -> HookCall:
-        """Return the call in a permission question. Raises InvalidRequest."""
+        """Return the call in a permission question. Raises InvalidRequest if the question is
+        malformed."""
         session = text(params, "sessionId", needed=True) or ""
         call = arguments(params, "toolCall")
         call_id = text(call, "toolCallId", needed=True)
@@ -114,7 +116,8 @@ class Acp(RpcDialect):
         return found
 
     def answer(self, method: str, params: JsonObject, ending: Ending) -> JsonObject:
-        """Return the chosen option: one that is valid once, or the one that a person chose."""
+        """Return the answer with an option: one that is valid for one call, or one that a person
+        chose."""
         options = _options(params).get("allow_once" if ending.approved else "reject_once", ())
         chosen = next((one["optionId"] for one in options), None)
         if ending.approved and ending.own is not None:
@@ -124,7 +127,7 @@ class Acp(RpcDialect):
         return {"outcome": {"outcome": "selected", "optionId": chosen}}
 
     def stop(self, params: JsonObject) -> JsonObject | None:
-        """Return a message that cancels the turn, as the agent's own client would."""
+        """Return the message with which the agent's own client would cancel the turn."""
         session = {"sessionId": params.get("sessionId")}
         return {"jsonrpc": "2.0", "method": "session/cancel", "params": session}
 

@@ -1,7 +1,7 @@
 """`gateway bridge codex-app-server`: let people answer the questions of Codex's app-server.
 
-Codex accepts no edited call, and a reason for a denial only in its older methods. The bridge
-chooses an answer for the whole session only with `--native-always`, and if a person chose it.
+Codex accepts no edited call. Only its older methods accept a reason for a denial. The bridge
+approves for the whole session only with `--native-always`, and only if a person chose that.
 Otherwise only the gateway saves grants.
 """
 
@@ -32,7 +32,7 @@ _SESSION, _AMEND = "acceptForSession", "acceptWithExecpolicyAmendment"
 
 
 class CodexAppServer(RpcDialect):
-    """The questions of `codex app-server`."""
+    """The questions of `codex app-server`, and the answers that it accepts."""
 
     name = "codex-app-server"
     closes_dialogs = True  # by serverRequest/resolved
@@ -49,7 +49,8 @@ class CodexAppServer(RpcDialect):
         return name_session(str(thread)) if stops else None
 
     def note_agent(self, message: JsonObject) -> str | None:
-        """Note the file changes of an item. Return the key of a question that is over."""
+        """Record the file changes of an item. Return the key of a question that the message
+        closes."""
         method, params = message.get("method"), message.get("params")
         if not isinstance(params, dict):
             return None
@@ -62,7 +63,8 @@ class CodexAppServer(RpcDialect):
         return None
 
     def read(self, method: str, params: JsonObject) -> HookCall:
-        """Return the call or question of a message. Raises InvalidRequest."""
+        """Return the call or question in a message. Raises InvalidRequest if the message is
+        malformed."""
         old = method in (_OLD_COMMAND, _OLD_CHANGE)
         thread = text(params, "conversationId" if old else "threadId", needed=True)
         item = text(params, "callId" if old else "itemId", needed=True)
@@ -116,7 +118,8 @@ class CodexAppServer(RpcDialect):
         return _read_command(params, shown)
 
     def answer(self, method: str, params: JsonObject, ending: Ending) -> JsonObject:
-        """Return the answer for Codex: accept once or as a person chose, decline, or stop."""
+        """Return the answer for Codex: accept once, accept as a person chose, decline, or stop the
+        turn."""
         if method == _QUESTION:
             given = (ending.answers or {}) if ending.approved else {}
             return {"answers": {name: {"answers": _list(one)} for name, one in given.items()}}
@@ -134,7 +137,7 @@ class CodexAppServer(RpcDialect):
 
 
 def _read_command(params: JsonObject, shown: JsonObject) -> tuple[str, str]:
-    """Return tool and kind: a command, input for a running command, or use of the network."""
+    """Return tool and kind of a command, of input for a running command, or of network access."""
     known = isinstance(shown.get("command"), str)
     if not known and "networkApprovalContext" not in shown:
         raise InvalidRequest("Codex's question does not contain the command")
@@ -144,7 +147,7 @@ def _read_command(params: JsonObject, shown: JsonObject) -> tuple[str, str]:
 
 
 def _decisions(params: JsonObject) -> list[Any]:
-    """Return the answers that Codex accepts. If the question lists none, that is `accept`."""
+    """Return the answers that Codex accepts. If the question lists no answers, return `accept`."""
     offered = params.get("availableDecisions")
     return offered if isinstance(offered, list) else ["accept"]
 
@@ -177,7 +180,8 @@ def _list(answer: Any) -> list[str]:
 
 
 def _read_questions(params: JsonObject) -> list[JsonObject]:
-    """Return the form fields for the model's questions. Raises InvalidRequest."""
+    """Return the form fields for the model's questions. Raises InvalidRequest for malformed
+    questions."""
     asked = params.get("questions")
     if not isinstance(asked, list) or not all(isinstance(one, dict) for one in asked):
         raise InvalidRequest("cannot parse Codex's question: it has no list of questions")
@@ -185,7 +189,8 @@ def _read_questions(params: JsonObject) -> list[JsonObject]:
 
 
 def _read_question(one: JsonObject) -> JsonObject:
-    """Return a form field: a choice, or a text if other answers are possible."""
+    """Return a form field for a question: a choice, or a text field if other answers are
+    possible."""
     field: JsonObject = {
         "id": text(one, "id", needed=True),
         "text": text(one, "question", needed=True),

@@ -2,8 +2,8 @@
 
 Dexto sends its questions to a webhook, signed with a secret of the bridge. `Listener` checks the
 signature. `DextoBridge` asks the gateway, and posts the decision through `DextoApi`. Dexto keeps
-webhooks and open questions only in memory. After its restart the bridge registers again, and
-cancels the old requests.
+webhooks and open questions only in memory. After a restart of Dexto, the bridge registers again,
+and cancels the old requests.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ _COMMAND_TOOLS = ("bash_exec",)
 
 
 class BadMessage(Exception):
-    """A message of Dexto does not match its documentation. The text says where."""
+    """A message of Dexto does not match its documentation. The exception's text says where."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """An `approval:request`. `details` are keywords of `gateway.client.AsyncClient.request`.
-    `integers` are the ids of form fields that take whole numbers."""
+    `integers` are the ids of form fields that accept only whole numbers."""
 
     approval: str
     session: str
@@ -98,7 +98,8 @@ class Asked:
 def read_request(data: Any, *, attempt: int = 1) -> Asked:
     """Return the question in an event of type `approval:request`. Raises BadMessage.
 
-    `attempt` counts deliveries from 1. The time of the earlier ones is subtracted from the timeout.
+    `attempt` counts deliveries from 1. The time of earlier deliveries is subtracted from the
+    timeout.
     """
     members = _take(data, {"approvalId": str, "type": str, "metadata": dict})
     approval, metadata = members["approvalId"], members["metadata"]
@@ -137,7 +138,8 @@ def read_request(data: Any, *, attempt: int = 1) -> Asked:
 def write_answer(asked: Asked, outcome: Outcome) -> JsonObject | None:
     """Return the body for `POST /api/approvals/{id}`, None if Dexto already has a decision.
 
-    Dexto accepts neither edited arguments nor a result, so those become denials with a text.
+    Dexto accepts neither edited arguments nor a result. A decision with one of them becomes a
+    denial with an explanation.
     """
     decision = outcome.decision
     if decision is not None and decision.reason is Reason.RESOLVED_ELSEWHERE:
@@ -159,7 +161,7 @@ def write_answer(asked: Asked, outcome: Outcome) -> JsonObject | None:
 
 
 def refuse(status: str, reason: str, message: str) -> JsonObject:
-    """Return a body that does not approve."""
+    """Return the body of an answer that does not approve the call."""
     return {"status": status, "reason": reason, "message": message}
 
 
@@ -173,8 +175,8 @@ def _take(data: Any, members: Mapping[str, type]) -> JsonObject:
 
 
 def _time_left(timeout: Any, attempt: int) -> float | None:
-    """Return the timeout for the request in seconds, shorter than Dexto's. None takes that of the
-    route."""
+    """Return the timeout for the request in seconds, shorter than Dexto's. None means the timeout
+    of the route."""
     if timeout is None:
         return None
     if not isinstance(timeout, int) or isinstance(timeout, bool) or timeout <= 0:
@@ -288,7 +290,8 @@ def _read_kind(name: str, one: JsonObject) -> tuple[FieldKind, tuple[Option, ...
 
 
 def _write_form(asked: Asked, answers: Any) -> JsonObject:
-    """Return the answers that were given. Whole numbers become integers for Dexto's schema."""
+    """Return the answers of a form. Convert whole numbers to integers, because Dexto's schema
+    demands that."""
     form = {name: value for name, value in (answers or {}).items() if value is not None}
     for name in asked.integers & form.keys():
         if not float(form[name]).is_integer():
@@ -332,7 +335,7 @@ class DextoApi(HostApi):
 
 
 def sign(body: bytes, secret: str) -> str:
-    """Return the signature of a delivery, as in the header."""
+    """Return the signature of a delivery, in the format of Dexto's header."""
     return f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
 
 
@@ -474,7 +477,8 @@ class DextoBridge(HostBridge):
                 await self._tell(asked.approval, body)
 
     async def _tell(self, approval: str, body: JsonObject) -> int:
-        """Post a decision until Dexto accepts it. Return the last status, 0 without a response."""
+        """Post a decision repeatedly until Dexto accepts it. Return the last HTTP status, 0 without
+        a response."""
         status = 0
         for seconds in (*PAUSES, None):
             try:
@@ -512,14 +516,14 @@ class DextoBridge(HostBridge):
         await self._client.report(request, ran, detail=why)
 
     async def _resolve_elsewhere(self, data: JsonObject) -> None:
-        """Cancel a request that has ended in Dexto, by a person there or its timeout."""
+        """Cancel a request whose question was answered, or timed out, in Dexto."""
         request = self._waiting.get(str(data.get("approvalId")))
         if request is not None:
             how = f"Dexto: {data.get('status')}, {data.get('reason') or 'answered there'}"
             await self._client.cancel(request, reason=Reason.RESOLVED_ELSEWHERE, message=how)
 
     async def _report(self, data: JsonObject) -> None:
-        """Report how an approved call ran."""
+        """Report the result of an approved call to the gateway."""
         named = data.get("sessionId"), data.get("callId")
         if not all(isinstance(name, str) for name in named):
             return
@@ -532,7 +536,7 @@ class DextoBridge(HostBridge):
 
 
 class Registration:
-    """The webhook of the bridge at Dexto. Dexto forgets it on a restart."""
+    """The bridge's webhook in Dexto. Dexto loses the registration when it restarts."""
 
     def __init__(self, dexto: DextoApi, bridge: DextoBridge, url: str, secret: str) -> None:
         self._dexto = dexto
@@ -541,7 +545,8 @@ class Registration:
         self._id = ""
 
     async def register(self) -> None:
-        """Register the webhook. Raises OSError, or Misconfigured if Dexto refuses."""
+        """Register the webhook. Raises OSError, or Misconfigured if Dexto rejects the
+        registration."""
         status, found = await self._dexto.call("POST", "/webhooks", self._body)
         try:
             self._id = str(found["webhook"]["id"])
@@ -559,7 +564,7 @@ class Registration:
             await self.register()
 
     async def follow(self, pause: Pause = asyncio.sleep) -> None:
-        """Check the registration every few seconds, until cancelled."""
+        """Check the registration every few seconds, until this task is cancelled."""
         while True:
             await pause(CHECK_SECONDS)
             try:

@@ -1,8 +1,9 @@
 """`gateway bridge gptme-server`: answer the questions of gptme's server through the gateway.
 
-The bridge follows the events of each conversation with a session. It asks about each pending tool
-once, and posts the decision. The request has gptme's id of the tool. So a restarted bridge finds
-its pending requests, and a plugin in that server finds their decisions.
+The bridge follows the events of each conversation that has a session. The bridge submits one
+request per pending tool, and posts the decision. The request's id comes from gptme's id of the
+tool. So a restarted bridge finds its pending requests, and a plugin in that server finds their
+decisions.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class GptmeApi(HostApi):
         super().__init__(url, key, prefix="/api/v2")
 
     async def sessions(self) -> set[tuple[str, str]]:
-        """Return each session with its conversation. Raises OSError."""
+        """Return each session with its conversation. Raises OSError if the call fails."""
         status, found = await self.call("GET", "/sessions")
         if status != _OK or not isinstance(found, list):
             raise ConnectionError(f"gptme did not list its sessions: status {status}")
@@ -123,7 +124,7 @@ class GptmeBridge(FollowingBridge):
         self._streams = HostTasks("gptme")
 
     async def follow(self) -> None:
-        """Follow every conversation that has a session, until cancelled."""
+        """Follow every conversation that has a session, until this task is cancelled."""
         while True:
             try:
                 await self.look()
@@ -273,7 +274,8 @@ class GptmeBridge(FollowingBridge):
         await self._compare(conversation)
 
     async def _compare(self, conversation: str) -> None:
-        """Cancel the requests that gptme does not wait for any more: a person decided there."""
+        """Cancel the requests that gptme does not wait for any more, because a person decided in
+        gptme."""
         before = [tool_id for tool_id, place in self._places.items() if place == conversation]
         if not before:
             return
@@ -293,12 +295,12 @@ class GptmeBridge(FollowingBridge):
 
 
 def at(conversation: str) -> str:
-    """Return the path of a conversation."""
+    """Return the URL path of a conversation."""
     return f"/conversations/{quote(conversation, safe='')}"
 
 
 def events_of(conversation: str, session: str) -> str:
-    """Return the path of a session's events."""
+    """Return the URL path of a session's events."""
     return f"{at(conversation)}/events?session_id={quote(session, safe='')}"
 
 

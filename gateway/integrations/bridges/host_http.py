@@ -38,7 +38,8 @@ V = TypeVar("V")
 
 
 class HostTasks:
-    """The parallel tasks of a bridge. An error of one task is logged, and does not end others."""
+    """The parallel tasks of a bridge. An error of one task is logged, and does not end other
+    tasks."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -51,7 +52,7 @@ class HostTasks:
         task.add_done_callback(self._end)
 
     async def finish(self) -> None:
-        """Wait until all tasks have ended, also those that start meanwhile."""
+        """Wait until all tasks have ended, including those that start meanwhile."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
@@ -78,7 +79,8 @@ class Remembered(OrderedDict[K, V]):
 
 
 class HostBridge:
-    """Ask the gateway about a host's questions, and answer the host. Lives in one event loop."""
+    """Ask the gateway about a host's questions, and answer the host. Use it in one event loop
+    only."""
 
     def __init__(
         self,
@@ -107,21 +109,23 @@ class HostBridge:
             await self._client.cancel(request, reason=Reason.ABANDONED)
 
     async def close(self) -> None:
-        """Cancel all pending requests, and answer the host, so that it does not wait for ever."""
+        """Cancel all pending requests, and answer the host, so that the host does not wait
+        forever."""
         self._closing = True
         await self.abandon()
         await self._tasks.finish()
 
     def _is_new(self, name: str) -> bool:
-        """Return whether to ask about the question `name`: True only the first time."""
+        """Return whether the question `name` is new. Returns True only for the first call with this
+        name."""
         if name in self._seen or self._closing:
             return False
         self._seen.keep(name, None)
         return True
 
     async def _post(self, path: str, body: JsonObject) -> int:
-        """Post an answer until the host accepts it, or does not know the question any more. Return
-        the last HTTP status, 0 without a response."""
+        """Post an answer repeatedly until the host accepts it, or does not know the question any
+        more. Return the last HTTP status, 0 without a response."""
         status = failures = 0
         while failures < TRIES:
             if failures or status:
@@ -147,11 +151,11 @@ class FollowingBridge(HostBridge, ABC):
 
     @abstractmethod
     async def follow(self) -> None:
-        """Follow the events until cancelled."""
+        """Follow the events until this task is cancelled."""
 
 
 def run_until_told(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> int:
-    """Run a bridge until a signal sets the event that it gets; return the exit code."""
+    """Run a bridge, and pass it an event that a stop signal sets; return the exit code."""
     logging.basicConfig(format="gateway: %(message)s")
     try:
         asyncio.run(_run(run))
@@ -185,14 +189,15 @@ def run_follower(make: Callable[[AsyncClient], FollowingBridge], url: str) -> in
 
 
 async def tell_ready(client: AsyncClient, host: str) -> None:
-    """Print that the bridge is ready, after a test call to the gateway. Raises GatewayError."""
+    """Call the gateway as a test, then print that the bridge is ready. Raises GatewayError."""
     with suppress(NotFound):  # the gateway answers, and accepts the token
         await client.fetch(new_id())
     print(f"gateway: {client.agent} asks for {host}", flush=True)  # noqa: T201 (a command)
 
 
 class HostApi:
-    """The HTTP API of a host. Redirects are not followed, because they would pass on the key."""
+    """The HTTP API of a host. Redirects are not followed, because they could send the key
+    elsewhere."""
 
     def __init__(self, url: str, key: str | None, *, prefix: str) -> None:
         parts = urlsplit(url)
@@ -205,11 +210,13 @@ class HostApi:
             self._headers["Authorization"] = f"Bearer {key}"
 
     async def call(self, method: str, path: str, body: JsonObject | None = None) -> tuple[int, Any]:
-        """Return status and JSON of the response, None for other content. Raises OSError."""
+        """Return the status and the JSON of the response, or None for other content. Raises
+        OSError."""
         return await asyncio.to_thread(self._call, method, path, body)
 
     async def stream(self, path: str, take: Callable[[Any], None], *, silence: float) -> None:
-        """Call `take` with each event of a stream until it ends, with None for an invalid event.
+        """Call `take` with each event of a stream until the stream ends, and with None for an
+        invalid event.
 
         Raises OSError if the stream does not start, or is silent for `silence` seconds.
         """

@@ -1,8 +1,8 @@
 """`gateway bridge opencode`: answer the questions of OpenCode's server through the gateway.
 
-OpenCode has no blocking hook. Its server publishes each question as an event, lists the open ones,
-and accepts an answer over HTTP, without a time limit. The bridge asks about each question once,
-under OpenCode's id. So a restarted bridge finds its pending requests.
+OpenCode has no blocking hook. Its server publishes each question as an event, lists open questions,
+and accepts an answer over HTTP, without a time limit. The bridge submits one request per question,
+with an id from OpenCode's id. So a restarted bridge finds its pending requests.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class OpenCodeBridge(FollowingBridge):
         self._api = api
 
     async def follow(self) -> None:
-        """Follow the events until cancelled."""
+        """Follow the events until this task is cancelled."""
         while True:
             try:
                 await self._api.stream("/event", self.take, silence=SILENCE_SECONDS)
@@ -77,7 +77,8 @@ class OpenCodeBridge(FollowingBridge):
             await self._pause(_AGAIN_SECONDS)
 
     async def look(self) -> None:
-        """Handle the open questions, and cancel the requests of closed ones. Raises OSError."""
+        """Handle the open questions, and cancel the requests of closed questions. Raises
+        OSError."""
         pending = await self._api.pending()
         there = {one.get("id") for one in pending}
         for name in [name for name in self._waiting if name not in there]:
@@ -112,7 +113,8 @@ class OpenCodeBridge(FollowingBridge):
             self._tasks.start(self._deal_with(name, asked))
 
     async def _deal_with(self, name: str, asked: JsonObject) -> None:
-        """Ask about one question, and answer OpenCode. Everything but an approval rejects it."""
+        """Ask about one question, and answer OpenCode. Without an approval, the answer is a
+        rejection."""
         try:
             request = await self._make_request(name, asked)
         except (ValueError, OSError, GatewayError) as error:

@@ -1,9 +1,9 @@
 """Relay between an agent and its client program, and answer permission questions. See RpcBridge.
 
-Both sides use JSON-RPC in lines, which the bridge passes on. Only the agent's permission questions
-are answered through the gateway, and the client program never sees them. A missing decision is a
-refusal. With `relay`, the client program asks too, the first answer counts, and its own is needed
-if the gateway has none.
+Both programs exchange lines of JSON-RPC, which the bridge passes on. Only the agent's permission
+questions are answered through the gateway, and the client program never sees them. A missing
+decision is a denial. With `relay`, the client program also gets the questions, and the first answer
+counts. If the gateway has no decision, the client program must answer.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ _DECIDED = (OutcomeKind.APPROVED, OutcomeKind.ANSWERED, OutcomeKind.DENIED,
 
 
 class Ending(NamedTuple):
-    """How a question ended. If it is not `approved`, it is refused. `stops` says that the turn must
-    stop, `sentence` is the reason. `own` is a rule in the agent's format that it shall save."""
+    """How a question ended. If `approved` is False, the call is denied. `stops` says that the turn
+    must stop, `sentence` is the reason. `own` is a rule in the agent's format that the agent must
+    save."""
 
     approved: bool = False
     stops: bool = False
@@ -58,7 +59,7 @@ class Ending(NamedTuple):
 
 
 class RpcDialect:
-    """One protocol: reads an agent's questions, and writes the answers."""
+    """Reads an agent's questions, and writes the answers, in one protocol."""
 
     name = ""
     asks: frozenset[str] = frozenset()
@@ -67,13 +68,16 @@ class RpcDialect:
     """Whether the agent tells its client program that a question was answered elsewhere."""
 
     def note_host(self, message: JsonObject) -> str | None:
-        """Note a message of the client program. Return the session that it stops, if any."""
+        """Record a message of the client program. Return the session that the message stops, if
+        any."""
 
     def note_agent(self, message: JsonObject) -> str | None:
-        """Note a message of the agent. Return the key of a question that is over, if any."""
+        """Record a message of the agent. Return the key of a question that the message closes, if
+        any."""
 
     def read(self, method: str, params: JsonObject) -> HookCall:
-        """Return the call or question in a message. Raises InvalidRequest."""
+        """Return the call or question in a message. Raises InvalidRequest if the message is
+        malformed."""
         raise NotImplementedError
 
     def answer(self, method: str, params: JsonObject, ending: Ending) -> JsonObject:
@@ -81,7 +85,8 @@ class RpcDialect:
         raise NotImplementedError
 
     def stop(self, params: JsonObject) -> JsonObject | None:
-        """Return a further message that stops the turn, None if the answer does so."""
+        """Return a further message that stops the turn, or None if the answer itself stops the
+        turn."""
 
 
 class _Asking:
@@ -99,7 +104,7 @@ class _Asking:
 
 
 class RpcBridge:
-    """Relay lines, and let people answer permission questions. Lives in one event loop."""
+    """Relay lines, and let people answer permission questions. Use it in one event loop only."""
 
     def __init__(
         self,
@@ -120,7 +125,8 @@ class RpcBridge:
         self._tasks = HostTasks(dialect.name)
 
     def from_host(self, line: bytes) -> None:
-        """Relay a line of the client program. If it stops a turn, cancel the turn's requests."""
+        """Relay a line of the client program. If the line stops a turn, cancel the turn's
+        requests."""
         message = _read(line)
         if message is not None and (session := self._dialect.note_host(message)) is not None:
             for one in list(self._waiting.values()):
@@ -130,8 +136,8 @@ class RpcBridge:
             self._to_agent(line)
 
     def _is_late(self, message: JsonObject) -> bool:
-        """Return whether a message answers a question that was answered through the gateway. An
-        earlier answer of the program closes the request."""
+        """Return whether a message answers a question that the gateway has already answered. If the
+        program answers first, close the request."""
         number = message.get("id")
         if "method" in message or not isinstance(number, str | int):
             return False
@@ -140,8 +146,8 @@ class RpcBridge:
         return key_of(number) in self._answered
 
     def from_agent(self, line: bytes) -> None:
-        """Relay a line of the agent, or ask people if it is a permission question. Drop an invalid
-        line, since it could be a question."""
+        """Relay a line of the agent. If the line is a permission question, ask people instead. Drop
+        an invalid line, because it could be a question."""
         message = _read(line)
         if message is None:
             log.warning("dropped a line of the agent that is not a message")
@@ -197,7 +203,8 @@ class RpcBridge:
         self._tasks.start(self._deal_with(key, asking, {**message, "params": params}))
 
     async def _deal_with(self, key: str, asking: _Asking, message: JsonObject) -> None:
-        """Ask people, and answer the agent. If its question is closed meanwhile, answer at once."""
+        """Ask people, and answer the agent. If the agent's question is closed meanwhile, answer
+        immediately."""
         answer = asyncio.create_task(self._client.outcome(asking.request))
         over = asyncio.create_task(asking.over.wait())
         try:
@@ -251,8 +258,8 @@ class RpcBridge:
 
 
 def _read_ending(call: HookCall, outcome: Outcome) -> Ending:
-    """Return an outcome as the ending of a question. An outcome that the agent cannot use is a
-    refusal."""
+    """Return an outcome as the ending of a question. An outcome that the agent does not support
+    becomes a denial."""
     wanted = OutcomeKind.ANSWERED if call.questions else OutcomeKind.APPROVED
     if outcome.kind is not wanted:
         return Ending(stops=bool(outcome.abort), sentence=outcome.message)
@@ -266,7 +273,7 @@ def _read_ending(call: HookCall, outcome: Outcome) -> Ending:
 
 
 def _outcome_of(answer: asyncio.Task[Outcome]) -> Outcome:
-    """Return the outcome of a task, also if the task failed, since the agent needs an answer."""
+    """Return the outcome of a task, even if the task failed, because the agent needs an answer."""
     error = None if answer.cancelled() else answer.exception()
     if answer.cancelled() or error is not None:
         return Outcome(kind=OutcomeKind.UNREACHABLE, message=f"nobody was asked: {error}")
@@ -281,7 +288,7 @@ async def cancel_all(tasks: set[asyncio.Task[Any]]) -> None:
 
 
 def key_of(number: str | int) -> str:
-    """Return the id of a question in the wire format. Numbers and texts stay distinct."""
+    """Return the id of a question in the wire format. Numbers and strings have different ids."""
     return f"s.{number}" if isinstance(number, str) else f"n.{number}"
 
 
@@ -379,8 +386,8 @@ async def _pass_agent(agent: Process, bridge: RpcBridge) -> None:
 
 
 async def _end(agent: Process) -> int:
-    """Close the agent's input, and wait until it ends; stop it if it does not. Return its exit
-    code."""
+    """Close the agent's input, and wait until the agent ends; if it does not end, stop it. Return
+    the agent's exit code."""
     if agent.stdin is not None:
         agent.stdin.close()
     for stop in (agent.terminate, agent.kill):

@@ -1,8 +1,8 @@
 """Read the input of Claude Code's hooks, and write the reply. Start at ClaudeCode.
 
-PreToolUse is the gate. It works in every permission mode, and blocks with exit code 2 unless the
-call is approved. PermissionRequest comes when Claude Code asks at its own terminal. The first
-decision counts; if the gateway has none, that of the terminal counts.
+PreToolUse is the gate. This hook works in every permission mode, and blocks with exit code 2 unless
+the call is approved. PermissionRequest comes when Claude Code asks at its own terminal. The first
+decision counts, from the gateway or from the terminal.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ClaudeCode(HostProtocol):
         return found
 
     def offer(self, found: HookCall) -> None:
-        """Set the actions that people may take. A question of the model becomes a form."""
+        """Set the actions that people may choose. Turn a question of the model into a form."""
         if found.tool == QUESTION_TOOL:
             found.ask(read_questions(found.arguments))
 
@@ -83,7 +83,7 @@ class ClaudeCode(HostProtocol):
 
 
 def _answer_gate(call: HookCall, verdict: HookVerdict) -> HookOutput:
-    """Answer PreToolUse. Everything but an approval blocks the call."""
+    """Answer PreToolUse. Without an approval, block the call."""
     if verdict.kind == "approved":
         return HookOutput(0, _decide("allow", verdict.sentence, changed_input(call, verdict)))
     if verdict.kind == "deferred":
@@ -100,7 +100,8 @@ def _decide(how: str, why: str, changed: dict[str, Any] | None) -> dict[str, Any
 
 
 def _answer_request(call: HookCall, verdict: HookVerdict) -> HookOutput:
-    """Answer PermissionRequest. Without a decision, that of the terminal counts."""
+    """Answer PermissionRequest. Without a decision of the gateway, the one at the terminal
+    counts."""
     if verdict.kind == "approved":
         decision: dict[str, Any] = {"behavior": "allow"}
         changed = changed_input(call, verdict)
@@ -119,8 +120,8 @@ def _answer_request(call: HookCall, verdict: HookVerdict) -> HookOutput:
 
 
 def read_suggestions(found: HookCall, suggested: Any) -> None:
-    """Offer the permission rules that Claude Code suggests to save. Skip formats that are not fully
-    known, and changes of its mode, which allow more than their name says."""
+    """Offer the permission rules that Claude Code suggests to save. Skip unknown formats. Also skip
+    changes of Claude Code's mode, which allow more than their name says."""
     for one in suggested if isinstance(suggested, list) else ():
         scope = _SCOPES.get(str(one.get("destination"))) if isinstance(one, dict) else None
         if scope is None:
@@ -216,14 +217,14 @@ class HttpCall:
 
     @property
     def mark(self) -> str:
-        """The prefix of the ids of equal calls, if the coding agent gives them no id."""
+        """The prefix of the request ids for equal calls, if the coding agent gives calls no id."""
         return f"{REQUEST}.{self._call.content}."
 
     def request(
         self, *, unknown: str, edit: bool = False, native_always: bool = False
     ) -> dict[str, Any]:
         """Return the members of the request for this call. `unknown` distinguishes equal calls if
-        the coding agent gives them no id."""
+        the coding agent gives calls no id."""
         call = self._call
         if not native_always:
             call.forget_rules()
@@ -261,14 +262,14 @@ class HttpHook:
         return HttpCall(DIALECT, DIALECT.read(given))
 
     def refuse(self, given: Any, why: str) -> dict[str, Any]:
-        """Return the JSON reply if nobody could be asked. If the coding agent asks at its own
-        terminal, the reply is empty, and the decision of the terminal counts."""
+        """Return the JSON reply for a call about which nobody could be asked. If the coding agent
+        asks at its own terminal, the reply is empty, and the person's decision there counts."""
         event = given.get("hook_event_name") if isinstance(given, dict) else None
         return _answer_of(DIALECT.refuse(why), asks_itself=event == REQUEST)
 
 
 def _answer_of(said: HookOutput, *, asks_itself: bool) -> dict[str, Any]:
-    """Return the JSON reply for the output and exit code of the command."""
+    """Return the JSON reply that corresponds to the output and exit code of the hook command."""
     if said.output is not None:
         return said.output
     if said.code == 0 or asks_itself:

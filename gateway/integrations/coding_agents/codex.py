@@ -1,7 +1,8 @@
-"""Read the input of Codex's hooks, and write the reply: as Claude Code's, but stricter.
+"""Read the input of Codex's hooks, and write the reply. The format is a stricter form of Claude
+Code's.
 
-Codex silently skips a hook that is not trusted, and runs the tool. In PermissionRequest it accepts
-neither changed arguments nor a stop of the turn. It discards a reply with one of them.
+Codex silently skips a hook that is not trusted, and runs the tool. In PermissionRequest, Codex
+discards a reply with changed arguments or a stop of the turn.
 """
 
 from __future__ import annotations

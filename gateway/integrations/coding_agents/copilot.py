@@ -1,5 +1,5 @@
-"""Read the input of Copilot CLI's preToolUse hook, and write the reply. It is always a decision on
-standard output, because the documentation promises nothing about exit codes."""
+"""Read the input of Copilot CLI's preToolUse hook, and write the reply. The reply is always on
+standard output, because Copilot CLI's documentation does not define exit codes."""
 
 from __future__ import annotations
 

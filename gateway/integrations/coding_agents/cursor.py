@@ -1,4 +1,5 @@
-"""Read the input of Cursor's hooks, and write the reply: a flat object. Exit code 2 blocks."""
+"""Read the input of Cursor's hooks, and write the reply, a flat object. Exit code 2 blocks the
+tool."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class Cursor(HostProtocol):
         return found
 
     def answer(self, call: HookCall, verdict: HookVerdict) -> HookOutput:
-        """Return the exit code and output for Cursor, with a text for the person and the model."""
+        """Return the exit code and output for Cursor, with a message for the person and the
+        model."""
         if verdict.kind == "approved":
             changed = {} if verdict.arguments is None else {"updated_input": verdict.arguments}
             return HookOutput(0, {"permission": "allow", **changed})
@@ -60,7 +62,8 @@ class Cursor(HostProtocol):
 
 
 def _read_input(call: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a tool. For MCP tools Cursor writes them as JSON in a text."""
+    """Return the arguments of a tool. For MCP tools, Cursor sends the arguments as a JSON
+    string."""
     if not isinstance(call.get("tool_input"), str):
         return arguments(call, "tool_input")
     return arguments({"tool_input": parse(call["tool_input"].encode())}, "tool_input")

@@ -1,5 +1,5 @@
 """Read the input of Gemini CLI's BeforeTool hook, and write the reply. Gemini CLI gives calls no
-ids. It runs the tool if the hook fails, is late, or prints an invalid reply."""
+ids. If the hook fails, is late, or prints an invalid reply, it runs the tool."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A plugin for gptme that gates its tools, through `tool.confirm` and `elicit`. Start at `plugin`.
 
-gptme loads it through the entry point `gptme.plugins`. It is off until the user's settings say
-`enabled = true` under `[plugin.approval_gateway]`. A project's settings can turn it on, never off.
-If it is on and no gateway answers, the tool does not run.
+gptme loads the plugin through the entry point `gptme.plugins`. The plugin is off until the user's
+settings contain `enabled = true` under `[plugin.approval_gateway]`. A project's settings can turn
+the plugin on, never off. If the plugin is on and no gateway answers, the tool does not run.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Call:
-    """An approved call. `edited` says that gptme will ask again about its edited text."""
+    """An approved call. `edited` says that gptme will ask again, about the edited text."""
 
     tool_use: ToolUse
     request: ApprovalRequest
@@ -140,8 +140,8 @@ class Plugin:
     ) -> ConfirmationResult:
         """Ask people whether a tool may run, wait, and return the result for gptme.
 
-        After an edit gptme asks again about the same call with the edited text, which is already
-        approved. If a person aborts, the turn ends: gptme's loop ends it only after a fixed text.
+        After an edit, gptme asks again about the call with the edited text, which is already
+        approved. If a person aborts, return the fixed text after which gptme's loop ends the turn.
         """
         from gptme.constants import DECLINED_CONTENT  # noqa: PLC0415 (only gptme has it)
         from gptme.hooks.confirm import ConfirmationResult  # noqa: PLC0415 (only gptme has it)
@@ -162,7 +162,7 @@ class Plugin:
         return self._tell(tool_use, outcome)
 
     def _tell(self, tool_use: ToolUse, outcome: Outcome) -> ConfirmationResult:
-        """Return the result for gptme after an outcome."""
+        """Convert an outcome to the result for gptme."""
         from gptme.constants import DECLINED_CONTENT  # noqa: PLC0415 (only gptme has it)
         from gptme.hooks.confirm import ConfirmationResult  # noqa: PLC0415 (only gptme has it)
 
@@ -183,14 +183,14 @@ class Plugin:
         return ConfirmationResult.edit(outcome.arguments[text_of(tool_use.tool)])
 
     def begin_turn(self) -> None:
-        """Let a conversation ask again in its next turn."""
+        """Start a turn: after an abort, let the conversation ask people again."""
         self._aborted.discard(session_of_conversation())
 
     def end_turn(
         self, prompt_queue: list[Message] | None = None
     ) -> Generator[StopPropagation, None, None]:
-        """Drop the queued prompts after an aborted turn, as Ctrl-C does, and those that other hooks
-        would add."""
+        """After an aborted turn, drop the queued prompts, as Ctrl-C does, and the prompts that
+        other hooks would add."""
         from gptme.hooks import StopPropagation  # noqa: PLC0415 (only gptme has it)
 
         if session_of_conversation() in self._aborted:
@@ -214,7 +214,7 @@ class Plugin:
         )
 
     def _is_bridged(self, tool_use: ToolUse) -> bool:
-        """Return whether the bridge has already asked, and people approved this call. Then gptme's
+        """Return whether people have already approved this call through the bridge, so that gptme's
         server runs the call now. Each approval of the bridge counts once."""
         for request_id in _ids_that_run() - set(self._bridged):
             try:
@@ -244,7 +244,7 @@ class Plugin:
     # ------------------------------------------------------------ how did it end?
 
     def report(self, data: ToolExecutePostData) -> Generator[Message, None, None]:
-        """Report whether an approved tool succeeded, as far as gptme says so."""
+        """Report whether an approved tool succeeded, as far as gptme reports that."""
         call = self._running.pop(id(data.tool_use), None)
         if call is not None and call.tool_use is data.tool_use:
             failed = any(one.content.startswith(_FAILED) for one in data.result_msgs or ())
@@ -255,7 +255,7 @@ class Plugin:
     # ------------------------------------------------------------ questions
 
     def elicit(self, request: ElicitationRequest) -> ElicitationResponse:
-        """Let a person answer a question of gptme. Without an answer it is cancelled."""
+        """Let a person answer a question of gptme. Without an answer, the question is cancelled."""
         from gptme.hooks.elicitation import ElicitationResponse  # noqa: PLC0415 (only gptme has it)
 
         fields = _fields(request)
@@ -273,7 +273,7 @@ class Plugin:
 
 
 def arguments_of(tool_use: ToolUse) -> JsonObject:
-    """Return all arguments of a call, with the same names in each of gptme's formats."""
+    """Return all arguments of a call. Their names are the same for all tool formats of gptme."""
     text, first = _TEXTS.get(tool_use.tool, ("code" if tool_use.tool == "ipython" else "", None))
     named: JsonObject = dict(tool_use.kwargs or {})
     words = list(tool_use.args or [])
@@ -291,7 +291,7 @@ def arguments_of(tool_use: ToolUse) -> JsonObject:
 def details_of(tool: str, arguments: JsonObject, *, more: tuple[Action, ...] = ()) -> JsonObject:
     """Return kind, roles, actions and edit schema for a request about a call.
 
-    gptme supports an edit and the `more` actions only for a tool with a text.
+    gptme supports an edit and the `more` actions only for a tool with an editable text.
     """
     text = text_of(tool)
     has_text = isinstance(arguments.get(text), str)
@@ -310,7 +310,8 @@ def text_of(tool: str) -> str:
 
 
 def session_of_conversation() -> str | None:
-    """Return the session of the current conversation. It stays the same when that is continued."""
+    """Return the session of the current conversation. A continued conversation keeps its
+    session."""
     from gptme.hooks import current_conversation_id  # noqa: PLC0415 (only gptme has it)
     from gptme.logmanager import LogManager  # noqa: PLC0415 (only gptme has it)
 
@@ -321,7 +322,7 @@ def session_of_conversation() -> str | None:
 
 
 def _is_on(settings: Any) -> bool:
-    """Return whether settings turn the plugin on. Invalid settings do."""
+    """Return whether settings turn the plugin on. Invalid settings turn it on."""
     if settings is None:
         return False
     return not isinstance(settings, dict) or settings.get("enabled", False) is not False

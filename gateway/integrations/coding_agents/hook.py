@@ -1,7 +1,8 @@
 """`gateway hook HOST`: the process that a coding agent starts before a tool. Start at `main`.
 
-Most coding agents run the tool if the hook fails, is late, or prints an invalid reply. So every
-error here becomes a denial in the format of the coding agent, before its own time limit.
+Most coding agents run the tool if the hook fails, is late, or prints an invalid reply. So this
+process turns every error into a denial in the coding agent's format, before the coding agent's time
+limit.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class HookCall:
     """One tool call of a coding agent, called "host" here.
 
     `call_id` is the id that the host gives the call, or None. `asks_itself` says that the host asks
-    at its own terminal if this hook prints nothing. `closes` is a reason if the event comes after
-    the call. Then nobody is asked, and pending requests for such a call are cancelled.
+    at its own terminal if this hook prints nothing. `closes` is set, to a reason, if the event
+    comes after the call. The hook then asks nobody, and cancels pending requests for the call.
     `needs_person` is the reason why only a person may approve the call, or "".
     """
 
@@ -95,8 +96,8 @@ class HookCall:
         self._rules: list[tuple[dict[str, str], Any]] = []
 
     def offer_rule(self, rule: str, scope: str, own: Any) -> None:
-        """Offer a rule that the host can save in its own settings. People read `rule` and `scope`,
-        the host gets `own`. Skip a rule that is too long to show."""
+        """Offer a rule that the host can save in its own settings. People see `rule` and `scope`,
+        and the host gets `own`. Skip a rule that is too long for a card."""
         if 0 < len(rule) <= _LONGEST_RULE and 0 < len(scope) <= _LONGEST_RULE:
             self._rules.append(({"rule": rule, "scope": scope}, own))
 
@@ -106,7 +107,8 @@ class HookCall:
 
     @property
     def host_rules(self) -> list[dict[str, str]]:
-        """The rules that people may choose. Rules with the same text are left out."""
+        """The rules that people may choose. If several rules have one text, all of them are left
+        out."""
         shown = [shown for shown, _ in self._rules]
         return [one for one in shown if shown.count(one) == 1][:_MOST_RULES]
 
@@ -118,7 +120,7 @@ class HookCall:
 
     @property
     def unique_id(self) -> str | None:
-        """The host's id of the call, None if another call may have the same id."""
+        """The host's id of the call, or None if another call may have that id too."""
         known = self.call_id is not None and is_unique(self.call_id, self.tool)
         return self.call_id if known else None
 
@@ -146,8 +148,8 @@ class HookCall:
         }
 
     def ask(self, questions: list[dict[str, Any]]) -> None:
-        """Turn the call into a question with these fields. Raises InvalidRequest if they are too
-        many for a card."""
+        """Turn the call into a question with these fields. Raises InvalidRequest if there are too
+        many fields for a card."""
         if not 0 < len(questions) <= _MOST_QUESTIONS:
             raise InvalidRequest(f"a card has room for 1 to {_MOST_QUESTIONS} questions")
         self.kind, self.questions, self.allowed = "question", questions, ["answer", "deny"]
@@ -155,8 +157,8 @@ class HookCall:
 
 class HookVerdict:
     """How a call ended. `kind` is approved, denied, aborted, expired, cancelled, deferred or failed
-    (nobody was asked, or no decision arrived). `sentence` explains it. `arguments` are a person's
-    edit, `host_rule` the rule that the host shall save."""
+    (nobody was asked, or no decision arrived). `sentence` explains it. `arguments` are those that a
+    person edited, `host_rule` is the rule that the host must save."""
 
     __slots__ = ("answers", "arguments", "host_rule", "kind", "sentence")
 
@@ -182,7 +184,7 @@ class HookVerdict:
 
 
 class HookOutput:
-    """The exit code of the hook, its JSON `output`, and its text on standard error."""
+    """The exit code of the hook, the JSON `output`, and the message for standard error."""
 
     __slots__ = ("code", "error", "output")
 
@@ -193,8 +195,8 @@ class HookOutput:
 
 
 class HostProtocol:
-    """The hook protocol of one coding agent. `timeout` is in seconds, less than the default limit
-    of the coding agent, which runs the tool after that."""
+    """The hook protocol of one coding agent. `timeout` is in seconds. It is shorter than the coding
+    agent's own limit, after which the tool would run."""
 
     host = ""
     timeout = 0.0
@@ -213,8 +215,8 @@ class HostProtocol:
 
 
 def text(values: dict[str, Any], name: str, *, needed: bool = False) -> str | None:
-    """Return a member that is a text, None if it is missing or empty. Raises InvalidRequest if it
-    has another type, or is `needed` and missing."""
+    """Return a member whose value is a string, or None if the member is missing or empty. Raises
+    InvalidRequest for a value of another type, or if the member is `needed` and missing."""
     found = values.get(name)
     if isinstance(found, str) and found:
         return found
@@ -224,7 +226,7 @@ def text(values: dict[str, Any], name: str, *, needed: bool = False) -> str | No
 
 
 def arguments(values: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a member that is an object. Raises InvalidRequest if it is not."""
+    """Return a member whose value is an object. Raises InvalidRequest for any other value."""
     found = values.get(name)
     if not isinstance(found, dict):
         raise InvalidRequest(f"the hook's input has no valid {name!r}")
@@ -239,7 +241,8 @@ def name_session(key: str) -> str:
 
 
 def fit(key: str) -> str:
-    """Return a host's id as it is if the wire format allows it, else its hash."""
+    """Return a host's id unchanged if the wire format allows that, otherwise return the id's
+    hash."""
     return key if CALL_ID.fullmatch(key) else sha256_hex(key.encode("utf-8", "surrogatepass"))
 
 
@@ -267,8 +270,8 @@ class Options:
     __slots__ = ("agent", "defer", "edit", "host", "native_always", "timeout")
 
     def __init__(self, words: Sequence[str]) -> None:
-        """Parse the words. Raises InvalidRequest: a hook with wrong options must not let a tool
-        run."""
+        """Parse the options. Raises InvalidRequest, because a hook with wrong options must not let
+        a tool run."""
         self.host = words[0] if words else ""
         if self.host not in DIALECTS:
             raise InvalidRequest(f"no hook for {self.host!r}\n{_USAGE}")
@@ -305,7 +308,8 @@ class Options:
             )
 
     def name_agent(self) -> str | None:
-        """Return the agent name: --agent, else for a local gateway the name of the coding agent."""
+        """Return the agent name: the value of --agent, or for a local gateway the coding agent's
+        name."""
         return self.agent or config.name_agent(self.host)
 
 
@@ -354,7 +358,8 @@ def _run(options: Options, dialect: HostProtocol, began: float) -> HookOutput:
 
 
 def _watch(until: float) -> None:
-    """Check every second whether the host has ended or the time is over; then raise."""
+    """Check every second whether the host has ended or the time is over, and then raise an
+    exception."""
     parent = os.getppid()
 
     def look(number: int, frame: object) -> None:
@@ -452,7 +457,8 @@ class _HookRequest(OneRequest):
         return self._say_how(checked)
 
     def finish(self) -> None:
-        """Mark the call as answered. A deferred call stays open, since the host asks again."""
+        """Mark the call as answered. A deferred call stays unanswered, because the host asks
+        again."""
         if self._occurrence is not None:
             (self._occurrence.leave if self._deferred else self._occurrence.finish)()
 
@@ -505,8 +511,8 @@ class _HookRequest(OneRequest):
         return request
 
     def _number(self) -> str:
-        """Return an id for a call without a unique one: from its content, and the number of equal
-        calls before it."""
+        """Return a request id for a call without a unique id. The request id is derived from the
+        call's content and the number of equal calls before."""
         call = self._call
         content = f"{call.event}.{call.content}"
         self._occurrence = take(self._host, call.session, content)
@@ -516,7 +522,7 @@ class _HookRequest(OneRequest):
 
 
 def _close(options: Options, call: HookCall) -> None:
-    """Cancel the requests that were decided elsewhere. A failure must not stop the host."""
+    """Cancel requests for calls that were decided elsewhere. A failure must not stop the host."""
     content = None if call.tool == "-" else f"PermissionRequest.{call.content}"
     ids = waiting(options.host, call.session, content)
     if not ids:
@@ -533,7 +539,8 @@ def _close(options: Options, call: HookCall) -> None:
 
 
 def _tell(said: HookOutput) -> int:
-    """Print the reply without interruption, since two replies would be invalid."""
+    """Print the reply without being interrupted by a signal, because two replies would be
+    invalid."""
     signal.setitimer(signal.ITIMER_REAL, 0.0)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -550,7 +557,8 @@ def _say(words: str) -> None:
 
 
 def _say_nothing(words: str) -> None:
-    """Drop the words. The model reads standard error, and needs only the end of the request."""
+    """Discard a message. The model reads standard error, and needs only the result of the
+    request."""
 
 
 # Numbers equal calls of a host that gives them no ids, across processes.
@@ -573,15 +581,15 @@ class Occurrence:
         self._handle = handle
 
     def note(self, request_id: str) -> None:
-        """Save the id of its request."""
+        """Save the id of the request for this call."""
         self._write(request_id)
 
     def finish(self) -> None:
-        """Mark it as answered, so that the next equal call is a new one."""
+        """Mark the call as answered, so that the next equal call gets a new request."""
         self._write(_ANSWERED)
 
     def leave(self) -> None:
-        """Leave the request pending, so that the next identical call resumes it."""
+        """Leave the call unanswered, so that the next equal call resumes its request."""
         os.close(self._handle)
 
     def _write(self, words: str) -> None:
@@ -591,7 +599,7 @@ class Occurrence:
 
 
 def take(host: str, session: str, content: str) -> Occurrence | None:
-    """Take the first number of this content that is not answered, and not locked by a running
+    """Claim the first number of this content that is neither answered nor locked by a running
     process. Returns None if the folder is not writable."""
     try:
         folder = _folder(host, session)
@@ -610,8 +618,8 @@ def take(host: str, session: str, content: str) -> Occurrence | None:
 
 
 def waiting(host: str, session: str, content: str | None) -> list[str]:
-    """Return the request ids of unanswered calls, oldest first: of this content, or of the whole
-    session. Marks each as answered if its process has ended."""
+    """Return the request ids of unanswered calls with this content, or of the whole session, oldest
+    first. Marks a call as answered if its process has ended."""
     found = []
     with suppress(OSError, InvalidRequest):
         folder = _folder(host, session)
@@ -652,7 +660,8 @@ def _number(name: str) -> int:
 
 
 def _forget_old(new: str) -> None:
-    """Remove the folders of sessions without a call in the week before the session `new`."""
+    """When the session `new` starts, remove the folders of sessions without a call in the last
+    week."""
     import shutil  # noqa: PLC0415 (takes 5 ms, and is needed once per session)
 
     above = os.path.dirname(new)

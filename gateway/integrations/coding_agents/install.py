@@ -64,8 +64,8 @@ def check_all(plan: Plan, values: Values, agent: str | None) -> int:
 
 
 def try_gates(plan: Plan, values: Values, agent: str | None) -> tuple[list[str], list[str]]:
-    """Return the proofs that the hooks in these settings block, and the problems. A hook is tried
-    only if the settings have no problem."""
+    """Try the hooks in these settings. Return the proofs that they block, and the problems. If the
+    settings have a problem, no hook is tried."""
     proofs: list[str] = []
     wrong = [*find_problems(plan, values), *_check_version(plan)]
     gates = [one for one in plan.entries(values) if _is_gate(one)]
@@ -119,7 +119,7 @@ def _is_address(entry: Entry) -> bool:
 
 
 def _is_gate(entry: Entry) -> bool:
-    """Return whether an entry asks people. The others only close cards."""
+    """Return whether a hook asks people. Other hooks only close cards."""
     return bool(_TIMEOUT.search(entry.command))
 
 
@@ -142,7 +142,8 @@ def _check_version(plan: Plan) -> list[str]:
 
 
 def _check_trust(gates: list[Entry]) -> list[str]:
-    """Return a problem for each hook that Codex does not trust. Only Codex itself knows."""
+    """Ask Codex which hooks it trusts, and return a problem for each hook that it does not
+    trust."""
     program = shutil.which(_PROGRAMS["codex"])
     if program is None:
         _check_installed_say(
@@ -167,7 +168,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def prove(plan: Plan, entry: Entry, agent: str | None) -> tuple[bool, str]:
     """Run the hook with a harmless call, and deny it. Return whether the hook waited and blocked,
-    and a sentence about it."""
+    and a sentence with that result."""
     if _is_address(entry):
         return _prove_address(plan, entry)
     try:
@@ -207,7 +208,7 @@ def prove(plan: Plan, entry: Entry, agent: str | None) -> tuple[bool, str]:
 
 
 def _prove_address(plan: Plan, entry: Entry) -> tuple[bool, str]:
-    """Do the same as `prove` for an HTTP hook, with the token in the environment."""
+    """Try an HTTP hook as `prove` does, with the token in the environment."""
     token, marker = os.environ.get(TOKEN_NAME), os.urandom(8).hex()
     if not token:
         return False, f"{TOKEN_NAME} is not set here: {plan.host} would send no token"
@@ -235,7 +236,7 @@ def _prove_address(plan: Plan, entry: Entry) -> tuple[bool, str]:
 
 
 def _call(plan: Plan, entry: Entry, marker: str) -> dict[str, Any]:
-    """Return a call without effects, in the format of the coding agent."""
+    """Return a tool call without effects, in the coding agent's format."""
     session = f"gateway-check-{marker}"
     given = {"command": "true"}
     if plan.host == "copilot":
@@ -261,8 +262,8 @@ def _is_refusal(plan: Plan, entry: Entry, code: int, out: str) -> bool:
 def _deny(
     found: config.AgentConfig, marker: str, is_over: Callable[[], bool], held: list[str]
 ) -> None:
-    """Wait for the request of the call, and deny it with an approver's token, or else cancel it.
-    Adds a word for that to `held`."""
+    """Wait for the request about the call, and deny it with an approver's token. Without a token,
+    cancel the request. Append how the request ended to `held`."""
     session = f"gateway-check-{marker}"
     with suppress(GatewayError), HttpConnection(found.url or "", found.token or "") as gateway:
         while not is_over():
@@ -289,7 +290,8 @@ def _end(gateway: HttpConnection, url: str, request_id: str, revision: int) -> s
 
 
 def _approver_token(url: str) -> str | None:
-    """Return the approver's token of the environment, else that of the owner of a local gateway."""
+    """Return the approver token from the environment, or else the token of the local gateway's
+    owner."""
     if token := secret("GATEWAY_APPROVER_TOKEN"):
         return token
     folder = Path(state_folder())
@@ -406,7 +408,7 @@ def _find_settings(plan: Plan, scope: str | None = None) -> Path:
 
 
 def _install(plan: Plan, file: SettingsFile, options: argparse.Namespace) -> bool:
-    """Write the hook if the person agrees; return whether it is installed then."""
+    """Write the hook if the person agrees; return whether the hook is installed afterwards."""
     _refuse_misuse(options, plan)
     wish = InstallWish(
         program=find_program(portable=(options.scope or next(iter(plan.folders))) == "project"),
@@ -439,8 +441,8 @@ def _install(plan: Plan, file: SettingsFile, options: argparse.Namespace) -> boo
 
 
 def find_agents() -> Iterator[tuple[Plan, Path, bool]]:
-    """Yield the coding agents with a program in PATH or a settings folder. Each comes with its
-    settings file, and whether the hook is installed there without a problem."""
+    """Yield the coding agents with a program in PATH or a settings folder. Also yield its settings
+    file, and whether the hook is installed there without a problem."""
     for host, plan in PLANS.items():
         path, asks = _find_settings(plan), False
         if shutil.which(_PROGRAMS[host]) or path.parent.is_dir():
@@ -483,7 +485,7 @@ def _install_found(options: argparse.Namespace) -> int:
 
 
 def _install_and_prove(plan: Plan, options: argparse.Namespace) -> tuple[bool, str]:
-    """Install one hook and check it. Return whether it works, and a line about it."""
+    """Install one hook and check it. Return whether the hook works, and a line with the result."""
     path = _find_settings(plan)
     try:
         _install(plan, SettingsFile(path, comments=plan.comments), options)
@@ -497,8 +499,8 @@ def _install_and_prove(plan: Plan, options: argparse.Namespace) -> tuple[bool, s
 
 
 def _refuse_misuse(options: argparse.Namespace, plan: Plan) -> None:
-    """Check the options. Raises InvalidRequest if the coding agent does not support them, or not
-    together."""
+    """Check the options. Raises InvalidRequest if the coding agent does not support them, or if
+    they exclude each other."""
     if options.profile not in plan.profiles:
         raise InvalidRequest(f"{plan.host} has no profile {options.profile}")
     claude = plan.host == "claude-code"
@@ -511,7 +513,7 @@ def _refuse_misuse(options: argparse.Namespace, plan: Plan) -> None:
 
 
 def _find_gateway(agent: str) -> str:
-    """Return the URL of the gateway. Raises InvalidRequest if it is unknown."""
+    """Return the URL of the gateway. Raises InvalidRequest if the URL is unknown."""
     url = os.environ.get("GATEWAY_URL") or config.load(agent, check=False).url
     if not url:
         raise InvalidRequest("the address of the gateway is unknown: set GATEWAY_URL")
@@ -532,7 +534,7 @@ def _undo(plan: Plan, file: SettingsFile, *, yes: bool) -> int:
 
 
 def _ask_leave(file: SettingsFile, after: str | None, *, yes: bool) -> bool:
-    """Show the change, and return whether it may be written."""
+    """Show the change, ask the person, and return whether to write it."""
     sys.stdout.write(f"{file.diff(after)}\n")
     sys.stdout.flush()
     if yes:
@@ -546,8 +548,9 @@ def _ask_leave(file: SettingsFile, after: str | None, *, yes: bool) -> bool:
 
 
 def find_program(*, portable: bool) -> str:
-    """Return the command that starts `gateway` from the settings. `portable` settings, which other
-    machines share, get its name. Others get its path, since the coding agent's PATH may differ."""
+    """Return the command for `gateway` in the settings. For `portable` settings, which other
+    machines share, that is the name. Otherwise it is the path, because the coding agent's PATH may
+    differ."""
     if portable:
         return "gateway"
     beside = Path(sys.executable).with_name("gateway")
@@ -558,7 +561,8 @@ def find_program(*, portable: bool) -> str:
 
 
 def _say_credential(plan: Plan, agent: str | None) -> None:
-    """Print the agent name and gateway of the hook. A local gateway enrols the agent first."""
+    """Print the agent name and gateway of the hook. First enrol the agent if the gateway is
+    local."""
     name = agent or os.environ.get("GATEWAY_AGENT") or plan.host
     try:
         found = config.load(name)

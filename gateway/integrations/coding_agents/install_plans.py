@@ -34,11 +34,12 @@ _STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\r\n]*|/\*.*?\*/', re.
 
 
 class SettingsFile:
-    """One settings file in JSON. Other content stays, in its order."""
+    """One settings file in JSON. Changes keep its other content and the order of members."""
 
     def __init__(self, path: Path, *, comments: bool = False) -> None:
-        """Read the file; a missing file counts as empty. `comments` says that its program allows
-        comments. Raises InvalidRequest if it is not valid JSON, and leaves it as it is."""
+        """Read the file; a missing file counts as empty. `comments` says that the coding agent
+        allows comments in the file. Raises InvalidRequest if the file is not valid JSON, and does
+        not change the file."""
         self.path = path.resolve()
         self.comment: int | None = None
         """The line of the first comment. A file with comments is never written."""
@@ -58,9 +59,9 @@ class SettingsFile:
             raise InvalidRequest(f"cannot read {self.path}: {error.strerror}") from error
 
     def change(self, edit: Callable[[Values], Values]) -> str | None:
-        """Return the text of the file after `edit`. It keeps its indentation and line ends, but no
-        byte order mark, which some programs cannot read. Raises InvalidRequest if that would lose a
-        comment."""
+        """Return the text of the file after `edit`. The text keeps indentation and line ends, but
+        no byte order mark, because some programs cannot read it. Raises InvalidRequest if a comment
+        would be lost."""
         after = edit(json.loads(json.dumps(self.values)))
         if after == self.values:
             return self.before
@@ -77,8 +78,8 @@ class SettingsFile:
         return text.replace("\n", "\r\n") if "\r\n" in (self.before or "") else text
 
     def undo(self, edit: Callable[[Values], Values]) -> str | None:
-        """Return the text without the hook, None for no file. That is the saved text if nobody
-        changed the file since; otherwise `edit` removes the hook."""
+        """Return the text without the hook, or None to delete the file. If nobody changed the file
+        since, that is the saved former text; otherwise `edit` removes the hook."""
         kept = read_private(_note(self.path))
         now = self.before or ""
         if kept is None and self.before is None:
@@ -101,9 +102,9 @@ class SettingsFile:
         return "\n".join(lines)
 
     def write(self, after: str | None, *, untouched: bool = False) -> None:
-        """Replace the file in one step; None removes it. Saves the former text for `undo` if that
-        had no hook (`untouched`). Keeps the saved text if the gateway wrote the file last. Raises
-        InvalidRequest if the file was changed meanwhile."""
+        """Replace the file atomically; None deletes it. If the former text had no hook
+        (`untouched`), saves that text for `undo`. Keeps an earlier saved text if the gateway wrote
+        the file last. Raises InvalidRequest if the file was changed meanwhile."""
         if self._read() != (None if self.before is None else self.before.encode()):
             raise InvalidRequest(
                 f"{self.path} was changed at the same time, so nothing was "
@@ -125,7 +126,7 @@ class SettingsFile:
         write_private(note, json.dumps(told))
 
     def forget(self) -> None:
-        """Delete the saved former text, after it was restored."""
+        """Delete the saved former text, after the text was restored."""
         Path(_note(self.path)).unlink(missing_ok=True)
 
     def _replace(self, after: str) -> None:
@@ -146,7 +147,7 @@ class SettingsFile:
 
 
 def _parse(path: Path, raw: bytes, *, comments: bool) -> tuple[str, Values, int | None]:
-    """Return the text, its values, and the line of the first comment."""
+    """Return the text of a file, its parsed values, and the line of the first comment."""
 
     def unique(pairs: list[tuple[str, Any]]) -> Values:
         found = dict(pairs)
@@ -205,8 +206,9 @@ _OPENCODE_ASKS = ("bash", "edit", "webfetch", "external_directory")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallWish:
-    """The options of an installation. `program` starts `gateway`, and people have `wait` seconds.
-    `matcher` names the tools that require approval, by default those that change things."""
+    """The options of an installation. `program` is the command for `gateway`, and people have
+    `wait` seconds to decide. `matcher` selects the tools that require approval, by default tools
+    that change something."""
 
     program: str
     profile: str = ENFORCE
@@ -221,8 +223,9 @@ class InstallWish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One hook of the gateway in the settings. `timeout` is that of the coding agent, in seconds.
-    `command` is a URL for a hook over HTTP. `blocks` says that a failing hook blocks the tool."""
+    """One hook of the gateway in the settings. `timeout` is the coding agent's time limit, in
+    seconds. `command` is a URL for a hook over HTTP. `blocks` says that a failing hook blocks the
+    tool."""
 
     event: str
     command: str
@@ -244,7 +247,8 @@ class Plan:
     after = ""  # next step for the person
 
     def path(self, scope: str, home: Path, project: Path, known: Mapping[str, str]) -> Path:
-        """Return the settings file of a scope. Raises InvalidRequest if there is no such scope."""
+        """Return the settings file of a scope. Raises InvalidRequest if the scope does not
+        exist."""
         parts = self.folders.get(scope)
         if scope == "user" and parts and self.moved_by and known.get(self.moved_by):
             return Path(known[self.moved_by], parts[-1])
@@ -254,7 +258,7 @@ class Plan:
         return (home if scope == "user" else project).joinpath(*parts)
 
     def add(self, values: Values, wish: InstallWish) -> Values:
-        """Return the settings with the hooks of the gateway, each once."""
+        """Return the settings with each hook of the gateway exactly once."""
         raise NotImplementedError
 
     def remove(self, values: Values) -> Values:
@@ -309,13 +313,14 @@ class Grouped(Plan):
             yield event, wish.matcher or "*" if event in AFTER_CALL else "", closing
 
     def start(self, wish: InstallWish, command: str, wait: int | None) -> Values:
-        """Return the entry that starts a hook. `wait` are the seconds that people have."""
+        """Return the entry that starts a hook. `wait` is the number of seconds that people have to
+        decide."""
         return {"type": "command", "command": command}
 
     closing: tuple[str, ...] = ()
 
     def add(self, values: Values, wish: InstallWish) -> Values:
-        """Return the settings with the hooks of the gateway, each once."""
+        """Return the settings with each hook of the gateway exactly once."""
         values = self.remove(values)
         hooks = _object(values, "hooks")
         for event, matcher, hook in self.make_hooks(wish):
@@ -341,7 +346,7 @@ class Grouped(Plan):
         return values
 
     def _without(self, group: Any) -> Any:
-        """Return a group without hooks of the gateway, None if it had no others."""
+        """Return a group without hooks of the gateway, or None if the group has no other hooks."""
         if not isinstance(group, dict) or not isinstance(group.get("hooks"), list):
             return group
         left = [one for one in group["hooks"] if not self._is_our_hook(one)]
@@ -414,8 +419,8 @@ class ClaudeCodePlan(Grouped):
         return safe and hook.get("onFailure") == "block"
 
     def start(self, wish: InstallWish, command: str, wait: int | None) -> Values:
-        """Return the entry that starts a hook, or one that calls the gateway with the token in the
-        environment of Claude Code."""
+        """Return the entry that starts a hook, or one that calls the gateway with the token from
+        Claude Code's environment."""
         if wish.url is None:
             return super().start(wish, command, wait)
         native = "&native_always=true" if wish.native_always else ""
@@ -448,13 +453,14 @@ class CodexPlan(Grouped):
 
     def add(self, values: Values, wish: InstallWish) -> Values:
         """Return the settings with the hooks. Raises InvalidRequest for settings that Codex would
-        reject, since it would then run every tool."""
+        reject, because Codex would then run every tool."""
         for doubt in self.doubts(values):
             raise InvalidRequest(f"{doubt}: nothing was written")
         return super().add(values, wish)
 
     def doubts(self, values: Values) -> Iterator[str]:
-        """Yield members that make Codex reject the whole file, with its hooks."""
+        """Yield a problem for each member that makes Codex reject the whole file, including its
+        hooks."""
         for name in sorted(set(values) - set(self.members)):
             known = " and ".join(self.members)
             yield f"Codex rejects a hooks.json with the member {name!r} (it knows {known})"
@@ -572,7 +578,7 @@ class CopilotPlan(CursorPlan):
 
 
 class OpenCodePlan(Plan):
-    """The installation for OpenCode, which has no hook. Its settings make it ask, and
+    """The installation for OpenCode, which has no hook. The settings make OpenCode ask, and
     `gateway bridge opencode` answers."""
 
     host = "opencode"
@@ -584,7 +590,7 @@ class OpenCodePlan(Plan):
     after = "Start `opencode serve`, then start `gateway bridge opencode --url URL` too."
 
     def add(self, values: Values, wish: InstallWish) -> Values:
-        """Return settings that make OpenCode ask before it acts."""
+        """Return settings that make OpenCode ask before it runs a tool."""
         held = values.get("permission", {})
         if not isinstance(held, dict):
             raise InvalidRequest(
@@ -604,7 +610,7 @@ class OpenCodePlan(Plan):
         yield from ()
 
     def doubts(self, values: Values) -> Iterator[str]:
-        """Yield the tools that run without asking."""
+        """Yield a problem for each tool that OpenCode runs without asking."""
         held = values.get("permission")
         for name in _OPENCODE_ASKS:
             said = held.get(name) if isinstance(held, dict) else held
@@ -644,7 +650,7 @@ _MOST_LINES = 1000
 def read_trust(program: str, folder: str) -> tuple[dict[str, str], list[str]]:
     """Return the state of each hook command in a folder, and Codex's warnings about its hook files.
 
-    A state is trusted, untrusted, modified or disabled. Raises OSError if Codex does not answer.
+    Each state is trusted, untrusted, modified or disabled. Raises OSError if Codex does not answer.
     """
     process = subprocess.Popen(
         [program, "app-server"],
@@ -684,7 +690,7 @@ def read_trust(program: str, folder: str) -> tuple[dict[str, str], list[str]]:
 def _call(
     process: subprocess.Popen[str], number: int, method: str, params: dict[str, Any]
 ) -> dict[str, Any]:
-    """Call a method, and return its result. Other messages are skipped."""
+    """Call a method of Codex's app-server, and return its result. Skip other messages."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(json.dumps({"id": number, "method": method, "params": params}) + "\n")

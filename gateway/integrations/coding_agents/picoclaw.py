@@ -1,7 +1,8 @@
-"""`gateway hook picoclaw`: a process hook of PicoClaw, with JSON-RPC 2.0 over its pipes.
+"""`gateway hook picoclaw`: a process hook of PicoClaw that uses JSON-RPC 2.0 over pipes.
 
-Start at `PicoClawHook.take`, which gets each line. PicoClaw calls `before_tool` and `approve_tool`
-for one tool call, and neither has its id. `PendingCalls` lets people decide it only once.
+Start at `PicoClawHook.take`, which handles each line. PicoClaw calls `before_tool` and then
+`approve_tool` for one tool call, and neither message contains the call's id. `PendingCalls` joins
+the two, so that people decide the call only once.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class BadParams(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PicoClawCall:
-    """One tool call, as PicoClaw describes it."""
+    """One tool call in PicoClaw's messages."""
 
     tool: str
     arguments: JsonObject
@@ -121,7 +122,7 @@ class PicoClawCall:
 
 
 class PicoClawQuestion:
-    """A request about a call, while it is pending and after. It lets at most one call run."""
+    """A request about a call, pending or decided. An approval lets at most one call run."""
 
     Asked: TypeAlias = tuple[ApprovalRequest | None, Outcome]
 
@@ -142,13 +143,13 @@ class PicoClawQuestion:
 
     @property
     def request(self) -> ApprovalRequest | None:
-        """The request after its decision, None before."""
+        """The request after its decision, None before the decision."""
         ended = self.task.done() and not self.task.cancelled() and not self.task.exception()
         return self.task.result()[0] if ended else None
 
     @property
     def runs(self) -> str | None:
-        """The key of the call that may run, None if nothing may."""
+        """The key of the call that may run, None if no call may run."""
         if self.request is None:
             return None
         outcome = self.task.result()[1]
@@ -191,8 +192,8 @@ class PendingCalls:
         return question
 
     def claim(self, call: PicoClawCall) -> PicoClawQuestion | None:
-        """Return the request about a call, for one `approve_tool` only. An approved one comes
-        first, then a pending one, then any other."""
+        """Return the request about a call, for one `approve_tool` only. Prefers an approved
+        request, then a pending request, then any other."""
         key = call.key
         mine = [one for one in self._open if key == one.runs]
         mine += [one for one in self._open if key == one.call.key and not one.task.done()]
@@ -224,13 +225,15 @@ class PendingCalls:
 
 
 def normal_kind(event: JsonObject) -> str:
-    """Return the kind of an event in one spelling: `tool_exec_end` is `agent.tool.exec_end`."""
+    """Return the kind of an event in one spelling: `tool_exec_end` and `agent.tool.exec_end` become
+    `tool.exec.end`."""
     kind = read_text(event, "Kind").removeprefix("agent.")
     return kind.replace("_", ".")
 
 
 def read_text(values: JsonObject, name: str) -> str:
-    """Return a text member by any spelling of its name, "" if it is missing. Raises BadParams."""
+    """Return the string in a member, which may have any spelling; "" if it is missing. Raises
+    BadParams."""
     found = _member(values, name)
     if found is None:
         return ""
@@ -310,7 +313,7 @@ class PicoClawHook:
         self._reports: set[asyncio.Task[None]] = set()
 
     def take(self, line: bytes) -> None:
-        """Handle one line from PicoClaw. The reply is written when it is known."""
+        """Handle one line from PicoClaw. The reply is written later, when the decision is known."""
         try:
             message = parse(line, max_bytes=LONGEST_LINE)
         except InvalidRequest as error:
@@ -335,7 +338,8 @@ class PicoClawHook:
             log.warning("skipped a notification: %s", error)
 
     def refuse(self, line: bytes, why: str) -> None:
-        """Reply with an error to an invalid line, with the id at its start if it is readable."""
+        """Reply to an invalid line with an error, and with the id from the line's start if it is
+        readable."""
         found = _ID.match(line)
         self._fail(int(found[1]) if found else None, _NOT_JSON, why)
 
@@ -449,7 +453,8 @@ class PicoClawHook:
         return {"action": "continue"}
 
     def _note(self, method: str, params: JsonObject) -> None:
-        """Report a skipped call, if the event identifies it. Ignore other notifications."""
+        """Report a skipped call, if the notification identifies the call. Ignore other
+        notifications."""
         if method not in _EVENTS or normal_kind(params) != "tool.exec.skipped":
             return
         payload = params.get("Payload", params.get("payload"))
@@ -463,7 +468,8 @@ class PicoClawHook:
             self._report(found[0][2], Execution.SKIPPED, None)
 
     async def _ask(self, call: PicoClawCall, allowed: Sequence[Action]) -> PicoClawQuestion.Asked:
-        """Ask about a call, and return its request and outcome. A GatewayError is an outcome."""
+        """Ask about a call, and return its request and outcome. A GatewayError is returned as an
+        outcome."""
         until = asyncio.get_running_loop().time() + self._timeout
         try:
             async with asyncio.timeout_at(until):
@@ -527,7 +533,7 @@ def _read_call(message: JsonObject) -> tuple[str, JsonObject]:
 
 
 def _why_not(outcome: Outcome) -> str:
-    """Return the reason why a call does not run, for a reply that is only yes or no."""
+    """Return the reason why a call does not run, for a reply that only allows or denies."""
     if outcome.kind is OutcomeKind.EDITED:
         wanted = json.dumps(outcome.arguments, ensure_ascii=False)
         return f"{outcome.message}; the edit was not applied: call it again with {wanted}"

@@ -1,4 +1,4 @@
-"""Exchange lines with a program that started this one as its child. Start at `HostPipe.opened`."""
+"""Exchange lines with the program that started this process. Start at `HostPipe.opened`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEPT_BYTES = 256  # of the start of a line that is too long
 
 
 class TooLong(ValueError):
-    """A line had too many bytes, and was skipped. `start` are its first bytes."""
+    """A line had too many bytes, and was skipped. `start` contains its first bytes."""
 
     def __init__(self, start: bytes, longest: int) -> None:
         super().__init__(f"the line is longer than {longest} bytes")
@@ -22,7 +22,7 @@ class TooLong(ValueError):
 
 
 class HostPipe(asyncio.BaseProtocol):
-    """The pipes to the parent program. Use it inside `opened`."""
+    """The pipes to the parent program. Use them inside `opened`."""
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
         self._longest = longest
@@ -64,7 +64,7 @@ class HostPipe(asyncio.BaseProtocol):
         self._gone.set()
 
     def write(self, line: bytes) -> None:
-        """Write one line. Drops it if the pipe is closed."""
+        """Write one line. If the pipe is closed, drop the line."""
         if not self._out.is_closing():
             self._out.write(line + b"\n")
 

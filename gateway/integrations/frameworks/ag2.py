@@ -1,4 +1,5 @@
-"""AG2: gate each call of a tool, or of all tools of an agent, with the middleware `ask_people`."""
+"""AG2: gate the calls of one tool, or of all tools of an agent, with the middleware
+`ask_people`."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def ask_people(*, client: Client | None = None, **details: Any) -> Any:
 
 
 async def _find_turn(event: Any, context: Any) -> Turn:
-    """Return the turn of a call, from the history of its stream."""
+    """Return the turn of a call, found in the history of the call's stream."""
     from ag2.events import ToolCallsEvent  # noqa: PLC0415 (the vendor)
 
     for one in reversed(tuple(await context.stream.history.get_events())):

@@ -50,8 +50,8 @@ def ask_people(*, client: Client | None = None, **details: Any) -> Any:
 
 
 def _find_turn(context: Any) -> Turn:
-    """Return the turn of a call. Each run has its own list of tools, and starts the calls of a turn
-    at once."""
+    """Return the turn of a call. A turn is recognised by its run's list of tools, because a run
+    starts all calls of a turn at once."""
     return ALONE if context.tools is None else Turn(id(context.tools), AT_ONCE)
 
 
@@ -66,8 +66,8 @@ _Answers = dict[str, tuple[FrameworkCall, Outcome]]
 
 
 class FunctionApprovals:
-    """Let people decide the approvals that runs pause for, in this process or another. `details`
-    are keywords of `client.request`.
+    """Let people decide approvals for which a run pauses, and continue the run in any process.
+    `details` are keywords of `client.request`.
 
     If a person aborts, the run raises Aborted. Other refusals are passed to the model.
     """
@@ -78,7 +78,7 @@ class FunctionApprovals:
     async def begin(self, agent: Any, given: Any, **run: Any) -> Any:
         """Run an agent until it needs people. Return its response, or a PausedRun for `resume`.
 
-        `run` are keywords of `agent.run`. Without a `session` the run gets a new one.
+        `run` are keywords of `agent.run`. Without a `session`, the run gets a new session.
         """
         session = run.pop("session", None) or agent.create_session()
         return await self._run(agent, given, session, {}, 0.0, run)
@@ -86,8 +86,8 @@ class FunctionApprovals:
     async def resume(
         self, agent: Any, paused: PausedRun, *, timeout: float = 0.0, **run: Any
     ) -> Any:
-        """Continue a run in any process, and return as `begin` does. Returns a PausedRun if a
-        decision is missing after `timeout` seconds. Raises Aborted if a person aborts the run."""
+        """Continue a run in any process. Return its response, or a PausedRun if a decision is
+        missing after `timeout` seconds. Raises Aborted if a person aborts the run."""
         from agent_framework import AgentSession, Content  # noqa: PLC0415 (the vendor)
 
         session = AgentSession.from_dict(paused.state["session"])
@@ -149,7 +149,7 @@ def _let_pass(answers: _Answers) -> Any:
 
 
 def _read(content: Any) -> FrameworkCall:
-    """Return the call of an approval request or response. Raises GatewayError for another kind."""
+    """Return the call in an approval request or response. Raises GatewayError for other content."""
     call = getattr(content, "function_call", None)
     if call is None or call.hosted:  # nobody here knows what a provider would run
         raise GatewayError(f"people cannot decide a {content.type} of this run: answer it yourself")

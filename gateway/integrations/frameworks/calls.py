@@ -1,8 +1,8 @@
 """Shared code of the framework adapters: turn tool calls into requests. Start at FrameworkGate.
 
-The calls of one turn form one batch. A refusal becomes a sentence for the model; only an abort
+The calls of one turn form one batch. A denial becomes a sentence for the model; only an abort
 raises an exception. A paused run finds its requests again by the ids of its calls. So only an
-approved call runs, and only once, even if a saved state says otherwise.
+approved call runs, and only once, even if a saved state has been changed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _WORDS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameworkCall:
     """A call that a framework is about to make. `call_id` is the framework's id. If the id does not
-    look unique, it is ignored and the call gets a new request, except in a paused run."""
+    look unique, the gate ignores it and makes a new request, except in a paused run."""
 
     tool: str
     arguments: Any
@@ -57,15 +57,15 @@ class FrameworkCall:
 
 @dataclass(frozen=True, slots=True)
 class PausedRun:
-    """A run that waits for people: its pending `request_ids`, the `state` that the framework needs
-    to continue, and the `session` of the requests."""
+    """A run that waits for people. It has the pending `request_ids`, the `state` that the framework
+    needs to continue, and the `session` of the requests."""
 
     request_ids: list[str]
     state: Any
     session: str | None = None
 
     def to_json(self) -> str:
-        """Return this run as JSON text, to save it."""
+        """Return this run as a JSON string, so that the caller can save it."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -102,7 +102,7 @@ class FrameworkGate:
     def ask_blocking(
         self, calls: Sequence[FrameworkCall], session: str | None = None
     ) -> list[Outcome]:
-        """Do the same as `ask`, and block this thread."""
+        """Submit calls and wait as `ask` does, but block this thread."""
         try:
             client = self._client or current_client(self._host)
         except Unreachable as error:
@@ -123,7 +123,8 @@ class FrameworkGate:
 
         Call this in any process, as often as you like. If a decision is missing after `timeout`
         seconds, or the gateway does not answer, return a PausedRun with `state` and claim nothing.
-        Raises as `ask` does. Each approval can be claimed once: a later call gets `already_used`.
+        Raises as `ask` does. Each approval can be claimed only once; after that, the outcome is
+        `already_used`.
         """
         try:
             client = self._client or current_client(self._host)
@@ -145,8 +146,8 @@ class FrameworkGate:
     ) -> list[ApprovalRequest | Outcome]:
         """Return the request of each call, or an outcome if the call cannot be shown to people.
 
-        A `paused` run finds its requests again by the ids of its calls, in any process. Other runs
-        ignore an id that a later call could repeat.
+        A `paused` run finds its requests again by the ids of its calls, in any process. In other
+        runs, an id that a later call could repeat is ignored.
         """
         own = None if paused else self._session  # another process would not find it again
         name = session_name(session) if session else session_of_run(own or DEFAULT_SESSION)
@@ -172,14 +173,15 @@ def new_session() -> str:
 
 
 def session_of_run(own: str | None = None) -> str:
-    """Return the session of a run: that of the context, else `own`, else a new one. So a denial or
-    session pass of one run does not apply to the next."""
+    """Return the session of a run: the context's session, else `own`, else a new session. A denial
+    or session pass in a new session does not apply to the next run."""
     known = current_session.get()
     return known if known != DEFAULT_SESSION else own or new_session()
 
 
 def tell(tool: str, outcome: Outcome) -> str:
-    """Return the text for the model if a call does not run: a person's result, or the reason."""
+    """Return the text for the model about a call that does not run: a person's result, or the
+    reason."""
     if outcome.kind is OutcomeKind.RESPONDED:
         result = outcome.result
         return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
@@ -218,7 +220,7 @@ def _sendable(requests: Sequence[ApprovalRequest | Outcome]) -> list[ApprovalReq
 def _merge(
     requests: Sequence[ApprovalRequest | Outcome], answers: Sequence[Outcome]
 ) -> list[Outcome]:
-    """Return the outcome of each call in order, with `answers` for those that were submitted."""
+    """Return the outcome of each call in order. `answers` are the outcomes of submitted calls."""
     left = iter(answers)
     return [one if isinstance(one, Outcome) else next(left) for one in requests]
 
@@ -238,7 +240,7 @@ async def _ask_all(client: AsyncClient, requests: list[ApprovalRequest]) -> list
 
 async def _await_all(client: AsyncClient, requests: list[ApprovalRequest], timeout: float) -> bool:
     """Submit requests that the gateway does not know, and return whether all are decided in time.
-    If a person aborts, cancel the rest and raise Aborted."""
+    If a person aborts, cancel the pending requests and raise Aborted."""
     clock, backoff = asyncio.get_running_loop().time, Backoff()
     until = clock() + timeout
     while True:
@@ -279,8 +281,8 @@ async def _stop_where_aborted(
 
 
 async def _take(client: AsyncClient, requests: list[ApprovalRequest]) -> list[Outcome]:
-    """Claim the approvals of decided requests, one after the other. If two processes do this, the
-    second finds the first approval used."""
+    """Claim the approvals of decided requests, one after the other. If two processes call this, the
+    second one finds that the first approval is already used."""
     return [await _take_one(client, one) for one in requests]
 
 
@@ -324,8 +326,8 @@ class TurnGate:
         self._open: dict[Hashable, _Batch] = {}
 
     async def ask(self, call: FrameworkCall, turn: Turn, session: str | None = None) -> Outcome:
-        """Submit a call in one batch with those of its turn, wait, and return its outcome. Raises
-        as `FrameworkGate.ask` does."""
+        """Submit a call in one batch with the other calls of its turn, wait, and return its
+        outcome. Raises as `FrameworkGate.ask` does."""
         if turn.size == 1:
             [outcome] = await self._gate.ask([call], session)
             return outcome
@@ -367,7 +369,7 @@ class ThreadTurnGate:
         self._open: dict[Hashable, _ThreadBatch] = {}
 
     def ask(self, call: FrameworkCall, turn: Turn) -> Outcome:
-        """Do the same as `TurnGate.ask`, and block this thread."""
+        """Submit a call and wait as `TurnGate.ask` does, but block this thread."""
         if turn.size == 1:
             [outcome] = self._gate.ask_blocking([call])
             return outcome
@@ -393,7 +395,7 @@ class ThreadTurnGate:
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """A batch of calls on an event loop. `waiting` counts the tasks that wait for it."""
+    """A batch of calls on an event loop. `waiting` counts the tasks that wait for the batch."""
 
     calls: list[FrameworkCall] = field(default_factory=list)
     full: asyncio.Event = field(default_factory=asyncio.Event)

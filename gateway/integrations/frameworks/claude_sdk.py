@@ -1,8 +1,8 @@
 """Claude Agent SDK: answer its permission questions with people's decisions. Start at
 `can_use_tool`; a tool for `--permission-prompt-tool` calls `answer_permission_prompt`.
 
-Claude Code asks only if it would ask a person, and not if its own rules or modes allow the call.
-To gate those calls too, use the hook of `gateway install claude-code`.
+Claude Code does not ask if its own rules or modes allow a call. To gate those calls too, use the
+hook that `gateway install claude-code` adds.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _DIALECT = ClaudeCode()
 async def answer_permission_prompt(
     client: AsyncClient, asked: JsonObject, *, session: str | None = None, cwd: str | None = None
 ) -> JsonObject:
-    """Ask people about the call `{tool_name, input, tool_use_id}` in `asked`, and return the JSON
-    that Claude Code expects of a permission tool.
+    """Ask people about the call `{tool_name, input, tool_use_id}` in `asked`. Return the JSON that
+    Claude Code expects from a permission tool.
 
-    That is `behavior` allow with `updatedInput`, or deny with `message`. An error is returned as a
-    denial with its reason.
+    Its `behavior` is allow with `updatedInput`, or deny with `message`. For an error, return a
+    denial with the reason.
     """
     given = asked.get("input")
     try:
@@ -62,8 +62,8 @@ def can_use_tool(
     [str, dict[str, Any], ToolPermissionContext],
     Awaitable[PermissionResultAllow | PermissionResultDeny],
 ]:
-    """Return the callback for `ClaudeAgentOptions(can_use_tool=…)`. It asks through `client`, in
-    the given session and working folder."""
+    """Return the callback for `ClaudeAgentOptions(can_use_tool=…)`. The callback asks through
+    `client`, for the given session and working folder."""
 
     async def ask(
         tool: str, given: dict[str, Any], context: ToolPermissionContext

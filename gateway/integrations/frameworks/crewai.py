@@ -1,8 +1,8 @@
 """CrewAI: gate each tool call of every crew in this process. Start at `ask_people`.
 
-CrewAI runs the tool if a hook raises, so the hooks here never raise. A tool hook cannot end a run,
-so an abort stops the crew at its next call of the model. The parallel calls of a turn, each in a
-thread, form one batch.
+CrewAI runs the tool if a hook raises, so the hooks here never raise. A tool hook cannot end a run.
+So after an abort, the crew stops when it calls the model next. The parallel calls of a turn, each
+in a separate thread, form one batch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from gateway.integrations.frameworks.calls import (
 
 def ask_people(*, client: Client | None = None, **details: Any) -> Callable[[], None]:
     """Register the hooks, and return a function that removes them. `details` are keywords of
-    `client.request`. Call this last, because a later hook may change an approved call."""
+    `client.request`. Call this after you register other hooks, because a later hook could change an
+    approved call."""
     from crewai.hooks import (  # noqa: PLC0415 (the vendor)
         register_after_tool_call_hook,
         register_before_llm_call_hook,
@@ -48,8 +49,8 @@ def ask_people(*, client: Client | None = None, **details: Any) -> Callable[[], 
 
 
 class _Hooks:
-    """The hooks of one gate. `_told` has the texts about blocked calls, `_stopped` the aborted
-    runs. Their keys are ids of objects, which the values keep alive."""
+    """The hooks of one gate. `_told` contains texts about blocked calls, `_stopped` aborted runs.
+    The keys are ids of objects, and the values refer to these objects to keep them alive."""
 
     def __init__(self, gate: FrameworkGate) -> None:
         self._gate = ThreadTurnGate(gate)
@@ -57,7 +58,7 @@ class _Hooks:
         self._stopped: dict[int, tuple[Any, str]] = {}
 
     def before_tool(self, context: Any) -> bool | None:
-        """Return False for a call that must not run, None for one that may. Never raises."""
+        """Return False for a call that must not run, None for a call that may run. Never raises."""
         words: str | None = "the call was not run, because its gate failed"
         try:
             words = self._ask(context)
@@ -74,14 +75,14 @@ class _Hooks:
         return kept[1] if kept else None
 
     def before_model(self, context: Any) -> None:
-        """End the run of a crew, or of an agent without a crew, that a person aborted."""
+        """If a person aborted, end the run of the crew, or of an agent without a crew."""
         from crewai.hooks.dispatch import HookAborted  # noqa: PLC0415 (the vendor)
 
         if kept := self._stopped.pop(id(context.crew or context.agent), None):
             raise HookAborted(reason=kept[1])
 
     def _ask(self, context: Any) -> str | None:
-        """Return None if a call may run, and set its arguments to the approved ones. Otherwise
+        """If a call may run, set its arguments to the approved ones and return None. Otherwise
         return the reason."""
         call = FrameworkCall(
             tool=context.tool_name,

@@ -62,7 +62,7 @@ _WORDLESS = (Action.APPROVE, Action.DENY, Action.ABORT)
 
 
 class ToolConfirmations:
-    """Let people decide the confirmations that runs pause for, in this process or another.
+    """Let people decide confirmations for which a run pauses, and continue the run in any process.
     `details` are keywords of `client.request`.
 
     If a person aborts, the run raises Aborted. Other refusals are passed to the model.
@@ -100,7 +100,7 @@ class ToolConfirmations:
 
     async def begin(self, runner: Any, given: Any, *, session: Any, **run: Any) -> Any:
         """Run an agent until it needs people. Return its events, or a PausedRun for `resume`.
-        `given` is text or a Content, `run` are keywords of `runner.run_async`."""
+        `given` is a string or a Content, `run` are keywords of `runner.run_async`."""
         from google.genai.types import UserContent  # noqa: PLC0415 (the vendor)
 
         message = UserContent(given) if isinstance(given, str) else given
@@ -110,8 +110,8 @@ class ToolConfirmations:
     async def resume(
         self, runner: Any, paused: PausedRun, *, timeout: float = 0.0, **run: Any
     ) -> Any:
-        """Continue a run in any process, and return as `begin` does. Returns a PausedRun if a
-        decision is missing after `timeout` seconds. Raises Aborted if a person aborts the run."""
+        """Continue a run in any process. Return its events, or a PausedRun if a decision is missing
+        after `timeout` seconds. Raises Aborted if a person aborts the run."""
         if not (waiting := await self._find_waiting(runner, paused.state)):
             raise GatewayError("this run has no pending confirmations")
         return await self._settle(runner, paused.state, waiting, timeout, run)
@@ -143,7 +143,7 @@ class ToolConfirmations:
         return await self._run(runner, place, Content(role="user", parts=parts), timeout, run)
 
     async def _find_waiting(self, runner: Any, place: dict[str, str]) -> _Waiting:
-        """Return the calls with a confirmation request and without a result."""
+        """Return the calls that have a confirmation request and no result yet."""
         session = await runner.session_service.get_session(app_name=runner.app_name, **place)
         waiting: dict[str, tuple[str, FrameworkCall]] = {}
         for event in session.events if session else ():

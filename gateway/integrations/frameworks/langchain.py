@@ -1,7 +1,7 @@
 """LangChain and LangGraph: let people answer the interrupts of a graph. Start at `Interrupts`.
 
-The graph interrupts itself with `HumanInTheLoopMiddleware` in either mode, or with `interrupt`.
-Its checkpointer saves the state, so any process can `resume` its thread.
+The graph interrupts itself with `HumanInTheLoopMiddleware` in either mode, or with `interrupt`. The
+graph's checkpointer saves the state, so any process can `resume` the thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BATCH = {"action_requests", "review_configs"}
 
 
 class CannotBeTold(GatewayError):
-    """The format of this interrupt has no answer for the outcome of the request. Its thread stays
+    """The interrupt's format cannot express the outcome of the request. The thread stays
     interrupted."""
 
 
@@ -62,7 +62,7 @@ def read_calls(interrupt: Any) -> list[FrameworkCall]:
 
 
 def answer(interrupt: Any, calls: Sequence[FrameworkCall], outcomes: Sequence[Outcome]) -> Any:
-    """Return the value that resumes an interrupt. Raises CannotBeTold."""
+    """Return the value that resumes an interrupt. Raises CannotBeTold if its format has none."""
     pairs = list(zip(calls, outcomes, strict=True))
     if _is_batch(interrupt.value):
         return {"decisions": [_decide(*pair) for pair in pairs]}
@@ -114,7 +114,8 @@ def _letter(asked: JsonObject, call_id: str) -> FrameworkCall:
 
 
 def _allow(found: Iterable[tuple[Action, ...]]) -> tuple[Action, ...]:
-    """Return the allowed actions. A person may always abort the run, which needs no answer."""
+    """Return the allowed actions. A person may always abort, because an abort needs no answer to
+    the graph."""
     return tuple(dict.fromkeys([one for many in found for one in many] + [Action.ABORT]))
 
 
@@ -181,11 +182,11 @@ class Interrupts:
         return await self._go_on(graph, config, result, 0.0, run)
 
     async def resume(self, graph: Any, config: Any, *, timeout: float = 0.0, **run: Any) -> Any:
-        """Continue a thread in any process. Return its values if it has ended, or a PausedRun if a
-        decision is missing after `timeout` seconds.
+        """Continue a thread in any process. Return the thread's values if it has ended, or a
+        PausedRun if a decision is missing after `timeout` seconds.
 
-        Raises Aborted if a person aborts. Raises GatewayError if the thread was resumed before and
-        did not end, because its calls may have run.
+        Raises Aborted if a person aborts. Raises GatewayError if an earlier resume of the thread
+        did not finish, because its calls may have run.
         """
         state = await _check(graph).aget_state(config)
         if state.next and not state.interrupts:
@@ -209,7 +210,7 @@ class Interrupts:
 
 
 def _check(graph: Any) -> Any:
-    """Return the graph. Raises InvalidRequest if it cannot be resumed."""
+    """Return the graph. Raises InvalidRequest if the graph cannot be resumed."""
     if not getattr(graph, "checkpointer", None):
         raise InvalidRequest("a graph without a checkpointer cannot be resumed: give it one")
     return graph

@@ -1,8 +1,8 @@
 """OpenAI Agents SDK: let people decide the calls that need approval. Start at `RunStates`.
 
-A tool that `gate` has wrapped always asks, and runs only with an approval, even if a saved RunState
-says that it was approved. People may edit its calls. Other interruptions of the SDK
-(`needs_approval`, shells, patches, MCP) are answered too, but nobody can edit those calls.
+A tool wrapped by `gate` always requires approval, even if a saved RunState says that the call was
+approved. People may edit its calls. People also decide other interruptions of the SDK
+(`needs_approval`, shells, patches, MCP), but nobody can edit those calls.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from gateway.wire.codec import JsonObject
 class RunStates:
     """Let people decide the interruptions of runs. `details` are keywords of `client.request`.
 
-    The session is that of the SDK, else that of the context, else a new one for the run. If a
-    person aborts, the run raises Aborted. Other refusals are passed to the model.
+    The session is the SDK's session, else the context's session, else a new session for the run. If
+    a person aborts, the run raises Aborted. Other refusals are passed to the model.
     """
 
     def __init__(self, *, client: Client | None = None, **details: Any) -> None:
@@ -39,8 +39,8 @@ class RunStates:
         self._approved: dict[tuple[str, str], JsonObject] = {}
 
     def gate(self, tool: Any) -> Any:
-        """Return a copy of a function tool that always asks, and runs only if this process has an
-        approval."""
+        """Return a copy of a function tool that always requires approval, and runs only in a
+        process that has claimed one."""
         gated = copy.copy(tool)
         gated.needs_approval = True
         self._gated[tool.name] = tool.params_json_schema
@@ -55,8 +55,8 @@ class RunStates:
         return gated
 
     def guardrail(self) -> Any:
-        """Return an input guardrail for a tool. Each call is a separate request, and waits within
-        the call. Nobody can edit it."""
+        """Return an input guardrail for a tool. Each call makes a separate request and waits for
+        the decision. Nobody can edit the call."""
         from agents import ToolGuardrailFunctionOutput, ToolInputGuardrail  # noqa: PLC0415
 
         async def guard(data: Any) -> Any:
@@ -93,8 +93,8 @@ class RunStates:
     async def resume(
         self, agent: Any, paused: PausedRun, *, timeout: float = 0.0, **run: Any
     ) -> Any:
-        """Continue a run in any process, and return as `begin` does. Returns a PausedRun if a
-        decision is missing after `timeout` seconds. Raises Aborted if a person aborts the run."""
+        """Continue a run in any process. Return its result, or a PausedRun if a decision is missing
+        after `timeout` seconds. Raises Aborted if a person aborts the run."""
         from agents import RunState  # noqa: PLC0415 (the vendor)
 
         state = await RunState.from_json(agent, paused.state)
@@ -139,7 +139,8 @@ class RunStates:
 
 
 def _name_session(run: dict[str, Any]) -> str:
-    """Return the session of a run: that of the SDK's history, else that of the context or run."""
+    """Return the session of a run: the session of the SDK's history, else of the context or the
+    run."""
     known = getattr(run.get("session"), "session_id", None) or run.get("conversation_id")
     return known if isinstance(known, str) and known else session_of_run()
 
@@ -147,7 +148,7 @@ def _name_session(run: dict[str, Any]) -> str:
 def _call(
     name: str, arguments: str | None, call_id: str | None, schema: JsonObject | None = None
 ) -> FrameworkCall:
-    """Return a call of the SDK. People can edit it only if its `schema` is known."""
+    """Return a call of the SDK. People can edit the call only if its `schema` is known."""
     try:
         read = json.loads(arguments or "{}")
     except ValueError:

@@ -21,8 +21,8 @@ from gateway.integrations.frameworks.calls import (
 
 
 class DeferredTools:
-    """Let people decide the deferred tools of agents, in this process or another. `details` are
-    keywords of `client.request`, such as `timeout`.
+    """Let people decide the deferred tools of agents, and continue a run in any process. `details`
+    are keywords of `client.request`, such as `timeout`.
 
     If a person aborts, the run raises Aborted. Other refusals are passed to the model.
     """
@@ -31,8 +31,8 @@ class DeferredTools:
         self._gate = FrameworkGate("pydantic-ai-slim", client, details)
 
     def inline(self) -> Any:
-        """Return a capability for `Agent(capabilities=[…])`. It asks for each batch of calls, and
-        waits within the run."""
+        """Return a capability for `Agent(capabilities=[…])`. The capability asks for each batch of
+        calls, and waits within the run."""
         from pydantic_ai.capabilities import HandleDeferredToolCalls  # noqa: PLC0415 (the vendor)
 
         return HandleDeferredToolCalls(handler=self._answer)
@@ -40,17 +40,18 @@ class DeferredTools:
     async def begin(self, agent: Any, prompt: Any, **run: Any) -> Any:
         """Run an agent until it needs people. Return its result, or a PausedRun for `resume`.
 
-        Its `output_type` must include `DeferredToolRequests`. `run` are keywords of `agent.run`.
+        The agent's `output_type` must include `DeferredToolRequests`. `run` are keywords of
+        `agent.run`.
         """
         return await self._go_on(agent, await agent.run(prompt, **run), 0.0, run)
 
     async def resume(
         self, agent: Any, paused: PausedRun, *, timeout: float = 0.0, **run: Any
     ) -> Any:
-        """Continue a run in any process, and return as `begin` does. Returns a PausedRun if a
-        decision is missing after `timeout` seconds. Raises Aborted if a person aborts the run.
+        """Continue a run in any process. Return its result, or a PausedRun if a decision is missing
+        after `timeout` seconds. Raises Aborted if a person aborts the run.
 
-        Only approved calls run, and only once, even if the saved state says otherwise.
+        Only approved calls run, and only once, even if the saved state has been changed.
         """
         from pydantic_ai import ModelMessagesTypeAdapter  # noqa: PLC0415 (the vendor)
 
@@ -59,7 +60,8 @@ class DeferredTools:
         return await self._settle(agent, messages, requests, timeout, run)
 
     async def _answer(self, context: Any, requests: Any) -> Any:
-        """Answer the calls that need approval. Other handlers answer the external calls."""
+        """Answer the calls that need approval. Calls to external tools are left to other
+        handlers."""
         if not requests.approvals:
             return None
         outcomes = await self._gate.ask(_calls(requests), context.conversation_id)
@@ -102,7 +104,7 @@ def _find_requests(messages: list[Any], metadata: dict[str, Any]) -> Any:
 
 
 def _calls(requests: Any) -> list[FrameworkCall]:
-    """Return the model's calls. A tool's own metadata about a call becomes its hint."""
+    """Return the model's calls. Metadata that a tool gives for a call becomes the hint."""
     return [
         FrameworkCall(
             tool=one.tool_name,

@@ -1,6 +1,6 @@
 """smolagents: gate each tool call and each piece of code of an agent. Start at `ask_people`.
 
-smolagents has no hook for that. So this module wraps an agent's `execute_tool_call`, or the
+smolagents has no approval hook. So this module wraps an agent's `execute_tool_call`, or the
 executor of a CodeAgent.
 """
 
@@ -26,7 +26,8 @@ _CODE = "python_interpreter"
 
 def ask_people(agent: Any, *, client: Client | None = None, **details: Any) -> Any:
     """Gate an agent and the agents that it manages, and return it. `details` are keywords of
-    `client.request`. Calling a managed agent needs no approval; the calls that it makes do."""
+    `client.request`. The call of a managed agent needs no approval, but the calls that this agent
+    makes do."""
     return _wrap(agent, FrameworkGate("smolagents", client, details))
 
 
@@ -42,7 +43,7 @@ def _wrap(agent: Any, gate: FrameworkGate) -> Any:
 
 
 class _AskingCalls:
-    """Replace the `execute_tool_call` of a ToolCallingAgent, and ask first."""
+    """Replaces the `execute_tool_call` of a ToolCallingAgent, and asks before each call."""
 
     def __init__(self, agent: Any, gate: FrameworkGate) -> None:
         self._agent, self._gate, self._run = agent, ThreadTurnGate(gate), agent.execute_tool_call
@@ -59,7 +60,7 @@ class _AskingCalls:
         return process_noted
 
     def __call__(self, tool_name: str, arguments: Any) -> Any:
-        """Run an approved call, or return the reason why it did not run. Raises Aborted."""
+        """Run a call after approval, or return the reason why it did not run. Raises Aborted."""
         if not self._asks(tool_name):
             return self._run(tool_name, arguments)
         shown = self._put_variables(arguments)  # so that people see the real values
@@ -81,7 +82,7 @@ class _AskingCalls:
 
 
 class _AskingExecutor:
-    """Replace the executor of a CodeAgent, and ask before running a piece of code."""
+    """Replaces the executor of a CodeAgent, and asks before each piece of code."""
 
     def __init__(self, agent: Any, gate: FrameworkGate) -> None:
         self._agent, self._gate, self._executor = agent, gate, agent.python_executor
@@ -90,7 +91,8 @@ class _AskingExecutor:
         return getattr(self._executor, name)
 
     def __call__(self, code_action: str) -> Any:
-        """Run approved code, or return the reason why it did not run. An abort stops the agent."""
+        """Run code after approval, or return the reason why it did not run. An abort stops the
+        agent."""
         from smolagents.local_python_executor import CodeOutput  # noqa: PLC0415 (the vendor)
 
         if self._only_answers(code_action):

@@ -1,9 +1,9 @@
 """udspy: answer a ConfirmationRequired through the gateway, and continue. Start at `forward`.
 
 Since 0.1.3 udspy cannot resume an agent. So `forward` runs the agent's loop to its end. A call runs
-with the approved arguments, and the model gets its result without repeating the call. `call` does
-the same for one function. `begin` and `resume` do not wait. The value between them can be saved
-and used in another process.
+with the approved arguments, and the model gets the result without repeating the call. `call` asks
+about one function call in the same way. `begin` and `resume` do not wait. Another process can load
+the value that `begin` returns, and `resume`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Refused(ConfirmationRejected):  # type: ignore[misc]  # its types are the 
 class Suspended:
     """An agent that waits for a person: the request's id, its inputs, and its steps so far.
 
-    Its fields are plain JSON if the inputs are. Only the gateway stores the request itself.
+    Its fields are plain JSON if the inputs are. The request itself is stored only in the gateway.
     """
 
     request_id: str
@@ -81,7 +81,8 @@ async def forward(agent: Any, *, client: Client | None = None, **inputs: Any) ->
 async def begin(agent: Any, *, client: Client | None = None, **inputs: Any) -> Any:
     """Run a ReAct agent until it needs people. Return its prediction, or a Suspended for `resume`.
 
-    Raises GatewayError if a tool asks while it runs, because that wait cannot leave this process.
+    Raises GatewayError if a tool asks while it runs, because no other process could continue that
+    tool.
     """
     return await _advance(agent, client or current_client("udspy"), inputs, None, session_of_run())
 
@@ -89,10 +90,10 @@ async def begin(agent: Any, *, client: Client | None = None, **inputs: Any) -> A
 async def resume(
     agent: Any, suspended: Suspended, *, client: Client | None = None, timeout: float = 0.0
 ) -> Any:
-    """Continue an agent in any process, and return as `begin` does.
+    """Continue an agent in any process. Return its prediction, or a Suspended for `resume`.
 
     The call runs once, with the arguments that the gateway stores. If there is no decision within
-    `timeout` seconds, returns the same Suspended. Raises as `begin` does, and Refused if a person
+    `timeout` seconds, returns the given Suspended. Raises as `begin` does, and Refused if a person
     aborts.
     """
     asking = client or current_client("udspy")
@@ -121,8 +122,9 @@ async def call(
 ) -> Any:
     """Call a function or coroutine function that may raise ConfirmationRequired, and ask people.
 
-    After an edit it runs with the edited arguments. If a person gives a result, that is returned
-    and nothing runs. Raises Refused without an approval. No confirmation stays in this context.
+    After an edit, the function runs with the edited arguments. If a person gives a result, returns
+    the result, and nothing runs. Raises Refused without an approval. Leaves no confirmation in this
+    context.
     """
     ask = partial(confirm, client=client or current_client("udspy"))
     return await _call_once_approved(partial(function, *args, **kwargs), ask)
@@ -141,8 +143,8 @@ async def confirm(
     """Ask a person for a confirmation, pass the decision to udspy, and return the outcome.
 
     In udspy a call becomes approved, edited, rejected, or `feedback` if the person asks for another
-    plan. A question gets its answer. Without a decision it is rejected. `session` is by default
-    that of the context, else one of this process.
+    plan. For a question, the tool's result is the person's answer. Without a decision, the call is
+    rejected. `session` is by default the context's session, else a session of this process.
     """
     asking = client or current_client("udspy")
     request = _make_request(required, asking, session or session_of_run(_PROCESS))
@@ -250,7 +252,7 @@ def _status(outcome: Outcome) -> Any:
 
 
 def _comes_from_within(agent: Any, required: ConfirmationRequired) -> bool:
-    """Return whether the running tool asks, and not the agent before the call."""
+    """Return whether the running tool asks, instead of the agent before it calls the tool."""
     if required.tool_call is None:
         return False
     tool = agent.tools.get(required.tool_call.name)
@@ -262,7 +264,7 @@ async def _observe(
     required: ConfirmationRequired,
     ask: Callable[[ConfirmationRequired], Awaitable[Outcome]],
 ) -> dict[str, Any]:
-    """Return the step of an agent's call or question after its decision."""
+    """Return an agent's step for a call or question, with the observation after the decision."""
     if required.tool_call is None:
         outcome = await ask(required)
         clear_confirmation(required.confirmation_id)

@@ -1,1 +1,2 @@
-"""The Model Context Protocol: a proxy that gates any server, and the gateway's own server."""
+"""The Model Context Protocol: a proxy that gates any MCP server, and an MCP server of the
+gateway."""

@@ -48,7 +48,7 @@ Tell = Callable[[int, str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A server's own description of one of its tools. Nothing in it is verified."""
+    """A server's description of one of its tools. The description is not verified."""
 
     name: str
     schema: JsonObject | None
@@ -57,7 +57,7 @@ class Tool:
 
     @classmethod
     def read(cls, told: Any) -> Tool | None:
-        """Return the tool in an entry of a listing, None if it has no name."""
+        """Return the tool in an entry of a listing, or None if the entry has no name."""
         if not isinstance(told, dict) or not isinstance(told.get("name"), str):
             return None
         schema = told.get("inputSchema")
@@ -86,8 +86,8 @@ def _words(told: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpCall:
-    """One `tools/call`. During the wait, `tell` is called with 1, 2, 3… and a line with the
-    verification code, if there is one. It reaches only a client that `takes_notes`."""
+    """One `tools/call`. During the wait, `tell` is called with 1, 2, 3… and the line with the
+    verification code, if there is one. These notes reach only a client that `takes_notes`."""
 
     params: JsonObject
     tool: Tool | None
@@ -96,13 +96,13 @@ class McpCall:
 
     @property
     def arguments(self) -> JsonObject:
-        """The arguments of the call, empty if the message has no arguments."""
+        """The arguments of the call; an empty object if the message has no arguments."""
         found = self.params.get("arguments")
         return dict(found) if isinstance(found, dict) else {}
 
     @property
     def beside(self) -> JsonObject | None:
-        """The other members that the server gets, without the protocol's `_meta`."""
+        """All other members of the call for the server, except the protocol's `_meta`."""
         found = {name: value for name, value in self.params.items() if name not in _SHOWN_BY_ITSELF}
         return found or None
 
@@ -114,7 +114,7 @@ class McpCall:
 
     @property
     def call_id(self) -> str | None:
-        """The client's id of the call, None if it sends none with it."""
+        """The client's id of the call, or None if the message contains no id."""
         meta = self.params.get("_meta")
         said = [meta.get(name) for name in _CALL_IDS] if isinstance(meta, dict) else []
         return next((one for one in said if isinstance(one, str)), None)
@@ -122,7 +122,7 @@ class McpCall:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The outcome of a call. Call `report` with the result of an approved one."""
+    """The outcome of a call. Call `report` with the result of an approved call."""
 
     outcome: Outcome
     report: Callable[..., None]
@@ -155,7 +155,7 @@ class CallGate:
 
     async def ask(self, call: McpCall) -> Answered:
         """Ask for an approval of a call, wait, and return the outcome. Cancelling the wait cancels
-        the request. A later approval is then reported as unused."""
+        the request. An approval that arrives later is reported as unused."""
         if self._is_stopped():
             return Answered(self._after_the_stop(), self._reporter(None))
         lines: list[Callable[[], str]] = []
@@ -198,8 +198,8 @@ class CallGate:
             await tell(told, "".join(line() for line in lines))
 
     async def _ask(self, call: McpCall, lines: list[Callable[[], str]]) -> _Asked:
-        """Ask about a call, and return its request and outcome. Add to `lines` a function that
-        returns the line with its verification code."""
+        """Ask about a call, and return its request and outcome. Append to `lines` a function that
+        returns the line with the request's verification code."""
         try:
             client = await self._connect()
             request = self._make_request(client, call)
@@ -269,7 +269,7 @@ _Asked = tuple[ApprovalRequest | None, Outcome]
 
 
 async def end(tasks: set[asyncio.Task[Any]]) -> None:
-    """Wait a few seconds for tasks, then cancel them, since a gateway may not answer."""
+    """Wait a few seconds for tasks, then cancel them, because a gateway may not answer."""
     if tasks:
         _, late = await asyncio.wait(tasks, timeout=GOODBYE_SECONDS)
         for task in late:

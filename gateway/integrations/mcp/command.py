@@ -31,8 +31,8 @@ _NOT_INSTALLED = (
 
 @asynccontextmanager
 async def connecting(agent: str | None) -> AsyncIterator[Connect]:
-    """Yield a function that returns the client of the gateway. The first call makes it. A failed
-    call is repeated by the next one."""
+    """Yield a function that returns the gateway's client. The first call creates the client. If
+    that fails, the next call tries again."""
     clients: list[AsyncClient] = []
     making = asyncio.Lock()
 
@@ -102,7 +102,7 @@ async def _serve(given: argparse.Namespace) -> int:
 
 
 def _first(errors: BaseExceptionGroup[OSError]) -> OSError:
-    """Return the first error of a group, also from nested groups."""
+    """Return the first exception in a group, or in the groups that it contains."""
     inner: BaseException = errors
     while isinstance(inner, BaseExceptionGroup):
         inner = inner.exceptions[0]
@@ -111,7 +111,8 @@ def _first(errors: BaseExceptionGroup[OSError]) -> OSError:
 
 
 def _token(variable: str | None) -> str | None:
-    """Return the token in an environment variable. Raises Misconfigured if it is not set."""
+    """Return the token in an environment variable. Raises Misconfigured if the variable is not
+    set."""
     if variable is None:
         return None
     token = os.environ.get(variable)

@@ -1,8 +1,8 @@
 """Serve the clients of `gateway mcp proxy` over streamable HTTP at `/mcp`. Start at `listen`.
 
 A client of an older protocol version, with a handshake, gets a separate session and server.
-Messages since version 2026-07-28 have no session. They share one server, and one session for
-requests.
+Messages since version 2026-07-28 have no session. All these messages share one server, and their
+requests share one session.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ Context = ServerRequestContext[Any, Any]
 
 
 class Subscribers:
-    """The streams of clients that listen for changes. The shared server sends only such
-    notifications without a request."""
+    """The streams of clients that listen for changes. Without a request, the shared server sends
+    only notifications of changes."""
 
     def __init__(self) -> None:
         self._open: dict[str, Context] = {}
@@ -73,7 +73,7 @@ class Subscribers:
     async def send_raw_request(
         self, method: str, params: Params, opts: CallOptions | None = None
     ) -> JsonObject:
-        """Raise MCPError, since servers of this version send no requests to clients."""
+        """Raise MCPError, because servers of this version send no requests to clients."""
         raise MCPError(
             mcp_types.METHOD_NOT_FOUND, f"an MCP client here does not accept the request {method}"
         )
@@ -93,7 +93,7 @@ class Subscribers:
 
 
 def rename(values: JsonObject, context: Context) -> JsonObject:
-    """Return a message or result with the client's id of the stream."""
+    """Return a message or result in which the stream has the client's id."""
     meta = values.get("_meta")
     if not isinstance(meta, dict) or SUBSCRIPTION_ID_META_KEY not in meta:
         return values
@@ -132,7 +132,7 @@ class ProxyServer:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ProxyServer]:
-        """Serve inside the block. At its end every session ends."""
+        """Serve inside the block. At the end of the block, every session ends."""
         async with self._manager.run(), anyio.create_task_group() as self._tasks:
             yield self
             self._tasks.cancel_scope.cancel()
@@ -223,7 +223,8 @@ class ProxyServer:
             return rename(await relay.request(method, ctx.params, name, tell), ctx)
 
     async def _share(self) -> Relay:
-        """Return the relay for messages without a session. Start its server if it has ended."""
+        """Return the relay for messages without a session. If its server has ended, start the
+        server again."""
         async with self._opening:
             if self._shared is None or self._shared[1].is_set():
                 self._shared = await self._tasks.start(self._hold_shared)
@@ -246,7 +247,7 @@ class ProxyServer:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
+    """Return whether an address can be reached only from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -254,23 +255,24 @@ def is_loopback(host: str) -> bool:
 
 
 class _Server(uvicorn.Server):
-    """A server that `stop` ends. Uvicorn's own signal handling would raise the signal again before
-    pending requests are cancelled."""
+    """A server that can be stopped with `stop`. It does not use Uvicorn's signal handling, which
+    would raise the signal again before pending requests are cancelled."""
 
     def stop(self) -> None:
-        """End when the running calls have ended."""
+        """Make the server end as soon as the running calls have ended."""
         self.should_exit = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Do not handle signals."""
+        """Do nothing, so that Uvicorn handles no signals."""
         yield
 
 
 async def listen(front: Callable[[bool], ProxyServer], place: str, token: str | None) -> None:
     """Serve at `place` (HOST:PORT) until a signal. Raises Misconfigured or OSError.
 
-    `front` makes the application; its argument says whether only this machine can reach it.
+    `front` makes the application; its argument says whether the address is reachable only from this
+    machine.
     """
     host, _, port = place.rpartition(":")
     host = host.strip("[]")

@@ -1,7 +1,7 @@
 """`gateway mcp proxy`: relay between one client and one server, and gate tool calls. See `serve`.
 
 Messages pass unchanged in both directions and in every protocol version. The exceptions are
-`tools/call`, which waits for approval, the listing of tools, and cancelled messages.
+`tools/call`, which waits for approval, the listing of tools, and cancellations.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Open = Callable[[], AbstractAsyncContextManager[Streams]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """The server behind the proxy: a command, or an address with a token."""
+    """The server that the proxy calls: a command to start, or an address with a token."""
 
     command: tuple[str, ...] = ()
     url: str | None = None
@@ -107,7 +107,8 @@ def _shorten(record: logging.LogRecord) -> bool:
 async def link(
     open_server: Open, peer: Callable[[], Outbound], gate: CallGate
 ) -> AsyncIterator[tuple[Relay, anyio.Event]]:
-    """Open a server. Yield a relay to it, and an event that is set when the server has ended.
+    """Open a server. Yield a relay to the server, and an event that is set when the server has
+    ended.
 
     Requests and notifications of the server go to `peer`.
     """
@@ -145,12 +146,13 @@ async def link(
 
 
 async def serve(streams: Streams, open_server: Open, gate: CallGate) -> bool:
-    """Serve one client until it ends; return whether the server ended first. Raises OSError."""
+    """Serve one client until the client ends; return whether the server ended first. Raises
+    OSError."""
     up: JSONRPCDispatcher[Any] = JSONRPCDispatcher(*streams)
     waiting: dict[object, Outbound] = {}
 
     def peer() -> Outbound:
-        """Return the newest open request, since over HTTP each has a separate stream."""
+        """Return the newest open request, because over HTTP each request has a separate stream."""
         return next(reversed(waiting.values()), up)
 
     async with link(open_server, peer, gate) as (relay, gone):
@@ -200,7 +202,7 @@ class Relay:
         request_id: RequestId | None,
         tell: ProgressFnT,
     ) -> JsonObject:
-        """Answer a client's request. `request_id` is the id to use at the server, or None. `tell`
+        """Answer a client's request. `request_id` is the id to use for the server, or None. `tell`
         sends the client a progress note. Raises MCPError."""
         given = dict(params or {})
         if method == "tools/call":
@@ -213,13 +215,14 @@ class Relay:
         return self._learn(given, result) if method == "tools/list" else result
 
     async def notify(self, method: str, params: Params) -> None:
-        """Pass on a client's notification. Skip a cancellation, because cancelling the request has
-        already informed the server. Drop a tool call without an id."""
+        """Pass on a client's notification. Skip a cancellation, because the server is informed when
+        the request is cancelled. Drop a tool call without an id."""
         if method not in ("notifications/cancelled", "tools/call"):
             await self._server.notify(method, params, self._options(method, dict(params or {})))
 
     def note(self, method: str) -> None:
-        """Note a notification of the server: a changed list empties the known tools."""
+        """Process a notification of the server: if its list of tools changed, forget the known
+        tools."""
         if method == "notifications/tools/list_changed":
             self._tools.clear()
 
@@ -263,7 +266,8 @@ class Relay:
         return result
 
     async def _find(self, name: str, meta: JsonObject) -> Tool | None:
-        """Return the server's description of a tool. List its tools if the client did not."""
+        """Return the server's description of a tool. If the client did not list the tools, list
+        them first."""
         if name in self._tools:
             return self._tools[name]
         kept = {key: value for key, value in meta.items() if key != "progressToken"}
@@ -335,13 +339,14 @@ def _meta_of(params: JsonObject) -> JsonObject:
 
 
 def _version_of(params: JsonObject) -> str | None:
-    """Return the protocol version in a message. Only versions since 2026-07-28 send it."""
+    """Return the protocol version in a message. Only versions since 2026-07-28 send their
+    number."""
     version = _meta_of(params).get(PROTOCOL_VERSION_META_KEY)
     return version if isinstance(version, str) else None
 
 
 def _client_of(told: Any) -> str:
-    """Return the name and version that a client claims, "" without them."""
+    """Return the name and version that a client claims, or "" if it sends none."""
     if not isinstance(told, dict):
         return ""
     return " ".join(one for one in (told.get("name"), told.get("version")) if isinstance(one, str))
@@ -369,7 +374,7 @@ Write = MemoryObjectSendStream[SessionMessage]
 
 @asynccontextmanager
 async def own_pipes() -> AsyncIterator[tuple[Read, Write]]:
-    """Yield the streams of messages from and to the program that started this one."""
+    """Yield the streams of messages from and to the program that started this process."""
     to_us, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write, to_host = anyio.create_memory_object_stream[SessionMessage](0)
     async with HostPipe.opened(longest=LONGEST_MESSAGE) as pipe, anyio.create_task_group() as tasks:
@@ -407,7 +412,8 @@ async def _give(pipe: HostPipe, to_host: MemoryObjectReceiveStream[SessionMessag
 
 
 def _refuse(pipe: HostPipe, why: str) -> None:
-    """Reply with an error to a skipped line. It has no id, since a batch has several."""
+    """Reply to a skipped line with an error. The error has no id, because a batch has several
+    ids."""
     error = mcp_types.ErrorData(code=mcp_types.PARSE_ERROR, message=why)
     told = mcp_types.JSONRPCError(jsonrpc="2.0", id=None, error=error)
     pipe.write(told.model_dump_json(by_alias=True, exclude_unset=True).encode())

@@ -1,7 +1,8 @@
-"""`gateway mcp server`: tools to ask people, and Claude Code's permission prompt. See AskTools.
+"""`gateway mcp server`: serve tools to ask people, and Claude Code's permission prompt. See
+AskTools.
 
-A model is free to call the tools. If it does not, nothing stops its actions. The permission prompt
-is a gate, for the calls that Claude Code asks about.
+If a model does not call these tools, nothing stops its actions. The permission prompt does gate the
+calls that Claude Code asks about.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ Seconds = Annotated[
 
 
 class AskTools:
-    """The tools of one process. All requests are those of one agent."""
+    """The tools of one process. One agent makes all the requests."""
 
     def __init__(
         self,
@@ -84,7 +85,8 @@ class AskTools:
         return server
 
     async def serve(self, streams: tuple[Any, Any]) -> None:
-        """Serve one client until it ends, then cancel the requests that it gave up."""
+        """Serve one client until it ends, then cancel the requests that the client did not wait
+        for."""
         server = self.server()._lowlevel_server  # the server's own `run` would take the pipes
         try:
             await server.run(*streams, server.create_initialization_options())
@@ -102,9 +104,9 @@ class AskTools:
     ) -> dict[str, Any]:
         """Ask a person to approve an action before you take it, and wait for the answer.
 
-        Act only if `status` is approved or edited: once, and exactly as `action` and `details` of
-        the answer say. If `status` is pending, call check_approval with the `id`. Nothing but you
-        prevents the action without an approval.
+        Act only if `status` is approved or edited: once, and exactly as `action` and `details` in
+        the answer say. If `status` is pending, call check_approval with the `id`. Without an
+        approval, do not act; nothing else prevents the action.
         """
         given = {"action": action, "details": details}
         allowed = (Action.APPROVE, Action.EDIT, Action.DENY, Action.RESPOND, Action.ABORT)
@@ -136,8 +138,8 @@ class AskTools:
     ) -> dict[str, Any]:
         """Return the answer to an earlier call of request_approval or ask_human.
 
-        You get an approval only once. If `status` is already_used, you had it before and must not
-        act on it again.
+        You get an approval only once. If `status` is already_used, you got the approval before and
+        must not act on it again.
         """
         try:
             client = await self._connect()
@@ -157,7 +159,7 @@ class AskTools:
         input: dict[str, Any],
         tool_use_id: str | None = None,
     ) -> str:
-        """Answer Claude Code's --permission-prompt-tool. Not for models."""
+        """Answer Claude Code's --permission-prompt-tool. Models must not call this tool."""
         try:
             asked = _PROMPT.read(
                 {
@@ -233,14 +235,14 @@ class AskTools:
 
 
 def _origin(context: Context, framework: str) -> Origin:
-    """Return the origin of a call, with the name that the client claims."""
+    """Return the origin of a call, with the client name that the client claims."""
     told = context.session.client_params
     client = f"{told.client_info.name} {told.client_info.version}" if told else ""
     return Origin(framework=framework, channel=client[:LONGEST_CLIENT] or None)
 
 
 def _tell(request_id: str, outcome: Outcome) -> JsonObject:
-    """Return an outcome as the result that the model reads."""
+    """Convert an outcome to the result that the model reads."""
     told: JsonObject = {
         "status": str(outcome.kind), "id": request_id, "message": outcome.message,
     }  # fmt: skip
@@ -254,7 +256,7 @@ def _tell(request_id: str, outcome: Outcome) -> JsonObject:
 
 
 def _behavior(asked: HookCall, outcome: Outcome) -> JsonObject:
-    """Return an outcome as a decision in Claude Code's format."""
+    """Convert an outcome to a decision in Claude Code's format."""
     answered = outcome.kind is OutcomeKind.ANSWERED
     if not answered and not (outcome.runs and outcome.arguments is not None):
         return _refuse(outcome.message, interrupt=outcome.kind is OutcomeKind.ABORTED)
