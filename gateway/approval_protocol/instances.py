@@ -1,4 +1,4 @@
-"""Instances of the Agent Approval Protocol: their data, Redis stores and notices."""
+"""Store the instances of the Agent Approval Protocol and the notices to them in Redis."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class UnsafeAddress(GatewayError):
-    """The gateway must not call this address."""
+    """The gateway is not allowed to call this address."""
 
 
 class ReceiverUnverified(GatewayError):
@@ -44,8 +44,8 @@ class TooManyRegistrations(GatewayError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverAddress(Wire):
-    """Receiver of an instance's decisions. `secret` signs. Only events after `since` are sent; a
-    replacement receiver keeps it."""
+    """The receiver of an instance's decisions. `secret` signs the notices. Only events after
+    `since` are sent; a replacement receiver keeps this value."""
 
     url: str
     registration_id: str
@@ -55,9 +55,9 @@ class ReceiverAddress(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance(Wire):
-    """A stored instance. `agent` is its agent, `made_by` the admin who created it, `submitted` the
-    digest of the creating call. `updates` maps the digest of each update's key to its submission,
-    response and time."""
+    """A stored instance. `agent` is its agent, `made_by` the admin who created it, and `submitted`
+    the digest of the call that created it. `updates` maps the digest of each update's key to the
+    update's submission, response and time."""
 
     id: str
     name: str
@@ -71,7 +71,7 @@ class Instance(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolNotice(Wire):
-    """Notice to an instance that a request ended. Every attempt sends the same body."""
+    """A notice to an instance that a request ended. Every attempt sends the same body."""
 
     id: str
     event: str
@@ -83,12 +83,12 @@ class ProtocolNotice(Wire):
 
     @property
     def deadline(self) -> int:
-        """When sending ends, in ms since the epoch."""
+        """The time after which the notice is not sent any more, in ms since the epoch."""
         return self.decided_at + WINDOW_MS
 
 
 def hears_of(instance: Instance | None, event: str) -> ReceiverAddress | None:
-    """Return the receiver of an event, or None."""
+    """Return the receiver that must be notified of an event, or None."""
     if instance is None or instance.deleted or instance.receiver is None:
         return None
     receiver = instance.receiver
@@ -96,7 +96,7 @@ def hears_of(instance: Instance | None, event: str) -> ReceiverAddress | None:
 
 
 def notice_of(instance_id: str, request_id: str, event: str, decided_at: int) -> ProtocolNotice:
-    """Build the notice of an ending. The result is always the same."""
+    """Build the notice that a request ended. The notice for an event is always the same."""
     made = sha256_hex(canonical(["notice", instance_id, request_id]))[:32]
     notice_id = str(UUID(made, version=5))
     body = {
@@ -134,7 +134,7 @@ async def last_event(store: RedisStore) -> str:
 
 
 class RedisNotices:
-    """The notices of one namespace."""
+    """Stores the notices of one namespace."""
 
     def __init__(self, store: RedisStore) -> None:
         self._store, self._redis, self._keys = store, store.redis, store.keys
@@ -178,7 +178,7 @@ class RedisNotices:
         return bool(await self._redis.hexists(key, "submission"))
 
     async def add(self, notice: ProtocolNotice, due: int) -> None:
-        """Save a notice and when to send it. An existing notice is not changed."""
+        """Save a notice and the time to send it. A notice that is already stored is not changed."""
         key = self._keys.of("aap", "notice", notice.id)
         await self._redis.set(key, dumps(plain(notice)), nx=True, ex=_KEPT_SECONDS)
         kept = await self.load(notice.id)
@@ -202,7 +202,7 @@ class RedisNotices:
         await self._redis.zadd(self._due, {notice.id: due}, xx=True)
 
     async def end(self, notice: ProtocolNotice) -> None:
-        """Save that a notice is no longer sent."""
+        """Save that a notice must not be sent any more."""
         await self._save(notice)
         await self._redis.zrem(self._due, notice.id)
 
@@ -211,7 +211,8 @@ class RedisNotices:
         await self._redis.zrem(self._due, notice_id)
 
     async def claim(self, notice_id: str, ms: int) -> bool:
-        """Become the only sender of a notice, for `ms`. Return False if another replica is."""
+        """Become the only sender of a notice, for `ms`. Return False if another replica is sending
+        it."""
         keys = [self._keys.of("aap", "sending", notice_id), self._keys.meta]
         return bool(await self._take.run(self._redis, keys, [self._sender, ms]))
 
@@ -232,7 +233,7 @@ _MS_A_REGISTRATION, _MOST_REGISTRATIONS = 2_000, 30
 
 
 class RedisProtocolNotes:
-    """Notes about the requests of one namespace. Each is written once."""
+    """Stores notes about the requests of one namespace. Each note is written once."""
 
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys, self._together = store.redis, store.keys, store.together
@@ -261,7 +262,7 @@ class RedisProtocolNotes:
 
 
 class RedisInstances:
-    """The instances of one namespace. Their tokens are derived from `secret`."""
+    """Stores the instances of one namespace. Their tokens are derived from `secret`."""
 
     def __init__(self, store: RedisStore, credentials: RedisCredentials, secret: bytes) -> None:
         self._store, self._redis, self._keys = store, store.redis, store.keys
@@ -295,17 +296,18 @@ class RedisInstances:
         return await last_event(self._store)
 
     async def claim(self, instance_id: str) -> bool:
-        """Become the only verifier of an instance's receiver. Return False if another call is."""
+        """Become the only verifier of an instance's receiver. Return False if another call is
+        verifying it."""
         key = self._keys.of("aap", "verifying", instance_id)
         return bool(await self._redis.set(key, "1", nx=True, px=_VERIFYING_MS))
 
     async def release(self, instance_id: str) -> None:
-        """Let other calls verify a receiver of an instance."""
+        """Let other calls verify a receiver of an instance again."""
         await self._redis.delete(self._keys.of("aap", "verifying", instance_id))
 
     async def spend(self, account: str) -> float:
-        """Take one registration from the budget of an admin or a host. Return the seconds to wait
-        first."""
+        """Count one registration against the rate limit of an admin or a host. Return the seconds
+        to wait first."""
         key = self._keys.of("aap", "registrations", account)
         wait = await self._rate.run(self._redis, [key], [_MS_A_REGISTRATION, _MOST_REGISTRATIONS])
         return int(wait) / 1000

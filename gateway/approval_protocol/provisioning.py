@@ -1,8 +1,9 @@
-"""Provisioning: an admin's token creates an instance, with its credential and receiver.
+"""Let an admin's token create instances, each with a credential and a receiver.
 
-Start with `Provisioning`. The credential is derived from the instance's ID: a repeated call returns
-it again, and it is not stored. Deleting an instance revokes the agent and leaves a mark, so that no
-call restores it. A change is written only if the instance is unchanged since it was read.
+Start with `Provisioning`. The credential is derived from the instance's ID, so it is not stored,
+and a repeated call returns the same one. Deleting an instance revokes the agent and marks the ID as
+deleted, so that no call restores it. A change is written only if the instance is unchanged since it
+was read.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ UNCHANGED: JsonObject = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceUpdate(Wire):
-    """A change of an instance. A delivery of null removes its receiver."""
+    """A change of an instance. If `delivery` is null, the receiver is removed."""
 
     instance_name: str | None = None
     delivery: JsonObject | None = field(default_factory=lambda: UNCHANGED, repr=False)
 
 
 def receiver_of(delivery: JsonObject, check: CheckAddress) -> ReceiverAddress:
-    """Return the submitted receiver. Raises ProtocolRefusal, InvalidRequest."""
+    """Return the receiver from a submitted message. Raises ProtocolRefusal, InvalidRequest."""
     if delivery.get("type") != "webhook":
         words = "unsupported delivery type; use webhook"
         raise ProtocolRefusal(_BAD_REQUEST, "unsupported_delivery_type", words)
@@ -103,7 +104,7 @@ async def verify_receiver(
 
 
 def told_of(instance: Instance) -> JsonObject:
-    """Return an instance without secrets, as its provisioner sees it."""
+    """Return an instance without secrets, for the admin who created it."""
     told: JsonObject = {"id": str(UUID(instance.id)), "name": instance.name}
     if instance.receiver is not None:
         told["delivery"] = {
@@ -128,7 +129,7 @@ _SOON = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provision(Wire):
-    """Name and receiver of a new instance."""
+    """The name and receiver of a new instance."""
 
     instance_name: str | None = None
     delivery: JsonObject | None = field(default=None, repr=False)
@@ -136,14 +137,14 @@ class Provision(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverRegistration:
-    """Checks of a receiver's address and of the receiver."""
+    """Checks a receiver's address, and verifies the receiver."""
 
     check: CheckAddress
     verify: VerifyReceiver
 
 
 class Provisioning:
-    """Handles the calls about instances."""
+    """Handles the API calls that create, read, change and delete instances."""
 
     def __init__(
         self,
@@ -196,8 +197,8 @@ class Provisioning:
         return reply(told_of(await self._find(call)))
 
     async def update(self, call: ApiCall) -> web.Response:
-        """Change an instance's name or receiver: everything or nothing. A repeated call returns the
-        first response and changes nothing."""
+        """Change an instance's name and receiver, or neither after an error. A repeated call
+        returns the first response and changes nothing."""
         instance = await self._find(call)
         body: InstanceUpdate = call.body
         name = _name(body.instance_name)
@@ -233,8 +234,8 @@ class Provisioning:
         return web.Response(status=_NO_CONTENT)
 
     async def _add(self, wanted: Instance, delivery: JsonObject | None) -> Instance | None:
-        """Save a new instance after verifying its receiver. Returns an instance that was created
-        first."""
+        """Save a new instance after verifying its receiver. If another call created it first,
+        return that instance."""
         if delivery is None:
             await self._instances.save(wanted.id, plain(wanted), None)
             return None
@@ -286,8 +287,8 @@ class Provisioning:
     async def _registering(
         self, instance: Instance, receiver: ReceiverAddress
     ) -> AsyncIterator[None]:
-        """Verify a receiver exclusively, within the rate limits of an admin and a host. Raises
-        TooManyRegistrations."""
+        """Verify a receiver while no other call does, within the rate limits of an admin and a
+        host. Raises TooManyRegistrations."""
         if not await self._instances.claim(instance.id):
             raise TooManyRegistrations(
                 "a receiver of this instance is being verified already; try again later", _SOON

@@ -1,8 +1,8 @@
-"""Operations of the protocol on requests, its messages and its errors; start with
+"""Handle the protocol's operations on requests, its messages and its errors; start with
 `ProtocolRequests`.
 
-The idempotency key determines the request ID, so a repeated call finds its request: same ID, same
-content. An approval is given out once, to the key that consumes it.
+The idempotency key determines the request ID, so a repeated call finds its request, which must have
+the same content. Only one key can claim an approval, and only once.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _BAD_REQUEST, _SERVER_ERRORS = 400, 500
 
 
 class ProtocolRefusal(GatewayError):
-    """An error with its own code in the protocol."""
+    """An error that has a special code in the protocol."""
 
     def __init__(self, status: int, reason: str, words: str) -> None:
         super().__init__(words)
@@ -95,7 +95,8 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission(Wire):
-    """A tool call that requires approval. `context` is what the client's adapter knows about it."""
+    """A tool call that requires approval. `context` is what the client's adapter knows about the
+    call."""
 
     tool: str
     arguments: JsonObject
@@ -107,14 +108,14 @@ class Submission(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollQuery(Wire):
-    """How long to wait for a decision, such as 30s."""
+    """Query parameters: how long to wait for a decision, such as 30s."""
 
     wait: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeReport(Wire):
-    """The result of an allowed call."""
+    """The reported result of a call that was allowed."""
 
     status: Literal["succeeded", "failed"]
     note: str | None = None
@@ -126,7 +127,7 @@ class OutcomeReport(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoBody(Wire):
-    """A call without a body."""
+    """The body of an API call that needs none."""
 
 
 def idempotency_key(request: web.Request) -> str:
@@ -139,7 +140,8 @@ def idempotency_key(request: web.Request) -> str:
 
 
 def seconds_of(duration: str) -> float:
-    """Return a duration of the protocol, such as 30m, in seconds. Raises InvalidRequest."""
+    """Convert a duration in the protocol's format, such as 30m, to seconds. Raises
+    InvalidRequest."""
     match = _DURATION.fullmatch(duration)
     if match is None:
         raise InvalidRequest(
@@ -151,7 +153,7 @@ def seconds_of(duration: str) -> float:
 def resource(
     record: StoredRequest, submitted: JsonObject, consumption: JsonObject | None
 ) -> JsonObject:
-    """Return a request in the protocol's form: the submission and its current state."""
+    """Return a request in the protocol's format: the submission and its current state."""
     told = {
         **submitted,
         "id": str(UUID(record.id)),
@@ -178,7 +180,8 @@ def _decision(record: StoredRequest) -> JsonObject:
 
 
 def _why(record: StoredRequest) -> str:
-    """Return who or what denied, so that no agent takes a rule for a person; "" otherwise."""
+    """Return who or what denied a request, so that no agent mistakes a rule for a person; "" if it
+    was not denied."""
     assert record.decision is not None
     return record.decision.sentence() if record.status is Status.DENIED else ""
 
@@ -191,7 +194,7 @@ _OWN = frozenset({"call_id", "resume"})
 
 
 class ProtocolRequests:
-    """Handles the calls about requests."""
+    """Handles the protocol's API calls about requests."""
 
     def __init__(self, notes: RedisProtocolNotes, clock: Clock) -> None:
         self._notes = notes
@@ -213,7 +216,7 @@ class ProtocolRequests:
         return await self._answer(record, status=201 if new else 200)
 
     async def look(self, call: ApiCall) -> web.Response:
-        """Return a request, after waiting for its decision if the query says so."""
+        """Return a request, after waiting for its decision if the query asks for that."""
         record = await self._own(call)
         wait = seconds_of(call.query.wait) if call.query.wait else 0.0
         if wait and not record.final:
@@ -232,7 +235,7 @@ class ProtocolRequests:
         return await self._answer(record)
 
     async def consume(self, call: ApiCall) -> web.Response:
-        """Give out the approval once, to this key."""
+        """Claim the approval for this key. An approval can be claimed only once."""
         process = sha256_hex(idempotency_key(call.request).encode())
         record = await self._own(call)
         if record.status is not Status.APPROVED:
@@ -296,8 +299,8 @@ class ProtocolRequests:
         return reply(resource(record, json.loads(notes["submission"]), consumption), status)
 
     async def _consumption(self, record: StoredRequest, notes: dict[str, str]) -> JsonObject:
-        """Return when the approval was given out, and the reported result. Saves a time that a
-        crash lost."""
+        """Return when the approval was claimed, and the reported result. If a crash lost the time,
+        it is saved now."""
         at = notes.get("consumed") or await self._notes.keep(
             record.id, "consumed", format_time(self._clock.now_ms())
         )
@@ -326,7 +329,7 @@ def _request_of(agent: str, key: str, submission: Submission) -> ApprovalRequest
 
 
 def _tool_name(submission: Submission) -> str:
-    """Return the tool name for people, rules and grants."""
+    """Return the tool name that people, rules and grants use."""
     if submission.server is None:
         return submission.tool
     # So that the end of the server's name is unambiguous.

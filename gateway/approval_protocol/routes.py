@@ -1,4 +1,5 @@
-"""HTTP routes of the protocol below `/aap`, with its own form of errors."""
+"""Build the HTTP routes of the protocol below `/aap`, which return errors in the protocol's
+format."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ Handle = Callable[[ApiCall], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class ProtocolRoute:
-    """One operation: its path, the kind of token, and its input."""
+    """One operation of the protocol: its path, the kind of token that it needs, and its input."""
 
     method: str
     path: str
@@ -70,7 +71,7 @@ def protocol_routes(
 def _refuse_others(
     table: Collection[ProtocolRoute],
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """Return a handler that rejects unknown paths and methods with the protocol's errors."""
+    """Return a handler that answers unknown paths and methods with the protocol's errors."""
 
     async def refuse(request: web.Request) -> web.StreamResponse:
         rest = f"/{request.match_info['rest']}"

@@ -1,8 +1,8 @@
-"""Notify instances of ended requests, by signed messages to verified receivers.
+"""Send signed messages about ended requests to the verified receivers of instances.
 
-Start with `ProtocolNotices`. No ending may be lost, and the event stream stores it. A notice is
-built only from its event, so every replica builds the same one. It is saved before the cursor
-moves. After a crash in between it is built again, but a notice that was sent is not sent again.
+Start with `ProtocolNotices`. No notice may be lost. A notice is built only from an event in the
+event stream, so every replica builds the same one. It is saved before the cursor moves. After a
+crash in between, the notice is built again, but if it was already sent, it is not sent again.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ProtocolReceivers:
             raise UnsafeAddress(_why(error)) from error
 
     async def verify(self, receiver: ReceiverAddress, instance_id: str) -> None:
-        """Send a challenge once; the receiver must return it. Raises UnsafeAddress,
+        """Send a challenge once, and check that the receiver returns it. Raises UnsafeAddress,
         ReceiverUnverified."""
         message_id, challenge = str(uuid4()), secrets.token_urlsafe(32)
         body = canonical(
@@ -120,7 +120,7 @@ class ProtocolReceivers:
         most: int = 0,
         seconds: float = SECONDS,
     ) -> PostAnswer:
-        """Send a message, signed for this attempt. Raises Forbidden, Unanswered."""
+        """Send a message with a signature for this attempt. Raises Forbidden, Unanswered."""
         key = base64.b64decode(receiver.secret.removeprefix(_PREFIX))
         headers = signed_headers(key, message_id, self._clock.now_ms(), body)
         try:
@@ -167,15 +167,15 @@ _LATER = (429, 503)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollInterval:
-    """Polling interval and jitter for due notices."""
+    """How often, and with how much jitter, due notices are looked up."""
 
     nap: float = 2.0
     jitter: Callable[[], float] = SystemRandom().random
 
 
 class ProtocolNotices:
-    """Builds notices from events and sends them. `store_errors` are the errors of an unavailable
-    store."""
+    """Builds notices from events and sends them. `store_errors` are the exceptions that an
+    unavailable store raises."""
 
     def __init__(
         self,
@@ -202,8 +202,8 @@ class ProtocolNotices:
         self._busy = Counter[str]()
 
     async def run(self) -> None:
-        """Build and send notices until cancelled, or until one of the two tasks fails. Before an
-        instance has a receiver, it only checks for one regularly."""
+        """Build and send notices until cancelled, or until one of the two tasks fails. While no
+        instance has a receiver, only check regularly whether one was added."""
         while not await self._is_used():
             check_wanted()
             await asyncio.sleep(self._rhythm.nap)
@@ -275,7 +275,7 @@ class ProtocolNotices:
 
     async def _begin_due(self) -> None:
         """Start an attempt for each due notice, within the limits per admin, per host and in total.
-        Others are tried a little later."""
+        Notices beyond the limits are tried a little later."""
         for notice_id in await self._notices.find_due(self._clock.now_ms(), _BATCH):
             if notice_id in self._sending:
                 continue
@@ -327,7 +327,7 @@ class ProtocolNotices:
             self._busy.subtract(places)
 
     async def _attempt(self, notice_id: str) -> None:
-        """Make one attempt with the current notice and receiver."""
+        """Try once to send a notice as currently stored to the current receiver."""
         notice = await self._notices.load(notice_id)
         if notice is None or notice.ended:
             return  # another replica was faster
@@ -357,8 +357,8 @@ class ProtocolNotices:
     async def _post(
         self, notice: ProtocolNotice, receiver: ReceiverAddress, seconds: float
     ) -> tuple[str, float]:
-        """Return why a notice was not accepted ("" on success), and the wait in seconds that the
-        receiver requests."""
+        """Send a notice. Return why the receiver did not accept it ("" on success), and how many
+        seconds the receiver asks to wait."""
         try:
             answer = await self._receivers.post(
                 receiver, notice.id, notice.body.encode(), seconds=seconds

@@ -1,6 +1,5 @@
-"""Everything that the gateway sends: posted cards and their updates, reminders, webhooks, hook
-events.
+"""Send cards and their updates, reminders, webhooks and hook events.
 
-Reads requests and calls adapters through `ports`; never decides a request. Start with
-`outbox_worker` (the loop) or `request_cards` (the handling of a request).
+This package reads requests and calls adapters through `ports`; it never decides a request. Start
+with `outbox_worker` (the loop) or `request_cards` (the handling of a request).
 """

@@ -1,7 +1,7 @@
 """Restrict outgoing calls to allowed hosts and public addresses; start with `target_of` and `post`.
 
-A URL is checked against a list of allowed hosts. Its name is resolved once, and every resulting
-address must be public. The connection uses only these addresses.
+A URL is checked against a list of allowed hosts. The host name is resolved once, and every
+resulting address must be public. The connection uses only these addresses.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _RESERVED_LATE = tuple(map(ipaddress.ip_network, ("192.88.99.0/24", "3fff::/20")
 
 
 class Forbidden(GatewayError):
-    """The gateway must not call this address."""
+    """The gateway is not allowed to call this address."""
 
     code = "forbidden_address"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A checked address: the configured URL, its host and its port."""
+    """A URL that passed the checks, with its host and port."""
 
     url: str
     host: str
@@ -59,8 +59,8 @@ def target_of(url: str, *, allowed: Sequence[str], production: bool) -> Target:
     """Return the checked target of a URL. Raises Forbidden.
 
     The URL must be https, without user, fragment or trailing dot. Its host (`host:port` for an
-    unusual port) must be in `allowed`, character by character. Outside production, http to an
-    allowed `localhost` is valid too.
+    unusual port) must be in `allowed`, spelled identically. Outside production, http to an allowed
+    `localhost` is valid too.
     """
     parts = urlsplit(url)
     try:
@@ -83,8 +83,8 @@ def target_of(url: str, *, allowed: Sequence[str], production: bool) -> Target:
 
 
 async def pin_addresses(target: Target, resolve: Resolve) -> list[Address]:
-    """Resolve the target once and return its addresses. Raises Forbidden unless all may be
-    called."""
+    """Resolve the target once and return its addresses. Raises Forbidden unless the gateway may
+    call all of them."""
     found = [ipaddress.ip_address(text) for text in await resolve(target.host, target.port)]
     if not found:
         raise Forbidden(f"{target.host} has no address")
@@ -95,7 +95,7 @@ async def pin_addresses(target: Target, resolve: Resolve) -> list[Address]:
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an address is a public unicast address and contains no other address."""
+    """Return whether an address is a public unicast address that does not embed another address."""
     if any(address.version == net.version and address in net for net in _RESERVED_LATE):
         return False
     if isinstance(address, ipaddress.IPv6Address):
@@ -107,7 +107,7 @@ def is_public(address: Address) -> bool:
 
 
 async def resolve_by_system(host: str, port: int) -> list[str]:
-    """Return the addresses from the system's resolver. Raises OSError."""
+    """Return the addresses of a host name from the system's resolver. Raises OSError."""
     loop = asyncio.get_running_loop()
     rows = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(row[4][0]) for row in rows]
@@ -120,7 +120,7 @@ _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 class PostAnswer(NamedTuple):
-    """The response; its body is cut to the requested size."""
+    """The response to a POST request. Its body is cut to the requested size."""
 
     status: int
     retry_after: str = ""
@@ -128,7 +128,7 @@ class PostAnswer(NamedTuple):
 
 
 class Unanswered(Exception):
-    """There was no response. The text names the kind of error, without addresses."""
+    """There was no response. The message names the kind of error, without addresses."""
 
 
 async def post(
@@ -166,8 +166,8 @@ def read_pause(text: str, now_ms: int) -> float:
 async def open_session(
     target: Target, resolve: Resolve, *, seconds: float | None = None
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    """Resolve the target once and open a session that connects only to the checked addresses. It
-    uses no proxy from the environment and no cookies. `seconds` limits each call. Raises
+    """Resolve the target once and open a session that connects only to the checked addresses. The
+    session uses no proxy from the environment and no cookies. `seconds` limits each call. Raises
     Forbidden."""
     url = URL(target.url)
     if (url.host, url.port) != (target.host, target.port):
@@ -186,7 +186,8 @@ async def open_session(
 
 
 class _Pinned(AbstractResolver):
-    """Returns the checked addresses, so that the name is not resolved again."""
+    """A resolver that returns the checked addresses, so that the host name is not resolved
+    again."""
 
     def __init__(self, target: Target, addresses: Sequence[Address]) -> None:
         self._target = target
@@ -210,4 +211,4 @@ class _Pinned(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing, because there is nothing to close."""

@@ -27,7 +27,7 @@ _KINDS = {
 
 
 class HookEvents:
-    """Sends hooks the events of requests, and the results of tools."""
+    """Sends the events of requests and the results of tools to the hooks."""
 
     def __init__(self, host: HookHost, store: Store, feed: Feed) -> None:
         self._host = host
@@ -37,8 +37,8 @@ class HookEvents:
         self._returned: asyncio.Queue[str] = asyncio.Queue(_MOST_RETURNED)
 
     async def run(self) -> None:
-        """Follow the event stream until cancelled. A hook that is slow with a tool result delays no
-        event."""
+        """Follow the event stream until cancelled. A hook that handles a tool result slowly does
+        not delay events."""
         asking = asyncio.create_task(self._ask(), name="hooks after tools")
         try:
             while True:
@@ -75,8 +75,8 @@ class HookEvents:
             )
 
     async def _ask(self) -> None:
-        """Show tool results to hooks one after the other. Hooks can change nothing: the tool has
-        run, and the agent has the result."""
+        """Show tool results to hooks one after the other. Hooks cannot change a result, because the
+        tool has run and the agent has the result."""
         while True:
             request_id = await self._returned.get()
             try:

@@ -1,4 +1,5 @@
-"""Process a queue of changed requests: the loop behind cards and reminders; start with `Worker`."""
+"""Process a queue of changed requests, to keep cards and reminders up to date; start with
+`Worker`."""
 
 from __future__ import annotations
 
@@ -32,11 +33,11 @@ class Timings:
     `lease`: until another replica takes over a killed replica's work. `idle`: between checks of the
     queue; entries postponed for less than `soon` are handled on time. `retry`: until the next try
     after a failure. `busy`: until the next try if a request is already being handled. `at_once`:
-    how many requests are handled concurrently. `finish`: wait for running calls at shutdown. `line`
-    and `copy`: how long a slow request or posted card delays the next one. `call`: limit of a call
-    to an adapter. `count_ms`: between two edits of a card's number. `most_refusals`: rejected edits
-    before a card is given up. `check`: between checks for deleted cards, if the platform does not
-    report them.
+    how many requests are handled concurrently. `finish`: how long a shutdown waits for running
+    calls. `line` and `copy`: how long a slow request or posted card delays the next one. `call`:
+    how long a call to an adapter may take. `count_ms`: between two edits of the count on a card.
+    `most_refusals`: rejected edits before a card is given up. `check`: between checks for deleted
+    cards, if the platform does not report them.
     """
 
     lease: float = 6.0
@@ -62,7 +63,7 @@ Changes = Callable[[], AbstractAsyncContextManager[AsyncIterator[AuditEvent]]]
 
 
 class OrderedLock:
-    """Lets tasks pass a point in the order in which they began.
+    """Lets tasks pass a point in the order in which they started.
 
     A slow task delays the others for at most `patience` seconds.
     """
@@ -74,8 +75,8 @@ class OrderedLock:
 
     @asynccontextmanager
     async def standing(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-        """Join the line. Yields a function that waits until all earlier tasks have passed or
-        left."""
+        """Get a place in the order of tasks. Yields a function that waits until all earlier tasks
+        have passed or ended."""
         ahead, mine = self._last, asyncio.Event()
         self._last = mine
 
@@ -92,11 +93,12 @@ class OrderedLock:
 
 
 class Worker:
-    """Handles the due entries of one queue with `look`.
+    """Handles the due entries of one queue by calling `look`.
 
-    Many looks run concurrently, one per request, so a hanging look delays no others. After a
-    failure, a timeout or a concurrent change the request stays in the queue, and any replica
-    handles it again. A look may take `seconds`; None if each of its steps has its own limit.
+    Many looks run concurrently, one per request, so a hanging look does not delay the others. After
+    a failure, a timeout or a concurrent change, the request stays in the queue, and any replica
+    handles it again. A look may take `seconds`, or any time if that is None because each step has a
+    limit.
     """
 
     def __init__(
@@ -121,7 +123,8 @@ class Worker:
         self._turn = asyncio.Lock()  # so that a lease is never renewed and settled at once
 
     async def run(self) -> None:
-        """Work until cancelled. Starts with entries that an earlier worker left."""
+        """Handle entries until cancelled. Starts with entries that an earlier worker did not
+        finish."""
         async with asyncio.TaskGroup() as group:
             # If one task fails, all fail and the caller restarts: a worker without events or leases
             # would only seem to work.
@@ -134,7 +137,7 @@ class Worker:
                     await asyncio.sleep(_GATHER_SECONDS)
 
     async def begin(self) -> int:
-        """Start looks at due entries, up to the limit. Return how many entries were due."""
+        """Start looks for due entries, up to the limit. Return how many entries were due."""
         free = self._timings.at_once - len(self._looks)
         if not free:
             return 0
@@ -241,7 +244,7 @@ _SOON_MS = 30_000  # the longest wait for a turn under a platform's limit; later
 
 
 async def measure_outbox(adapter: str, store: Store, outbox: Outbox, clock: Clock) -> OutboxFigures:
-    """Return the figures of an adapter's queue. Entries in the queue may have outdated cards."""
+    """Return the metrics of an adapter's queue. Requests in the queue may have outdated cards."""
     queued = await outbox.queued(adapter, limit=_MOST)
     now = clock.now_ms()
     ids = [one for one, _ in queued if not is_grant(one) and not one.startswith(OVERFLOW_MARK)]

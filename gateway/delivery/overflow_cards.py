@@ -1,6 +1,6 @@
-"""Overflow cards: an agent's requests that wait for their own cards, or its cool-down.
+"""Post overflow cards, which show an agent's requests without a separate card, or its cool-down.
 
-Start with `OverflowCards.look`, which posts and updates them.
+Start with `OverflowCards.look`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _LEAST_REST = 1.0  # a cool-down ends by the server's clock, which may be behind
 
 
 class OverflowCards:
-    """Keeps the overflow cards of one agent at a time up to date, for one adapter that posts."""
+    """Keeps the overflow cards of one agent at a time up to date, for one adapter that posts
+    cards."""
 
     def __init__(
         self, adapter: Adapter, api: AdapterApi, core: Core, clock: Clock, copies: CardCopies
@@ -78,14 +79,14 @@ class OverflowCards:
         return waits
 
     async def _close(self, subject: CardSource, target: str) -> None:
-        """Forget a card that shows an empty overflow. The next overflow gets a new card."""
+        """Forget a card that covers no request any more. The next overflow gets a new card."""
         copy = (await self._core.outbox.copies(subject.id)).get(target)
         if copy and (copy.state is not CopyState.POSTED or copy.revision >= subject.revision):
             await self._core.outbox.forget(subject.id, copy)
 
 
 class OverflowSource(CardSource):
-    """Content of an agent's overflow card. It has no reminders."""
+    """The content of an agent's overflow card, which has no reminders."""
 
     def __init__(self, overflow: Overflow, inbox: str, command: str) -> None:
         self.id = overflow.id
@@ -101,15 +102,15 @@ class OverflowSource(CardSource):
         self._card = build_overflow_card(overflow, inbox, command)
 
     async def draw(self, copy: Copy | None = None) -> Card:
-        """Return the card."""
+        """Return the overflow card to post."""
         return self._card
 
 
 def build_overflow_card(overflow: Overflow, inbox: str, command: str) -> Card:
-    """Build the overflow card. It has no controls.
+    """Build the overflow card, which has no buttons.
 
-    It links to the `inbox` if that has a public address. Otherwise it names the chat `command` that
-    lists pending requests.
+    The card links to the `inbox` if that has a public address. Otherwise it names the chat
+    `command` that lists pending requests.
     """
     agent = quote_name(overflow.agent)
     said = _describe(overflow)
@@ -178,7 +179,7 @@ def _describe(overflow: Overflow) -> str:
 
 
 def _notices(overflow: Overflow, inbox: str, command: str) -> tuple[str, ...]:
-    """Return sentences about what people can do."""
+    """Return the sentences that say what people can do."""
     agent, said = overflow.agent, []
     if overflow.paused is not None:
         said.append(

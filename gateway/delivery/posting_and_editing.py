@@ -1,7 +1,8 @@
-"""Post and edit the copies of one subject (a request, a grant, an overflow) at one adapter.
+"""Post and edit the copies (posted cards) of one subject (a request, a grant, an overflow) at one
+adapter.
 
-Each step is stored before and after it, so that lost, duplicate and late messages do no harm. After
-a crash the next look repairs the rest. Start with `CardCopies.look`.
+The state is stored before and after each step, so that lost, duplicate and late messages do no
+harm. After a crash, the next look completes the unfinished steps. Start with `CardCopies.look`.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ T = TypeVar("T")
 
 
 class CardSource:
-    """Current content of a subject's copies. Each kind of subject has a subclass.
+    """The current content of a subject's copies. Each kind of subject has a subclass.
 
     `id` names the subject in queues and copies. Events about its copies contain `agent` and
     `about`. A copy with an older `revision` is edited; one with fewer `reminders` gets a reminder.
-    A copy with another `count` is edited too, but at limited rate, so that a flood of requests
-    causes no flood of edits. If `final`, nothing new is posted. If `checked`, the adapter polls for
+    A copy with a different `count` is edited too, but at a limited rate, so that many requests do
+    not cause many edits. If `final`, nothing new is posted. If `checked`, the adapter polls for
     deleted messages. If `discreet`, notices show only the summary.
     """
 
@@ -75,16 +76,17 @@ class CardSource:
     discreet: bool = False
 
     async def draw(self, copy: Copy | None = None) -> Shown:
-        """Return the card to post, or with a `copy` the card for its edit."""
+        """Return the card to post, or the card for the edit if a `copy` is given."""
         raise NotImplementedError
 
     async def remind(self, copy: Copy) -> tuple[Notice, Shown] | None:
-        """Return the reminder for a copy and its card, or None if nobody needs one."""
+        """Return the reminder for a copy and its card, or None if nobody needs a reminder."""
         raise NotImplementedError
 
 
 class PostedMessages:
-    """Stored state of the copies in one queue, and guarded calls to the adapter."""
+    """Handles the stored state of the copies in one queue, and makes guarded calls to the
+    adapter."""
 
     def __init__(
         self, queue: str, outbox: Outbox, clock: Clock, timings: Timings = TIMINGS
@@ -111,8 +113,8 @@ class PostedMessages:
     async def keep(self, subject_id: str, copy: Copy, before: Copy) -> None:
         """Save the result for a copy.
 
-        If another worker saved meanwhile, both may have edited the message in either order. Its
-        content is then unknown, and it is handled again.
+        If another worker saved meanwhile, both may have edited the message in either order. The
+        message's content is then unknown, so the copy is handled again.
         """
         if await self._outbox.put_copy(subject_id, copy, before=before):
             return
@@ -125,10 +127,11 @@ class PostedMessages:
         await self._outbox.mark(self._queue, subject_id)
 
     async def take(self, steps: Iterable[Awaitable[float | None]]) -> list[float]:
-        """Run steps, each for one copy. Return the seconds until the next looks.
+        """Run steps, each for one copy. Return the seconds until each next look.
 
         Steps start one after the other, so that a crash leaves only one copy in doubt. A hanging
-        step does not stop the next from starting, and an exception does not stop the others.
+        step does not keep the next step from starting, and an exception does not stop the other
+        steps.
         """
         going: list[asyncio.Task[float | None]] = []
         async with asyncio.TaskGroup() as group:
@@ -150,9 +153,10 @@ class PostedMessages:
         return min(self._timings.retry * 2.0 ** min(tries - 1, 10), longest)
 
     async def ask(self, call: Awaitable[T]) -> T:
-        """Call an adapter. After a timeout or a bug, the result is unknown.
+        """Call an adapter. After a timeout or an unexpected exception, the result counts as
+        unknown.
 
-        Raises the errors of `gateway.ports.outgoing`, and no others.
+        Raises only the errors of `gateway.ports.outgoing`.
         """
         try:
             async with asyncio.timeout(self._timings.call):
@@ -168,7 +172,8 @@ class PostedMessages:
 
 
 class CardCopies(PostedMessages):
-    """The posted cards at one adapter. `notes` stores their places in the lines of rate limits."""
+    """Handles the posted cards at one adapter. `notes` stores their places in the waiting lines of
+    the rate limits."""
 
     def __init__(
         self,
@@ -186,7 +191,7 @@ class CardCopies(PostedMessages):
     async def look(
         self, subject: CardSource, places: Collection[str], copies: dict[str, Copy]
     ) -> list[float]:
-        """Post missing cards and edit outdated ones. Return the seconds until the next looks."""
+        """Post missing cards and edit outdated ones. Return the seconds until each next look."""
         posting = (
             self._post(subject, copy, known=copies.get(copy.key))
             for copy in self._list_missing(subject, places, copies)
@@ -220,14 +225,15 @@ class CardCopies(PostedMessages):
         return None
 
     def is_in_doubt(self, copy: Copy) -> bool:
-        """Return whether a copy may exist or not, so that posting again may create a second one."""
+        """Return whether it is unknown if a copy was posted, so that posting again may create a
+        duplicate."""
         return copy.state is CopyState.INTENDED and not self._adapter.repeatable
 
     def _list_missing(
         self, subject: CardSource, places: Collection[str], copies: dict[str, Copy]
     ) -> list[Copy]:
-        """Return the copies to post: new targets, postponed ones, and those that may be
-        repeated."""
+        """Return the copies to post: those for new targets, postponed ones, and those that are safe
+        to post again."""
         fresh = [self.new(target) for target in places if target not in copies]
         again = {CopyState.DUE, CopyState.INTENDED} if self._adapter.repeatable else {CopyState.DUE}
         if subject.final:
@@ -244,8 +250,8 @@ class CardCopies(PostedMessages):
         return [copy for copy in (*fresh, *known) if self.is_ours(copy.target)]
 
     async def _leave(self, subject: CardSource, copy: Copy) -> float:
-        """Forget a copy that is no longer needed. The next look comes soon, so that the worker
-        handles those behind it in the line."""
+        """Forget a copy that is no longer needed. The next look comes soon, so that the copies
+        after it in the waiting line are handled."""
         await self._lines.leave(copy.nonce)
         await self._outbox.forget(subject.id, copy)
         return self._timings.busy
@@ -276,7 +282,7 @@ class CardCopies(PostedMessages):
     async def _note_place(
         self, subject: CardSource, intent: Copy, ref: MessageRef, *, repeated: bool
     ) -> float | None:
-        """Save where a copy was posted. One from before a crash may show an older revision."""
+        """Save where a copy was posted. A copy from before a crash may show an older revision."""
         revision = 0 if repeated else subject.revision
         posted = replace(intent, state=CopyState.POSTED, ref=ref, revision=revision)
         posted = self._set_count(subject, posted)
@@ -306,7 +312,8 @@ class CardCopies(PostedMessages):
         return self._timings.retry if self._adapter.repeatable else None
 
     async def _fail(self, subject: CardSource, copy: Copy, why: str) -> None:
-        """Save that the platform rejected a copy, or that the fate of an outcome is unknown."""
+        """Save that the platform rejected a copy, or that it is unknown whether an outcome was
+        posted."""
         failed = replace(copy, state=CopyState.FAILED, why=why)
         await self.keep(subject.id, failed, copy)
         await self._note(subject, "undelivered", failed, why)
@@ -374,7 +381,8 @@ class CardCopies(PostedMessages):
         return every
 
     async def _give_up(self, subject: CardSource, copy: Copy, gone: CopyGone) -> float | None:
-        """Save that a copy is gone. Post a deleted one again while the request is pending."""
+        """Save that a copy no longer exists. While the request is pending, a deleted copy is posted
+        again."""
         await self._note(subject, "copy_gone", copy, str(gone))
         if gone.deleted and not subject.final and copy.reposts < _MOST_REPOSTS:
             again = replace(self.new(copy.target), reposts=copy.reposts + 1)
@@ -391,7 +399,8 @@ class CardCopies(PostedMessages):
         return replace(copy, count=subject.count, counted=self._clock.now_ms())
 
     def _rest(self, copy: Copy) -> float | None:
-        """Return the seconds until a copy may show another count, or None."""
+        """Return the seconds until the count on a copy may be edited again, or None if it need not
+        change."""
         rest = copy.counted + self._timings.count_ms - self._clock.now_ms()
         return rest / 1000 if 0 < rest <= self._timings.count_ms else None
 
@@ -406,7 +415,7 @@ class CardCopies(PostedMessages):
     async def _postpone_edit(
         self, subject: CardSource, copy: Copy, failure: DeliveryFailed
     ) -> float | None:
-        """Postpone a failed edit. The next revision starts with a fresh count of tries."""
+        """Postpone a failed edit. For the next revision, the count of tries starts again."""
         log.warning("could not update a card: %s", failure, extra={"event": "update_failed"})
         doubtful = isinstance(failure, DeliveryUncertain)
         tries = copy.tries + 1 if copy.tried == subject.revision else 1

@@ -22,7 +22,8 @@ _REACHES = (CopyState.DUE, CopyState.POSTED, CopyState.STUCK)
 
 
 class Reminders:
-    """Handles one pending request at a time. Each step is a transition, so it happens only once."""
+    """Reminds and escalates, for one pending request at a time. Each step is a transition, so it
+    happens only once."""
 
     def __init__(self, core: Core, clock: Clock) -> None:
         self._requests = core.requests
@@ -33,7 +34,7 @@ class Reminders:
         self._clock = clock
 
     async def look(self, request_id: str) -> float | None:
-        """Take the next due step. Return the seconds until the next look, or None."""
+        """Take the next due step of a request. Return the seconds until the next look, or None."""
         if request_id.startswith(OVERFLOW_MARK):
             return await self._holding.release(request_id.removeprefix(OVERFLOW_MARK))
         try:
@@ -88,7 +89,8 @@ class Reminders:
         return max(_SOON, min(coming)) if coming else None
 
     async def _leave_conversation(self, record: StoredRequest, ruling: Ruling, now: int) -> None:
-        """Have the targets after `origin` used: nobody can see the card in the conversation."""
+        """Send the request to the targets after `origin`, because nobody can see the card in the
+        conversation."""
         before, left = ruling.places(record), replace(record, conversation="")
         targets = [one for one in ruling.places(left) if one not in before]
         queues = tuple(dict.fromkeys((*record.queues, *adapters_of(targets))))
@@ -100,11 +102,11 @@ class Reminders:
 def _is_unreached(
     ruling: Ruling, places: Sequence[str], copies: Mapping[str, Copy], *, missing: bool = False
 ) -> bool:
-    """Return whether delivery failed at every place of the request, or its conversation was the
-    only one.
+    """Return whether delivery failed at every place of the request, or the agent's conversation was
+    its only place.
 
-    With `missing`, places without a posted card count too, because their adapter may be down, and
-    places where the state is unknown.
+    With `missing`, places without a posted card or with an unknown state count as failed too,
+    because their adapter may be down.
     """
     known = bool(places) or ORIGIN in ruling.route.targets
     return known and all(_is_lost(place, copies, missing=missing) for place in places)
@@ -129,7 +131,7 @@ _AGAIN_SECONDS = 30.0  # an adapter may not know the new policy yet, or not run 
 
 
 class Rerouting:
-    """Handles one pending request at a time."""
+    """Applies a new policy's targets to one pending request at a time."""
 
     def __init__(self, core: Core) -> None:
         self._requests = core.requests
@@ -137,7 +139,7 @@ class Rerouting:
         self._outbox = core.outbox
 
     async def look(self, request_id: str) -> float | None:
-        """Have missing cards posted. Return the seconds until the next look, or None."""
+        """Make the gateway post missing cards. Return the seconds until the next look, or None."""
         try:
             record = await self._requests.get(request_id)
         except NotFound:
@@ -161,7 +163,7 @@ class Rerouting:
 def _follow_policy(
     record: StoredRequest, ruling: Ruling
 ) -> tuple[StoredRequest, str, JsonObject] | None:
-    """Return the record under a new policy, with the event and its data; None if nothing
+    """Return a request's record under a new policy, with the event and its data. None if nothing
     differs."""
     refused = record.conversation and ruling.find_conversation(record.request)[1]
     if refused:

@@ -1,6 +1,6 @@
 """Keep all posted cards of requests, grants and overflows up to date at one adapter.
 
-It reads the current state, never an old event. Start with `CardKeeper.look`.
+Cards are drawn from the current state, never from an old event. Start with `CardKeeper.look`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gateway.ports.outgoing import GRANT, Copy, Notice, NoticeKind, is_grant
 
 
 class CardKeeper:
-    """Handles one subject at a time, for one adapter that posts."""
+    """Updates the cards of one subject at a time, for one adapter that posts cards."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class CardKeeper:
     def _list_informed(
         self, record: StoredRequest, policy: PolicyDocument, route: Route
     ) -> Iterable[str]:
-        """Return the targets on this platform that get the outcome."""
+        """Return the targets on this platform to which the outcome is posted."""
         owner = next((one for one in policy.people if one.name == record.owner), None)
         targets = [target for target in route.notify if target != REQUESTER]
         if REQUESTER in route.notify and owner is not None:
@@ -96,7 +96,7 @@ class CardKeeper:
 
 
 class RequestSource(CardSource):
-    """Content of the posted cards of a request."""
+    """The content of the posted cards of a request."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class RequestSource(CardSource):
         self._api = api
 
     async def draw(self, copy: Copy | None = None) -> Card:
-        """Return the card. An edit that removes buttons is marked as such."""
+        """Return the request's card. An edit that removes buttons is marked as such."""
         record, adapter = self._record, self._adapter
         card = await self._api.requests.draw(
             record, adapter.name, lines=adapter.card_lines, chars=adapter.card_chars
@@ -150,7 +150,7 @@ class RequestSource(CardSource):
 
 
 class GrantSource(CardSource):
-    """Content of the posted cards of a grant."""
+    """The content of the posted cards of a grant."""
 
     checked = False
 
@@ -164,11 +164,11 @@ class GrantSource(CardSource):
         self._view = view
 
     async def draw(self, copy: Copy | None = None) -> GrantCard:
-        """Return the card."""
+        """Return the grant's card."""
         return self._view.card
 
     async def remind(self, copy: Copy) -> tuple[Notice, GrantCard]:
-        """Return the notice about the grant, even after it ended."""
+        """Return the notice about the grant, even after the grant ended."""
         return _reminder_of(copy), self._view.news
 
 
@@ -179,8 +179,8 @@ def _reminder_of(copy: Copy) -> Notice:
 def mentions(
     policy: PolicyDocument, route: Route, platform: str, away: Iterable[Absence] = ()
 ) -> tuple[str, ...]:
-    """Return the approvers of a route as identities and groups of a platform. People who are away
-    are left out only where their delegate is mentioned in the same place."""
+    """Return the approvers of a route as identities and groups of a platform. A person who is away
+    is left out only if their delegate is mentioned in the same place."""
     prefix = f"{platform}:"
     people = {person.name: person.identities for person in policy.people}
     written = [one for name in route.approvers for one in (people.get(name) or (name,))]

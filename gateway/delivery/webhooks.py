@@ -1,9 +1,9 @@
 """Send signed webhooks about requests to other systems. Off unless an operator sets an address.
 
-Start with `Webhooks`. Each event of a request is sent at least once and in order: the cursor moves
-after the receiver accepted it or all attempts failed. The first start begins with the next event.
-Bodies contain names but no arguments, answers or messages. Signatures follow Standard Webhooks:
-HMAC-SHA256 over `id.timestamp.body`.
+Start with `Webhooks`. Events of requests are sent in order and at least once, because the cursor
+moves only after the receiver accepted the event or all attempts failed. At the first start, sending
+begins with the next event. Bodies contain names but no arguments, answers or messages. Signatures
+follow Standard Webhooks: HMAC-SHA256 over `id.timestamp.body`.
 """
 
 from __future__ import annotations
@@ -44,25 +44,27 @@ _STATUSES = {"submitted": "pending"}
 
 
 class WebhookCursor(Protocol):
-    """Durable position in the events, and the sending replica. All replicas share it."""
+    """Stores the position in the events and which replica sends. All replicas share it."""
 
     async def claim(self, seconds: float) -> bool:
-        """Become the only replica that sends, for `seconds`. Return False if another one is."""
+        """Become the only replica that sends, for `seconds`. Return False if another replica is."""
 
     async def load_cursor(self) -> str | None:
         """Return the ID of the last processed event, or None at the start."""
 
     async def save_cursor(self, event_id: str) -> None:
-        """Save the ID of the last processed event. A lost write only repeats events."""
+        """Save the ID of the last processed event. If the write is lost, some events are sent
+        again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
-    """One receiver. `secret` is `whsec_` plus base64 of at least 24 bytes; `hosts` may be called.
+    """One receiver. `secret` is `whsec_` plus base64 of at least 24 bytes. `hosts` are the allowed
+    hosts.
 
     An attempt may take `timeout` seconds. Pauses between attempts grow from `first_pause` to
-    `longest_pause`. After `attempts` attempts an event is given up. `inbox` is the inbox's address,
-    or "".
+    `longest_pause`. After `attempts` failed attempts, an event is not sent any more. `inbox` is the
+    inbox's address, or "".
     """
 
     url: str
@@ -78,7 +80,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookEnvironment:
-    """DNS resolver and clock, replaceable in tests."""
+    """The DNS resolver and the clock, which tests can replace."""
 
     resolve: Resolve = resolve_by_system
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -89,7 +91,7 @@ _REAL = WebhookEnvironment()
 
 class Webhooks:
     """Sends events to one receiver. `history` returns up to N events after an ID. `store_errors`
-    are the errors of an unavailable store.
+    are the exceptions that an unavailable store raises.
 
     Raises Forbidden or ValueError if the webhook's settings are invalid.
     """
@@ -149,7 +151,8 @@ class Webhooks:
         return next(iter(await self._history(last, 1)), None)
 
     async def _send(self, event: AuditEvent) -> bool:
-        """Send an event or give it up. Return False if another replica sends it."""
+        """Send an event, or stop after too many attempts. Return False if another replica sends
+        it."""
         hook, pause = self._hook, self._hook.first_pause
         for attempt in range(1, hook.attempts + 1):
             if not await self._cursor.claim(hook.timeout + pause + _CLAIM_MARGIN):
@@ -191,8 +194,8 @@ class Webhooks:
 
 
 def body_of(event: AuditEvent, address: str = "") -> bytes:
-    """Return the body for an event: names, status, digest, reason, but no messages. For a pending
-    request also the `address` where it is decided."""
+    """Return the webhook's body for an event: names, status, digest, reason, but no messages. For a
+    pending request, it also has the `address` where people decide it."""
     status = event.type if event.type in ENDINGS else _STATUSES.get(event.type)
     data: JsonObject = {
         "id": event.request_id,

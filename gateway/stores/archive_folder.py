@@ -1,11 +1,12 @@
-"""The archive folder (`Archive`), and the audit log as one sequence with Redis (`AuditHistory`).
+"""Read and write the archive folder (`Archive`), and read archive and Redis as one audit log
+(`AuditHistory`).
 
 A segment is a gzip file, numbered from 1. Its first line describes it. It holds the SHA-256 of the
 other lines and of the first line of the previous segment. The other lines have the format of
-`gateway audit export`. A file never changes. It is created with a link, which fails if the number
-exists: if two gateways write at once, one wins.
+`gateway audit export`. A file never changes. It is created with a hard link, which fails if the
+number exists, so if two gateways write at once, only one succeeds.
 
-A lost segment that was given up has a file that says so and holds no events.
+If an operator gives up a lost segment, its file says so and holds no events.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ class ArchiveProblem(Unreachable):
 class SegmentHead(Wire):
     """Description of a segment: its events from `first` to `last`, and the seals over them.
 
-    The seals build on the head `previous` and end with `head`. `sha256` covers all lines but the
-    first. `before` is the SHA-256 of the previous segment's first line, or empty. `lost` says why
-    the segment is empty.
+    The chain of seals continues from the head `previous` and ends with `head`. `sha256` covers all
+    lines but the first. `before` is the SHA-256 of the previous segment's first line, or empty.
+    `lost` says why the segment is empty.
     """
 
     number: int
@@ -84,7 +85,7 @@ class ArchiveCursor(NamedTuple):
 
     @property
     def written(self) -> str:
-        """The cursor as stored text; empty before anything was archived."""
+        """The cursor as a string for Redis; empty before anything was archived."""
         return "" if self == ArchiveCursor() else " ".join(map(str, self))
 
     @property
@@ -104,7 +105,7 @@ class Sealed:
 class Archive:
     """The segments in one folder. All methods access the disk: call them in a thread.
 
-    `at` is called at each step of writing.
+    `at` is called at each step of writing, so that tests can stop there.
     """
 
     def __init__(self, folder: Path, at: At = ignore_step) -> None:
@@ -126,7 +127,7 @@ class Archive:
         return taken
 
     def path(self, number: int) -> Path:
-        """Return the file of a segment."""
+        """Return the path of a segment's file."""
         return self.folder / f"{number:0{_DIGITS}}{_SUFFIX}"
 
     def head_of(self, number: int, *, again: bool = False) -> SegmentHead:
@@ -138,7 +139,7 @@ class Archive:
 
     def read(self, number: int) -> tuple[JsonObject, ...]:
         """Return the lines of a segment without the first, as JSON objects. Raises ArchiveProblem
-        if they changed since they were written."""
+        if the lines changed since they were written."""
         latest, lines = self._latest
         if latest == number:
             return lines
@@ -155,7 +156,8 @@ class Archive:
         return lines
 
     def check_order(self, number: int) -> None:
-        """Raise ArchiveProblem unless a segment follows the previous one, if that exists."""
+        """Raise ArchiveProblem if the previous segment exists and this segment does not continue
+        it."""
         before = self.path(number - 1)
         if not before.exists() or (known := self.head_of(number - 1)).lost:
             return
@@ -189,7 +191,7 @@ class Archive:
         return {number: sha256_hex(self.path(number).read_bytes()) for number in self.numbers()}
 
     def put(self, number: int, content: bytes) -> None:
-        """Write the file of a segment durably, unless it exists."""
+        """Write the file of a segment durably, unless the file exists."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self.path(number).exists():
             self._keep(self.path(number), content)
@@ -205,8 +207,8 @@ class Archive:
         return lost
 
     def give_up(self, numbers: Iterable[int], mark: ArchiveCursor, why: str) -> None:
-        """Replace each of these lost segments with a file that says why. An existing file is
-        renamed and stays in the folder."""
+        """Replace each of these lost segments with a file that says why it was lost. The old file,
+        if any, is renamed and stays in the folder."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for number in sorted(numbers):
             path, before = self.path(number), self._head_before(number)
@@ -239,7 +241,7 @@ class Archive:
             raise ArchiveProblem(f"{self.path(head.number)} does not match what was written")
 
     def drop(self, below: int) -> None:
-        """Delete the segments with lower numbers."""
+        """Delete the segments with numbers below this one."""
         for number in self.numbers():
             if number < below:
                 self.path(number).unlink(missing_ok=True)
@@ -289,7 +291,7 @@ class Archive:
 
 
 def name_numbers(numbers: Iterable[int]) -> str:
-    """Return numbers as readable ranges: `1 to 4, 7`."""
+    """Return numbers as readable ranges, such as `1 to 4, 7`."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:
@@ -300,7 +302,7 @@ def name_numbers(numbers: Iterable[int]) -> str:
 
 
 def event_of(line: JsonObject) -> AuditEvent | None:
-    """Return the event of a line, or None for a seal."""
+    """Return the event that a line contains, or None if it contains a seal."""
     return build(AuditEvent, line["event"]) if "event" in line else None
 
 
@@ -346,18 +348,18 @@ _UNTOLD = (
 
 
 class AuditHistory:
-    """The audit log as one sequence: the archive, then Redis. `redis` and `keys` are the store's.
-    `archive` may be None."""
+    """The audit log as one sequence: the archive, then Redis. `redis` and `keys` are those of the
+    store. `archive` is None if no archive folder is configured."""
 
     def __init__(self, redis: Any, keys: Keys, archive: Archive | None) -> None:
         self._redis, self._keys, self._archive = redis, keys, archive
 
     async def mark(self) -> ArchiveCursor:
-        """Return the state of the archive."""
+        """Return the state of the archive as Redis stores it."""
         return ArchiveCursor.parse(await self._redis.hget(self._keys.meta, "archived"))
 
     def need_archive(self) -> Archive:
-        """Return the archive. Raises ArchiveProblem if its folder is unknown."""
+        """Return the archive. Raises ArchiveProblem if no archive folder is configured."""
         if self._archive is None:
             raise ArchiveProblem(_UNTOLD)
         return self._archive
@@ -381,7 +383,7 @@ class AuditHistory:
         return found[:limit]
 
     async def find(self, event_id: str) -> AuditEvent | None:
-        """Return an event by ID. None if it is no longer stored or cannot be read."""
+        """Return an event by ID. None if the event is no longer stored or cannot be read."""
         rows = await self._redis.xrange(self._keys.events, event_id, event_id)
         if rows:
             return event_from(*rows[0])

@@ -31,8 +31,8 @@ _CLAIM_MS = 300_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivePace:
-    """When to write a segment. Only events older than `settled_ms` count. A segment is due at
-    `most_events`, or when the first event is `longest_ms` old."""
+    """When to write a segment. Only events older than `settled_ms` count. A segment is due when
+    there are `most_events`, or when the first event is `longest_ms` old."""
 
     settled_ms: int = 300_000
     longest_ms: int = 3_600_000
@@ -44,7 +44,8 @@ PACE = ArchivePace()
 
 @dataclass(frozen=True, slots=True)
 class SealedBatch:
-    """Seals in order with their events. `entry` is the last seal's ID in its stream."""
+    """Seals in order with the events that they cover. `entry` is the last seal's ID in its
+    stream."""
 
     sealed: list[Sealed]
     entry: str
@@ -61,7 +62,8 @@ class SealedBatch:
 
 
 class Trimming:
-    """Drops the oldest events and seals from their streams, in one gateway at a time."""
+    """Drops the oldest events and seals from their streams. Only one gateway at a time does
+    this."""
 
     def __init__(self, store: RedisStore) -> None:
         self._store = store
@@ -70,7 +72,8 @@ class Trimming:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[bool]:
-        """Trim exclusively during the block. Yields False while another gateway trims."""
+        """Keep other gateways from trimming during the block. Yields False while another gateway
+        trims."""
         keys = self._store.keys
         names = [keys.of("archive", "claim"), keys.meta]
         async with self._lock:
@@ -78,7 +81,7 @@ class Trimming:
 
     async def trim(self, before: ArchiveCursor, after: ArchiveCursor, entry: str) -> bool:
         """Drop the events that the new cursor counts as archived, and the seals up to `entry`.
-        Return False if another gateway was faster."""
+        Return False if another gateway did so first."""
         keys = self._store.keys
         done = await self._trim.run(
             self._store.redis,
@@ -89,9 +92,10 @@ class Trimming:
 
 
 class Archiver:
-    """Archives events, in one gateway at a time. The folder must be the one that Redis knows.
+    """Archives events, in one gateway at a time. The folder must be the one that was last used with
+    this Redis.
 
-    `tell` receives the reason if archiving fails, or None if it works.
+    `tell` is called with the reason if archiving fails, or with None if it works.
     """
 
     def __init__(
@@ -125,8 +129,8 @@ class Archiver:
     async def archive_all(self) -> int:
         """Archive everything that is due. Return how many segments left Redis.
 
-        Raises ArchiveProblem if the folder is not the one that Redis knows, OSError if the disk
-        fails.
+        Raises ArchiveProblem if the folder is not the one last used with this Redis, and OSError if
+        the disk fails.
         """
         made, due = 0, True
         while due:
@@ -136,7 +140,8 @@ class Archiver:
         return made
 
     async def _archive_next(self) -> bool:
-        """Archive one segment, or finish one of a gateway that died. Return whether one was due."""
+        """Archive one segment, or finish a segment that a dead gateway began. Return whether one
+        was due."""
         mark = await self._store.audit.mark()
         numbers = await asyncio.to_thread(self._look, mark)
         strays = [number for number in numbers if number > mark.number]
@@ -204,7 +209,7 @@ def check_folder(archive: Archive, mark: ArchiveCursor) -> None:
 
 
 def next_id(event_id: str) -> str:
-    """Return the next ID after this one."""
+    """Return the smallest event ID that is greater than this one."""
     milliseconds, _, sequence = event_id.partition("-")
     return f"{milliseconds}-{int(sequence) + 1}"
 

@@ -45,8 +45,8 @@ _SEALS_AT_ONCE = 100
 
 
 class Sealer:
-    """Seals events at most every two seconds. Any replica may run it; the chain accepts one
-    seal."""
+    """Seals events at most every two seconds. Any replica may run it, because the chain accepts
+    only one of two competing seals."""
 
     def __init__(self, store: RedisStore, feed: Feed) -> None:
         self._store = store
@@ -54,7 +54,7 @@ class Sealer:
         self._seal = Script("seal_events", store.at)
 
     async def run(self) -> None:
-        """Seal until cancelled. New events wake it."""
+        """Seal events until cancelled. New events wake it."""
         while True:
             try:
                 async with self._feed.watch(None) as wait:
@@ -69,7 +69,8 @@ class Sealer:
     async def seal_all(self) -> int:
         """Seal all current events. Return how many seals this call made.
 
-        Later events are left for the next call, because a busy stream would never end.
+        Events that arrive during the call are left for the next call; otherwise a busy stream would
+        never end.
         """
         made, sealing = 0, _SEALED_TOGETHER
         while sealing == _SEALED_TOGETHER:
@@ -78,7 +79,8 @@ class Sealer:
         return made
 
     async def _seal_batch(self) -> int:
-        """Seal the next events. Return how many; 0 also if another replica was faster."""
+        """Seal the next events. Return how many were sealed, which is 0 also if another replica
+        sealed them first."""
         store = self._store
         head, last = await store.redis.hmget(store.keys.meta, "head", "sealed")
         events = await store.history(last, _SEALED_TOGETHER)
@@ -95,9 +97,10 @@ class Sealer:
 
 
 async def export(store: RedisStore) -> AsyncIterator[str]:
-    """Yield the audit log as lines, events and seals in order: the archive, then Redis.
+    """Yield the audit log as lines with events and seals in order, first from the archive, then
+    from Redis.
 
-    An unreadable part of the archive becomes a line too, which `verify` reports.
+    For an unreadable part of the archive, it yields a line that `verify` reports.
     """
     meta = await store.redis.hmget(store.keys.meta, "head", "sealed", "archived")
     head, sealed, archived = meta
@@ -128,7 +131,7 @@ class _SealedPart:
         self.archived = False
 
     async def lines(self) -> AsyncIterator[str]:
-        """Yield the lines."""
+        """Yield the lines of this part of the audit log."""
         async for line in self._whole(self._mark.segments):
             yield line
         async for line in self._whole(await find_strays(self._store, self._mark)):

@@ -1,8 +1,8 @@
 """Write a namespace and its archive to one file (`write_backup`), and load it (`load_backup`).
 
-A backup is gzip with a JSON object on each line: a head, keys, parts of streams, archive segments.
-The last line has the number and SHA-256 of the others. Signing key, secret answers, agents' queues,
-leases and locks are left out.
+A backup is a gzip file with one JSON object per line: a head, keys, parts of streams, archive
+segments. The last line has the number and the SHA-256 of the other lines. Signing key, secret
+answers, agents' queues, leases and locks are left out.
 """
 
 from __future__ import annotations
@@ -106,14 +106,14 @@ return rows
 
 
 class _Moved(Exception):
-    """Events left Redis while they were read."""
+    """Events moved from Redis to the archive while they were read."""
 
 
 async def write_backup(store: RedisStore, path: Path, head: JsonObject) -> int:
     """Write the namespace to a file that only this user can read. Return its number of lines.
 
-    An existing file is replaced only when the new one is complete. Raises Conflict if events left
-    Redis during each try, ArchiveProblem if a part of the archive cannot be read.
+    An existing file is replaced only when the new one is complete. Raises Conflict if events moved
+    to the archive during each try, and ArchiveProblem if a part of the archive cannot be read.
     """
     for _ in range(_TRIES):
         part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
@@ -181,7 +181,8 @@ def _pairs(flat: list[str]) -> dict[str, str]:
 
 
 class BackupFile:
-    """A backup to restore. Checks the whole file first; raises InvalidRequest."""
+    """A backup to restore. The whole file is checked first; raises InvalidRequest if it is
+    damaged."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -206,8 +207,8 @@ class BackupFile:
         )
 
     def lines(self) -> Iterator[tuple[str, Any]]:
-        """Yield kind and value of each line but the first and last. Raises ValueError at the end if
-        the file differs from what was written."""
+        """Yield kind and value of each line except the first and the last. Raises ValueError at the
+        end if the file was changed or damaged."""
         digest, count = hashlib.sha256(), 0
         with gzip.open(self._path) as file:
             for text in file:
@@ -225,10 +226,11 @@ class BackupFile:
 
 async def load_backup(store: RedisStore, backup: BackupFile) -> None:
     """Load a backup into an empty namespace, with the kill switch on. Approving grants become
-    suspended; tokens, sign-ins and links are held back until `confirm_held`.
+    suspended; tokens, sign-ins and links do not work until `confirm_held`.
 
-    After an interruption, call it again: it starts over. Until the caller deletes `restoring`, no
-    gateway opens the namespace. Raises Conflict if the namespace or archive folder is in use.
+    After an interruption, call it again; it starts from the beginning. No gateway opens the
+    namespace until the caller deletes the key `restoring`. Raises Conflict if the namespace or
+    archive folder is in use.
     """
     redis, keys = store.redis, store.keys
     archive = store.audit.need_archive() if backup.segments else store.archive
@@ -270,7 +272,8 @@ async def _list_names(store: RedisStore) -> list[str]:
 
 
 async def _reach(redis: Any, key: str, last: str) -> None:
-    """Make new entries of a stream come after those before the backup, even of an empty one."""
+    """Give new entries of a stream higher IDs than those before the backup, even if the stream is
+    empty."""
     if last != _NO_ENTRY:
         if not await redis.xlen(key):
             await redis.xadd(key, {"": ""}, id=last)
@@ -295,7 +298,8 @@ async def _load_key(store: RedisStore, row: list[Any], now: int) -> None:
 
 
 async def _hold_credentials(store: RedisStore, rows: dict[str, str]) -> None:
-    """Hold all tokens back, and remove the agents' Redis users, which the server may still have."""
+    """Make all tokens ineffective for now, and remove agents' Redis users that the server may still
+    have."""
     for key_id, text in rows.items():
         entry = json.loads(text)
         kind = AGENTS if entry["kind"] == AGENT else SIGN_INS
@@ -322,12 +326,12 @@ async def _write(redis: Any, key: str, kind: str, value: Any, expires: int = -1)
 
 
 def _approves(body: str) -> bool:
-    """Return whether a stored grant approves."""
+    """Return whether a stored grant approves calls."""
     return body.startswith("{") and build(Grant, json.loads(body)).effect is Effect.ALLOW
 
 
 def _suspended(flat: list[str], now: int) -> list[str]:
-    """Return the fields of a grant, suspended if it approves."""
+    """Return the fields of a grant. If the grant approves calls, it becomes suspended."""
     fields = _pairs(flat)
     if _approves(fields.get("body", "")):
         grant = build(Grant, json.loads(fields["body"]))
@@ -337,8 +341,8 @@ def _suspended(flat: list[str], now: int) -> list[str]:
 
 
 async def list_held_agents(store: RedisStore) -> dict[str, list[str]]:
-    """Return the held agents with the SHA-256 of their valid Redis passwords, without those that
-    were added again."""
+    """Return the agents whose tokens are held, with the SHA-256 of their valid Redis passwords.
+    Agents that were added again are left out."""
     found, now, taken = dict[str, list[str]](), await store.now(), await _list_taken(store)
     for text in await store.redis.hvals(store.keys.of("held", AGENTS, _CREDENTIALS)):
         entry = json.loads(text)
@@ -348,15 +352,16 @@ async def list_held_agents(store: RedisStore) -> dict[str, list[str]]:
 
 
 async def _list_taken(store: RedisStore) -> set[tuple[str, str]]:
-    """Return kind and name of all effective tokens."""
+    """Return kind and owner's name of all effective tokens."""
     rows = map(json.loads, await store.redis.hvals(store.keys.credentials))
     return {(one["kind"], one["name"]) for one in rows}
 
 
 async def confirm_held(store: RedisStore, kind: str) -> int:
-    """Make held keys of a kind effective again. Return how many. Newer keys are kept.
+    """Make the held keys of a kind effective again. Return how many there were. A newer key is not
+    replaced.
 
-    Before, create the Redis users of `list_held_agents`.
+    Before you call it, create the Redis users of the agents in `list_held_agents`.
     """
     redis, keys, prefix = store.redis, store.keys, f"held:{kind}:"
     held = [name for name in await _list_names(store) if name.startswith(prefix)]

@@ -19,7 +19,8 @@ _WRONG_SECONDS = 600
 
 
 class RedisClaims:
-    """A `gateway.ports.claims.ClaimStore` in one namespace. All entries are in one hash."""
+    """Implements `gateway.ports.claims.ClaimStore` for one namespace. All entries are in one
+    hash."""
 
     def __init__(self, store: RedisStore, clock: Clock) -> None:
         self._store = store
@@ -38,7 +39,7 @@ class RedisClaims:
         return next((one for one in await self.list_all() if one[0].id == invitation_id), None)
 
     async def claim(self, invitation: Invitation, claim: ChatClaim, facts: dict[str, str]) -> bool:
-        """Save a claim for a day and audit it with these facts. Return False if the invitation
+        """Save a claim for a day and audit it with this data. Return False if the invitation
         already has a claim."""
         kept = dumps(plain(replace(invitation, ends=claim.at + _KEPT_MS)))
         told = [invitation.id, kept, dumps(plain(claim)), dumps(mask(facts))]

@@ -1,4 +1,5 @@
-"""Connect to Redis or Valkey by one URL (`connect`), or query every server behind it (`each`)."""
+"""Connect to Redis or Valkey by one URL (`connect`), or query each server that it leads to
+(`each`)."""
 
 from __future__ import annotations
 
@@ -60,8 +61,8 @@ def connect(url: str, *, blocking: bool = False) -> Any:
     """Return a redis.asyncio client for `url`.
 
     `gateway.wire.redis_connection` lists the forms of URLs. A `blocking` client has no socket
-    timeout, so callers must limit each read. It rejects replies that are too large
-    (`gateway.stores.ingress`). Raises UnusableUrl, which never contains the URL.
+    timeout, so callers must limit each read. It also rejects replies that are too large
+    (`gateway.stores.ingress`). Raises UnusableUrl, whose message never contains the URL.
     """
     try:
         return _connect(url, blocking)
@@ -118,8 +119,8 @@ async def line_to(url: str) -> AsyncIterator[Multiplexer | None]:
 
 
 class _Cluster(redis.asyncio.RedisCluster):
-    """Raises connection errors when a cluster is unreachable; redis-py's own are not
-    RedisErrors."""
+    """Raises connection errors when a cluster is unreachable, because redis-py's errors for that
+    are not RedisErrors."""
 
     async def initialize(self, *args: Any, **kwargs: Any) -> _Cluster:
         with _as_lost_connection():
@@ -132,8 +133,8 @@ class _Cluster(redis.asyncio.RedisCluster):
 
 
 def _prepare(cluster: _Cluster, blocking: bool) -> _Cluster:
-    """Make a cluster use this module's connection class, and the bounded parser if `blocking`. Its
-    constructor has no option for either."""
+    """Make a cluster client use this module's connection class, and the bounded parser if
+    `blocking`. The client's constructor has no option for either."""
     cluster.get_connection_kwargs()["connection_class"] = _Connection
     for node in cluster.startup_nodes:
         node.connection_class = _Connection
@@ -168,7 +169,7 @@ def _as_lost_connection() -> Iterator[None]:
 
 
 async def disconnect(client: Any) -> None:
-    """Close a client of `connect`, and its connections to Sentinels."""
+    """Close a client that `connect` returned, and its connections to Sentinels."""
     await client.aclose()
     await close_sentinels(getattr(client, "connection_pool", None))
 
@@ -193,7 +194,7 @@ class Heard(Generic[T]):
 async def each(client: Any, work: Callable[[Any], Awaitable[T]]) -> Heard[T]:
     """Run `work` on each server: primaries and replicas, including those that are down.
 
-    Raises an error only if it failed on all of them.
+    Raises an error only if `work` failed on all servers.
     """
     addresses = await _addresses(client)
     if not addresses:
@@ -307,10 +308,10 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Settings and state of one server. `default` lists what clients without a user name may do.
+    """Settings and state of one server. `default` lists the rights of clients without a user name.
 
-    `replicas` are connected to it now. `cut` means that it should replicate another server but does
-    not. `used` bytes of `room` hold data; a room of 0 means no limit.
+    `replicas` is the number of connected replicas. `cut` means that it should replicate another
+    server but does not. `used` of `room` bytes hold data; a room of 0 means no limit.
     """
 
     settings: dict[str, str]
@@ -323,14 +324,14 @@ class Facts:
 
 
 def packs_records(server: Facts) -> bool:
-    """Return whether a server stores long records in packed form, which saves a third of the
+    """Return whether a server stores long records in compact form, which saves a third of the
     memory. The setting has two names, depending on the server."""
     names = ("hash-max-listpack-value", "hash-max-ziplist-value")
     return max(int(server.settings.get(name, 0)) for name in names) >= PACKED_BYTES
 
 
 def writes_alone(servers: Collection[Facts]) -> bool:
-    """Return whether a server with replicas accepts writes that no replica has."""
+    """Return whether a server with replicas accepts writes while no replica is connected."""
     several = len(servers) > 1 or any(one.replicas for one in servers)
     return several and any(one.settings.get("min-replicas-to-write") == "0" for one in servers)
 
@@ -360,7 +361,7 @@ async def _facts(node: Any) -> Facts:
 
 
 async def _default_rights(node: Any) -> str:
-    """Return what a client without a user name may do; empty if nothing."""
+    """Return the rights of a client without a user name, or an empty result if it has none."""
     try:
         user = await node.acl_getuser("default")
     except ResponseError as error:

@@ -1,4 +1,5 @@
-"""Bearer tokens of agents and approvers (`RedisCredentials`), and agents' Redis users."""
+"""Store the bearer tokens of agents and approvers (`RedisCredentials`), and manage agents' Redis
+users."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ _NO_FILE = "not configured to use an ACL file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisUser:
-    """A new Redis user with its password, which is known only now.
+    """A new Redis user with its password, which is not stored.
 
     `kept` means that every server saves its users to a file. `silent` are the servers that did not
     respond, and why.
@@ -49,19 +50,19 @@ class RedisUser:
 
 
 def user_name(keys: Keys, agent: str) -> str:
-    """Return the name of an agent's user. It contains the namespace, because namespaces may share a
-    server and agent names.
+    """Return the name of an agent's Redis user. It contains the namespace, because namespaces may
+    share a server and agent names.
 
-    Neither name can contain the dot between them.
+    A dot separates the two names, and neither name can contain a dot.
     """
     return f"{keys.namespace}.agent-{agent}"
 
 
 async def grant(client: Any, keys: Keys, agent: str, *, beside: Collection[str] = ()) -> RedisUser:
-    """Create a user that can only write its agent's stream and read its replies.
+    """Create a Redis user that can only write to its agent's stream and read the agent's replies.
 
-    An existing user is replaced and its connections are cut. With `beside` (hashes of passwords
-    that stay valid) the connections stay open.
+    An existing user is replaced and its connections are closed. With `beside` (hashes of passwords
+    that stay valid), the connections stay open.
     """
     password = secrets.token_urlsafe(32)
     sha256 = sha256_hex(password.encode())
@@ -108,7 +109,8 @@ async def put(
 
 
 async def remove(client: Any, keys: Keys, agent: str) -> Heard[int]:
-    """Delete an agent's user, which cuts its connections. Return how many each server had."""
+    """Delete an agent's Redis user, which closes its connections. Return how many users each server
+    deleted."""
 
     async def delete(node: Any) -> int:
         gone = int(await node.execute_command("ACL", "DELUSER", user_name(keys, agent)))
@@ -119,7 +121,7 @@ async def remove(client: Any, keys: Keys, agent: str) -> Heard[int]:
 
 
 async def _save(node: Any) -> bool:
-    """Save users to the server's ACL file. Return False if it has none."""
+    """Save users to the server's ACL file. Return False if the server has no such file."""
     try:
         await node.execute_command("ACL", "SAVE")
     except ResponseError as error:
@@ -142,11 +144,11 @@ AGENT, APPROVER = "agent", "approver"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCredential:
-    """A new credential with its token, which is known only now.
+    """A new credential with its token, which is not stored.
 
-    `redis_user` belongs to an agent. `kept` is False if that user is lost when the server restarts.
-    `silent` are servers without the user, and why. Replaced tokens work until `old_until` (ms since
-    the epoch).
+    `redis_user` is set for an agent. `kept` is False if that user is lost when the server restarts.
+    `silent` lists the servers that do not have the user, and why. Replaced tokens work until
+    `old_until` (ms since the epoch).
     """
 
     name: str
@@ -172,10 +174,10 @@ class ListedCredential:
 
 
 class RedisCredentials:
-    """Credentials of one namespace. Tokens are stored as SHA-256 and shown only once.
+    """Credentials of one namespace. Tokens are stored as SHA-256 hashes and shown only once.
 
     Entries are cached for half a second, so a revoked token is rejected within a second. A change
-    locks its name for `change_ms`, renewed while it runs. A lock of a dead gateway therefore
+    locks its name for `change_ms` and renews the lock while it runs, so the lock of a dead gateway
     expires.
     """
 
@@ -206,7 +208,7 @@ class RedisCredentials:
         return _credential(match[1], entry)
 
     async def _entry(self, key_id: str) -> JsonObject | None:
-        """Return the stored entry of a token, even if another process just created it."""
+        """Return the stored entry of a token, even if another process created it a moment ago."""
         found = (await self._entries()).get(key_id)
         if found is None:
             row = await self._redis.hget(self._keys.credentials, key_id)
@@ -253,7 +255,7 @@ class RedisCredentials:
         return sorted(rows, key=lambda row: row.name)
 
     def _is_over(self, entry: JsonObject) -> bool:
-        """Return whether a replaced token has passed its overlap."""
+        """Return whether the overlap is over in which a replaced token still works."""
         return "until" in entry and entry["until"] <= self._clock.now_ms()
 
     async def add_agent(
@@ -264,8 +266,9 @@ class RedisCredentials:
         token: str | None = None,
         enrolled: bool = False,
     ) -> NewCredential:
-        """Create an agent with its Redis user, and a token or the given one. Raises Conflict if it
-        exists, InvalidRequest for a wrong name or an owner who is not in the policy."""
+        """Create an agent with its Redis user, and a token or the given one. Raises Conflict if the
+        agent exists, and InvalidRequest for an invalid name or an owner who is not in the
+        policy."""
         if not AGENT_NAME.fullmatch(name):
             raise InvalidRequest(
                 "an agent's name must have 1 to 64 characters of a-z, 0-9, _ and -"
@@ -284,7 +287,8 @@ class RedisCredentials:
         return _with_user(new, user)
 
     async def _refuse_nobody(self, owner: str) -> None:
-        """Reject an owner who is not in the policy. Nobody would be excluded from deciding."""
+        """Reject an owner who is not in the policy, because then no person would be kept from
+        deciding their own agent's requests."""
         people = [one.name for one in (await self._store.policy()).people]
         if owner not in people:
             known = ", ".join(people) or "nobody yet"
@@ -293,9 +297,11 @@ class RedisCredentials:
             )
 
     async def enrol_agent(self, name: str) -> NewCredential:
-        """Create an agent whose token its machine stores, or replace a token from enrolment.
+        """Create an agent whose token is stored on its machine, or replace a token that enrolment
+        created.
 
-        Raises Conflict for other agents, so that a name alone does not replace their token.
+        Raises Conflict if the agent was created in another way, so that nobody can replace its
+        token by knowing its name.
         """
         try:
             return await self.add_agent(name, enrolled=True)
@@ -338,7 +344,7 @@ class RedisCredentials:
     async def _replace(
         self, kind: str, name: str, row: JsonObject, overlap_ms: int
     ) -> NewCredential:
-        """Create a token, and end the other tokens of the name now or after the overlap."""
+        """Create a token for a name. Its other tokens stop working now or after the overlap."""
         until = self._clock.now_ms() + overlap_ms
         ending = {
             key_id: json.dumps({**one, "until": min(until, one.get("until", until))})
@@ -398,9 +404,9 @@ class RedisCredentials:
     async def revoke_agent(self, name: str) -> None:
         """Remove an agent: its token, its Redis user, and its unread messages.
 
-        Deleting the user cuts its connections. Raises NotFound. Raises Unreachable if a server that
-        did not respond may still have the user; everything else is done then, and a second call
-        completes it.
+        Deleting the user closes its connections. Raises NotFound. Raises Unreachable if a server
+        that did not respond may still have the user. Everything else is done then; call it again to
+        complete the removal.
         """
         async with self._alone(AGENT, name):
             known = await self._forget(AGENT, name)
@@ -437,7 +443,7 @@ class RedisCredentials:
     async def revoke_approver(self, name: str) -> None:
         """Remove a person and their token. Raises NotFound.
 
-        A platform group in a route still admits the people whom the platform lists in it.
+        If a route names a platform group, the platform's members of that group may still decide.
         """
         async with self._alone(APPROVER, name):
             listed = any(person.name == name for person in (await self._store.policy()).people)
@@ -448,7 +454,8 @@ class RedisCredentials:
 
     @asynccontextmanager
     async def _alone(self, kind: str, name: str) -> AsyncIterator[None]:
-        """Lock one credential on all replicas. Raises Conflict if the lock is not free in time."""
+        """Lock one credential on all replicas. Raises Conflict if another change holds the lock for
+        too long."""
         keys = [self._keys.of("changing", kind, name), self._keys.meta]
         who = secrets.token_hex(8)
         until = asyncio.get_running_loop().time() + _TURN_SECONDS
@@ -526,7 +533,7 @@ class RedisCredentials:
         return found
 
     async def _forget(self, kind: str, name: str, *, but: str = "") -> bool:
-        """Delete all tokens of a name. Return whether there was one."""
+        """Delete all tokens of a name. Return whether there were any."""
         entries = await self._entries(fresh=True)
         gone = [
             key_id

@@ -22,8 +22,8 @@ class RedisDevices:
         self._swap = Script("put_copy", store.at)
 
     async def add(self, device: PushDevice) -> bool:
-        """Save a device, replacing one with the same ID. Return False if its person has too
-        many."""
+        """Save a device, replacing a stored device with this ID. Return False if the person has too
+        many devices."""
         mine = self._keys.devices_of(device.person)
         owner = await self._redis.hget(self._keys.devices, device.id)
         known = owner == device.person

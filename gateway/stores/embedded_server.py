@@ -1,10 +1,11 @@
-"""The embedded server: a real Valkey or Redis on its own data folder; start with `running_engine`.
+"""Run the embedded server, a real Valkey or Redis with a private data folder; start with
+`running_engine`.
 
-`running_engine` starts the server, restarts it if it dies, and stops it. With `engine_url` other
-processes of the same operating-system user find it. Two locks protect the folder: the gateway
-process holds `gateway.lock`, the server process `server.lock`. After a killed gateway, two servers
-therefore never write one append-only file. POSIX only: import this module only if no Redis address
-is configured.
+`running_engine` starts the server, restarts it if it dies, and stops it. Other processes of the
+same operating-system user find the server with `engine_url`. Two locks protect the folder: the
+gateway process holds `gateway.lock`, the server process `server.lock`. So even if the gateway is
+killed, two servers never write one append-only file. POSIX only: import this module only if no
+Redis address is configured.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class DataFolder:
 
     @classmethod
     def prepare(cls, data_dir: Path) -> DataFolder:
-        """Create the folder, or close an existing one to others if it is empty or a data folder.
+        """Create the folder, or make an existing one private if it is empty or a data folder.
 
         Raises:
             EngineFailed: it belongs to another user, has other content, or cannot be created.
@@ -131,7 +132,8 @@ class DataFolder:
         return socket_url(password, socket) if socket and password else None
 
     def place_socket(self) -> Path:
-        """Choose and record the socket's path: here, or in a short private folder."""
+        """Choose and record the socket's path, in this folder or in a private folder with a short
+        path."""
         socket = self.path / "engine.sock"
         if len(os.fsencode(socket)) > SOCKET_BYTES:
             socket = self._recorded_socket() or Path(tempfile.mkdtemp(prefix="gateway-")) / "s"
@@ -157,7 +159,7 @@ class DataFolder:
         write_private(path, ours.encode() + others)
 
     def open_log(self, name: str = "engine.log") -> int:
-        """Open a process's log for its output. The caller closes the descriptor."""
+        """Open the log file for a process's output. The caller closes the descriptor."""
         fd = _open(self.path / name, os.O_WRONLY | os.O_APPEND)
         if os.fstat(fd).st_size > LOG_BYTES:
             os.ftruncate(fd, 0)
@@ -210,7 +212,7 @@ def _open(path: Path, flags: int) -> int:
 
 
 def try_lock(path: Path) -> int | None:
-    """Return the descriptor that holds the lock, or None if another process holds it."""
+    """Return the file descriptor that holds the lock, or None if another process holds the lock."""
     try:
         lock = _open(path, os.O_RDWR)
     except OSError as error:
@@ -273,7 +275,7 @@ class Engine:
     """A running embedded server and its connection data.
 
     `url` (for redis-py, contains the password) and `socket` do not change on restarts. `pid` is the
-    first server process; after a restart ask the server itself.
+    first server process; after a restart, query the server for its process ID.
     """
 
     url: str = field(repr=False)
@@ -303,8 +305,8 @@ def find_server_binary(explicit: Path | None = None) -> Path:
 def engine_url(data_dir: Path) -> str | None:
     """Return the URL of the running server of `data_dir`, or None if none responds.
 
-    For other processes of the same user; blocks for up to 2 s. Also None if the folder, or the
-    socket's folder, is not private: a foreign socket would receive the password.
+    For other processes of the same user. Blocks for up to 2 s. Also returns None if the data folder
+    or the socket's folder is not private, because another user's socket would receive the password.
     """
     url = DataFolder(data_dir.resolve()).known_url()
     if url is None:
@@ -322,8 +324,8 @@ def engine_url(data_dir: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerTimeouts:
-    """Timeouts in seconds. `ready`: for the first reply, extended while data loads. `orphan`: for a
-    server of a killed gateway to end. `stop`: between SIGTERM and SIGKILL."""
+    """Timeouts in seconds. `ready`: for the first reply, extended while data loads. `orphan`: for
+    the end of a server whose gateway was killed. `stop`: between SIGTERM and SIGKILL."""
 
     ready: float = 10.0
     orphan: float = 10.0

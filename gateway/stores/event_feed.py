@@ -1,7 +1,7 @@
 """Follow the event stream with one blocking read and wake waiting tasks; start with `RedisFeed`.
 
-The stream of all events is followed while a task needs it, the short stream of control events
-always. `RedisCursor` stores the last event sent to the webhook, and which replica sends.
+The stream of all events is followed only while a task needs it, but the short stream of control
+events always. `RedisCursor` stores the last event sent to the webhook, and which replica sends.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Ends = Callable[[], Awaitable[tuple[str, str]]]
 
 
 class RedisFeed:
-    """A `gateway.ports.Feed` in one namespace. `redis` must have no socket timeout.
+    """Implements `gateway.ports.Feed` for one namespace. `redis` must have no socket timeout.
 
     One read blocks for `block_ms`. `healthy` ignores interruptions shorter than `patience` seconds,
     which must exceed one read. A subscriber may fall behind by `buffer` events. The stream of all
@@ -97,7 +97,7 @@ class RedisFeed:
 
     @property
     def healthy(self) -> bool:
-        """Whether events are being read, so that waiting tasks are woken."""
+        """Whether events are being read, so that the feed can wake waiting tasks."""
         return self._control.healthy and (not self.follows_all or self._all.healthy)
 
     @asynccontextmanager
@@ -153,7 +153,7 @@ class RedisFeed:
         return self._wanting > 0 or now - self._left_at < self._linger
 
     async def find_ends(self) -> tuple[str, str]:
-        """Return the last event that left Redis, and the newest event."""
+        """Return the last event that was moved from Redis to the archive, and the newest event."""
         rows = await self._redis.xrevrange(self._keys.events, count=1)
         left = ArchiveCursor.parse(await self._redis.hget(self._keys.meta, "archived")).last
         return left, rows[0][0] if rows else left
@@ -169,7 +169,7 @@ class RedisFeed:
         self._subscribers.tell(event)
 
     def _look_anew(self) -> None:
-        """Make all tasks read the current state."""
+        """Make all waiting tasks read the current state."""
         for watch in (watch for watches in self._watches.values() for watch in watches):
             watch.wake()
         self._subscribers.cut_off_all()
@@ -189,13 +189,13 @@ class _Follower:
 
     @property
     def healthy(self) -> bool:
-        """Whether it reads, or stopped for less than `patience`."""
+        """Whether it is reading, or stopped less than `patience` seconds ago."""
         since = self._failing_since
         return since is None or asyncio.get_running_loop().time() - since < self._patience
 
     async def begin(self) -> None:
-        """Find the position to start from. If Redis does not respond, it is found later, and
-        subscribers must read the current state."""
+        """Find the position to start from. If Redis does not respond, the position is found later,
+        and subscribers must read the current state."""
         self._failing_since = self._cursor = None
         try:
             _, self._cursor = await self._ends()
@@ -235,8 +235,8 @@ class _Follower:
     async def _read(
         self, tell: Callable[[AuditEvent], None], missed: Callable[[], None], *, quiet: bool
     ) -> bool:
-        """Pass on the next events. Return whether there were any. `quiet` is the previous result
-        negated."""
+        """Pass on the next events. Return whether there were any. `quiet` says that the previous
+        call found none."""
         now = asyncio.get_running_loop().time
         if self._cursor is None or quiet or now() - self._read_at > _LONGEST_GAP_SECONDS:
             await self._check_cursor(missed)
@@ -258,9 +258,9 @@ class _Follower:
     async def _check_cursor(self, missed: Callable[[], None]) -> None:
         """Make all tasks read the current state if the cursor is behind or ahead of the stream.
 
-        A server restored from an older file, or with its clock set back, uses lower IDs again. A
-        reader that kept its cursor would receive nothing. After a long absence, missed events may
-        have moved to the archive.
+        A server that was restored from an older file, or whose clock was set back, uses lower IDs
+        again. A reader with an old cursor would then receive nothing. After a long absence, missed
+        events may have moved to the archive.
         """
         left, last = await self._ends()
         if self._cursor is not None:
@@ -284,7 +284,8 @@ class _Subscribers:
 
     @contextmanager
     def one(self) -> Iterator[AsyncIterator[AuditEvent]]:
-        """Subscribe during the block. The iterator raises Unreachable if it falls behind."""
+        """Subscribe to events during the block. The iterator raises Unreachable if it falls
+        behind."""
         queue: asyncio.Queue[AuditEvent | None] = asyncio.Queue(self._buffer)
         self._queues.add(queue)
         try:
@@ -314,7 +315,7 @@ class _Subscribers:
 
 
 class Bell:
-    """Rings when an event arrives that a task watches for."""
+    """Wakes a task when an event arrives that the task waits for."""
 
     def __init__(self) -> None:
         self._bell = asyncio.Event()
@@ -343,7 +344,7 @@ async def _drain(queue: asyncio.Queue[AuditEvent | None]) -> AsyncIterator[Audit
 
 
 class RedisCursor:
-    """A `gateway.delivery.webhooks.Cursor` in one namespace."""
+    """Implements `gateway.delivery.webhooks.Cursor` for one namespace."""
 
     def __init__(self, store: RedisStore) -> None:
         self._redis = store.redis
@@ -353,7 +354,7 @@ class RedisCursor:
         self._take = Script("take_claim", store.at)
 
     async def claim(self, seconds: float) -> bool:
-        """Become the only replica that sends, for `seconds`. Return False if another one is."""
+        """Become the only replica that sends, for `seconds`. Return False if another replica is."""
         taken = await self._take.run(self._redis, self._claim, [self._sender, int(seconds * 1000)])
         return bool(taken)
 

@@ -22,10 +22,10 @@ _MOST_DENIALS = 500
 
 
 class RedisGrants:
-    """A `gateway.policy.grant_book.GrantStore` next to a store of requests.
+    """Implements `gateway.policy.grant_book.GrantStore` in the namespace of a store of requests.
 
-    Exact grants are looked up. Pattern grants of one agent for one tool are tried one after the
-    other, so `most_patterns` limits their number.
+    Exact grants are found by their digest. Pattern grants of one agent for one tool are tried one
+    after the other, so `most_patterns` limits their number.
     """
 
     def __init__(self, store: RedisStore, *, most_patterns: int = MOST_PATTERNS) -> None:
@@ -70,8 +70,8 @@ class RedisGrants:
     ) -> bool:
         """End a grant. Return whether it was active.
 
-        A denial that covers the same call for a few minutes is not listed among the ended grants,
-        unless a person revoked it. Even then it is listed only for those minutes.
+        A denial that covers equal calls for a few minutes is not listed among the ended grants,
+        unless a person revoked it. Then it is listed for the rest of those minutes.
         """
         keys = self._keys
         ended = keys.grants_passed if grant.told and why != "revoked" else keys.grants_ended
@@ -95,8 +95,8 @@ class RedisGrants:
     async def say(
         self, grant: Grant, field: str, *, before: str, after: str, event: str, announced: bool
     ) -> bool:
-        """Set a field of an active grant if its value is still `before`. Return whether it was
-        set."""
+        """Set a field of an active grant if the stored value is still `before`. Return whether it
+        was set."""
         keys = self._keys
         return bool(
             await self._say.run(
@@ -117,8 +117,8 @@ class RedisGrants:
         )
 
     async def mark_outdated(self, grant: Grant, outdated: Outdated | None) -> bool:
-        """Suspend an active grant, or with None end that, unless the grant changed since. Return
-        whether this call did."""
+        """Suspend an active grant, or with None reactivate it, unless the grant changed since.
+        Return whether this call changed it."""
         keys, was = self._keys, await self._redis.hget(self._keys.grant(grant.id), "body")
         if was is None or _grant(was) != replace(grant, **GRANT_OVERLAY):
             return False
@@ -151,7 +151,7 @@ class RedisGrants:
         )
 
     async def erase(self, grant: Grant) -> None:
-        """Replace the content of an ended grant by this one, and update its cards."""
+        """Replace the content of an ended grant with this content, and update its cards."""
         key = self._keys.grant(grant.id)
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hset(key, "was", body_of_grant(grant))
@@ -161,17 +161,18 @@ class RedisGrants:
         await pipeline.execute()
 
     async def get(self, grant_id: str) -> Grant | None:
-        """Return an active grant with its uses, or None."""
+        """Return an active grant with its number of uses, or None."""
         found = await self.find(grant_id)
         return found if found is not None and found.end is None else None
 
     async def find(self, grant_id: str) -> Grant | None:
-        """Return a grant with its uses, even if it ended, or None."""
+        """Return a grant with its number of uses, even if it ended. None if there is no such
+        grant."""
         return next(iter(await self._load([grant_id])), None)
 
     async def about(self, agent: str, tool: str, digest: str) -> tuple[int, list[Grant]]:
-        """Return the grants that may cover such a request, in one round trip, and the policy
-        generation."""
+        """Return the policy generation and the grants that may cover such a request, in one round
+        trip."""
         keys = self._keys
         indexes = keys.grants_exact(digest), keys.grants_on(agent, tool)
         everywhere = keys.grants_on(agent, ANY_TOOL)
@@ -191,7 +192,7 @@ class RedisGrants:
 
     async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:
         """Return one page of grants, newest first, and the cursor of the next page. The first page
-        starts with denials that cover the same call for a few minutes."""
+        starts with the denials that cover equal calls for a few minutes."""
         rank, denials = 0, list[Grant]()
         if after is None:
             denials = await self._list_denials()
@@ -202,7 +203,7 @@ class RedisGrants:
         return [*denials, *await self._load(ids)], ids[-1] if len(ids) == limit else None
 
     async def _list_denials(self) -> list[Grant]:
-        """Return the denials that currently also deny repeats of their own call, latest first."""
+        """Return the denials that currently cover equal calls, latest first."""
         key, now = self._keys.grants_passed, await self._store.now()
         ids = await self._redis.zrange(
             key, "+inf", f"({now}", byscore=True, desc=True, offset=0, num=_MOST_DENIALS
@@ -215,14 +216,15 @@ class RedisGrants:
         return await self._load(last)
 
     async def of_session(self, agent: str, session: str, *, denials: bool = True) -> list[Grant]:
-        """Return the grants that end with a session, optionally with denials that cover the same
-        call."""
+        """Return the grants that end with a session, optionally with the denials that cover equal
+        calls."""
         kept = await self._load(await self._redis.smembers(self._keys.grants_in(agent, session)))
         plain = await self._list_denials() if denials else []
         return [*kept, *(one for one in plain if (one.agent, one.session) == (agent, session))]
 
     async def due(self, now: int, limit: int) -> tuple[list[Grant], list[Grant]]:
-        """Return the grants that expired at `now`, and those with a due notice of expiry."""
+        """Return the grants that expired by `now`, and those for which a notice of expiry is
+        due."""
         pipeline = self._redis.pipeline(transaction=False)
         for key in (self._keys.grants_due, self._keys.grants_ending):
             pipeline.zrange(key, "-inf", now, byscore=True, offset=0, num=limit)

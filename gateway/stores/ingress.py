@@ -1,12 +1,12 @@
-"""Read agents' messages: about fifty streams per blocking read, shared among the replicas.
+"""Read agents' messages, about fifty streams per blocking read. The replicas share the streams.
 
 Start with `Ingress`. A plain XREAD by the owning replica is enough: handling is idempotent, and the
 script that handles an entry deletes it. A replica that takes over a shard reads it from the start,
-because everything left there is unhandled.
+because all entries that remain there are unhandled.
 
-Reads are bounded. Redis cannot limit what a user writes, and does not tell an entry's size before
-it is read. A connection is therefore closed in the middle of too large a reply. Entries are then
-requested one by one, and an entry that is too large is dropped unread.
+Reads are bounded. Redis cannot limit what a user writes, and does not report an entry's size before
+the entry is read. So if a reply is too large, the connection is closed before the reply is
+complete. Entries are then requested one by one, and an entry that is too large is dropped unread.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ Entries = list[tuple[str, dict[str, str]]]
 
 
 class AnswerTooLarge(RedisError):
-    """A reply exceeds `MOST_BYTES`. Its connection is closed."""
+    """A reply exceeds `MOST_BYTES`. The connection is closed."""
 
 
 class BoundedParser(DefaultParser):  # type: ignore[valid-type,misc] # a name for the one in use
-    """Closes a connection in the middle of a reply that is too large."""
+    """Closes the connection as soon as a reply is too large."""
 
     def __init__(self, socket_read_size: int) -> None:
         super().__init__(socket_read_size)
@@ -86,8 +86,8 @@ class BoundedReader:
     async def read(self, cursors: dict[str, str], block: int) -> dict[str, Entries]:
         """Return the entries after each cursor. Waits for at most `block` ms.
 
-        After a reply that is too large, the next reads ask for one entry per stream, then for more
-        again.
+        After a reply that is too large, the next reads request one entry per stream; later reads
+        request more again.
         """
         try:
             async with asyncio.timeout(_SECONDS):
@@ -149,11 +149,11 @@ class Duty:
 
 
 class Ingress:
-    """Passes every entry of every agent to `handle`, repeatedly until the entry is gone.
+    """Passes every entry of every agent to `handle`, again and again until the entry is deleted.
 
-    `redis` sends commands. `blocking` must have no socket timeout. Entries that fail five times go
-    to the dead letter stream; `dead_letter` is called, so that the agent gets a response. `at` is
-    called at each step of that.
+    `redis` sends commands. `blocking` must have no socket timeout. Entries that fail five times are
+    moved to the dead letter stream, and `dead_letter` sends the agent a response. `at` is called at
+    each step of the move.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Ingress:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Read during the block. The first leases are taken on entry."""
+        """Read messages during the block. The first leases are acquired on entry."""
         await self._take_leases()
         task = asyncio.create_task(self._keep_leases(), name="ingress leases")
         try:
@@ -197,7 +197,7 @@ class Ingress:
         return asyncio.get_running_loop().time() - self._leased_at < REPLICA_LEASE_MS / 1000
 
     async def _leave(self) -> None:
-        """Return the shards at once. If that fails, the lease expires."""
+        """Release this replica's shards at once. If that fails, their leases expire."""
         try:
             await self._redis.zrem(self._keys.replicas, self._replica)
         except (RedisError, OSError) as error:
@@ -273,8 +273,8 @@ class Ingress:
                     suspects.discard(stream)
 
     async def _streams(self, shard: int) -> list[str]:
-        """Return the streams to read. A key of another type would make the read of all others
-        fail."""
+        """Return the streams to read, without keys of other types, which would make the read of all
+        streams fail."""
         agents = await self._redis.zrange(self._keys.agents, shard, shard, byscore=True)
         names = [self._keys.ingress(agent) for agent in agents]
         pipeline = self._redis.pipeline(transaction=False)
@@ -290,9 +290,10 @@ class Ingress:
     async def _handle_all(
         self, stream: str, entries: list[tuple[str, dict[str, str]]], *, counted: bool
     ) -> tuple[str, bool]:
-        """Handle a batch of one stream. Return whether any entry failed.
+        """Handle a batch of entries from one stream. Return whether any entry failed.
 
-        Entries run concurrently, but submits first: other messages need the request to exist.
+        Entries are handled concurrently, but `submit` messages first, because other messages need
+        the request to exist.
         """
         agent = stream.rpartition(":")[2]
         submits = [entry for entry in entries if entry[1].get("verb") == "submit"]
@@ -312,8 +313,8 @@ class Ingress:
     ) -> bool:
         """Handle one entry. Return whether it is done.
 
-        Entries of a first read may have killed the previous replica, so they are counted before
-        they are handled. Others are counted when they fail.
+        Entries of the first read may have crashed the previous replica, so each attempt is counted
+        before it. For later entries, only failed attempts are counted.
         """
         async with self._at_once:
             name = f"{agent} {entry}"

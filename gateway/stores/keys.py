@@ -1,4 +1,5 @@
-"""Names of all keys of a namespace. They share a hash tag, so that a script may use several."""
+"""Build the names of all keys of a namespace. The keys share a hash tag, so that one script may use
+several."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ class Keys:
 
     @property
     def restoring(self) -> str:
-        """Exists while a backup is loaded, and after an interruption (string)."""
+        """Exists while a backup is loaded, and after loading was interrupted (string)."""
         return f"{self._tag}restoring"
 
     @property
@@ -127,12 +128,13 @@ class Keys:
 
     def load(self, agent: str) -> str:
         """Load of an agent (hash): bytes of pending requests, when the load of recent requests will
-        have decayed, when the next card may be posted. Also the revision of the overflow card,
-        consecutive denials, their cool-down, and the leading request for each likeness (`=...`)."""
+        have decayed, when the next card may be posted. Also the revision of the overflow card, the
+        number of consecutive denials, and the cool-down after them. For each group of duplicates
+        (`=...`), also the request that has the card."""
         return f"{self._tag}load:{agent}"
 
     def behind(self, what: str) -> str:
-        """Requests behind another request's card or an overflow card, by creation time (sorted
+        """Requests that share another request's card or an overflow card, by creation time (sorted
         set)."""
         return f"{self._tag}behind:{what}"
 
@@ -153,7 +155,7 @@ class Keys:
         return self.record(subject_id)
 
     def note(self, adapter: str, name: str) -> str:
-        """A text in an adapter's storage (string)."""
+        """A value in an adapter's storage (string)."""
         return f"{self._tag}note:{adapter}:{name}"
 
     def devices_of(self, person: str) -> str:
@@ -169,12 +171,12 @@ class Keys:
         return f"{self._tag}grant:{grant_id}"
 
     def same(self, agent: str, session: str, digest: str) -> str:
-        """Recently denied requests that also deny this call (hash by ID)."""
+        """Recently denied requests whose denial also covers this call (hash by ID)."""
         return f"{self._tag}same:{agent}:{session}:{digest}"
 
     def counter(self, key: str) -> str:
-        """Amounts that a rule approved within the window of a limit, for each sixtieth of it
-        (hash)."""
+        """Amounts that a rule approved within the time window of a limit, for each sixtieth of the
+        window (hash)."""
         return f"{self._tag}counter:{key}"
 
     def decided(self, agent: str, tool: str) -> str:

@@ -14,7 +14,7 @@ _MINUTE_MS = 60_000
 
 
 class RedisOutbox:
-    """A `gateway.ports.outgoing.Outbox` in one namespace."""
+    """Implements `gateway.ports.outgoing.Outbox` for one namespace."""
 
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys, self._now = store.redis, store.keys, store.now
@@ -30,8 +30,8 @@ class RedisOutbox:
         return [Task(request_id=one, lease=lease) for one in ids]
 
     async def ack(self, queue: str, task: Task, *, again_ms: int | None = None) -> bool:
-        """Remove an entry, or with `again_ms` postpone it. Return False if it changed since the
-        lease."""
+        """Remove a leased entry, or with `again_ms` postpone it. Return False if the entry changed
+        since the lease."""
         again = "" if again_ms is None else again_ms
         done = await self._ack.run(
             self._redis, [self._keys.dirty(queue)], [task.request_id, task.lease, again]
@@ -62,7 +62,7 @@ class RedisOutbox:
         )
 
     async def copies(self, request_id: str) -> dict[str, Copy]:
-        """Return the posted cards of a request by key."""
+        """Return the posted cards of a request, grant or overflow by key."""
         rows = await self._redis.hgetall(self._keys.copies(request_id))
         return {key: build(Copy, json.loads(raw)) for key, raw in rows.items()}
 
@@ -72,7 +72,8 @@ class RedisOutbox:
         return await self._put(request_id, copy.key, was, _text(copy))
 
     async def forget(self, request_id: str, copy: Copy) -> None:
-        """Delete a copy if it is unchanged, so that a new card can be posted there."""
+        """Delete the record of a posted card if it is unchanged, so that a new card can be posted
+        there."""
         await self._put(request_id, copy.key, _text(copy), "")
 
     async def _put(self, request_id: str, key: str, before: str, after: str) -> bool:
@@ -82,7 +83,7 @@ class RedisOutbox:
 
 
 class RedisAdapterStorage:
-    """The `gateway.ports.outgoing.AdapterStorage` of one adapter."""
+    """Implements `gateway.ports.outgoing.AdapterStorage` for one adapter."""
 
     def __init__(self, store: RedisStore, adapter: str) -> None:
         self._redis, self._keys, self._adapter = store.redis, store.keys, adapter
@@ -91,16 +92,16 @@ class RedisAdapterStorage:
         self._turn = Script("take_turn", store.at)
 
     async def get(self, name: str) -> str | None:
-        """Return the text with this name, or None."""
+        """Return the string with this name, or None."""
         text: str | None = await self._redis.get(self._key(name))
         return text
 
     async def put(self, name: str, text: str, *, seconds: float | None = None) -> None:
-        """Save a text for `seconds`, or permanently if None."""
+        """Save a string for `seconds`, or permanently by default."""
         await self._redis.set(self._key(name), text, px=_ms(seconds))
 
     async def put_new(self, name: str, text: str, *, seconds: float) -> bool:
-        """Save a text unless the name exists. Return whether it was saved."""
+        """Save a string unless the name exists. Return whether it was saved."""
         return bool(await self._redis.set(self._key(name), text, nx=True, px=_ms(seconds)))
 
     async def extend(self, name: str, text: str, *, seconds: float) -> bool:
@@ -109,7 +110,7 @@ class RedisAdapterStorage:
         return bool(await self._extend.run(self._redis, [self._key(name)], [text, life]))
 
     async def delete(self, name: str) -> None:
-        """Delete a text."""
+        """Delete a stored string."""
         await self._redis.delete(self._key(name))
 
     async def take_turn(
@@ -128,7 +129,8 @@ class RedisAdapterStorage:
         return float(await self._turn.run(self._redis, self._line(budget), told)) / 1000
 
     async def leave_line(self, budget: str, name: str, *, most: int, seconds: float) -> None:
-        """Remove a name from the line of a budget. The queue then handles the new first in line."""
+        """Remove a name from the waiting line of a budget. The queue then handles the name that is
+        first now."""
         told: list[str | int] = [name, "", most, _ms(seconds) or 0, 0, ""]
         await self._turn.run(self._redis, self._line(budget), told)
 
@@ -137,7 +139,7 @@ class RedisAdapterStorage:
         return [self._key(f"{part} {budget}") for part in parts] + [self._keys.dirty(self._adapter)]
 
     async def return_turn(self, budget: str, name: str) -> None:
-        """Return the last turn that this name took from a budget."""
+        """Give back the last turn that this name took from a budget."""
         key = self._key(f"calls {budget}")
         for call in await self._redis.zrange(key, 0, -1, desc=True):
             if call.partition(" ")[2] == name:
@@ -161,8 +163,8 @@ class RedisAdapterStorage:
 
 
 def _text(copy: Copy) -> str:
-    """Return the JSON that detects changes to a copy. Replicas of all versions compare it as text,
-    so the order of members matters."""
+    """Return the JSON by which changes to a posted card are detected. Replicas of all versions
+    compare it as a string, so the order of members matters."""
     return dumps(plain(copy))
 
 

@@ -1,7 +1,8 @@
 """Convert records to Redis hashes and back, and cache pending records (`Recent`).
 
-Each member is a field; members at their default are absent. The defaults of `StoredRequest` are
-therefore part of the stored format: never change one. `Recent` saves a click from reading first.
+Each member is a field; members with their default value are absent. The defaults of `StoredRequest`
+are therefore part of the stored format: never change one. With `Recent`, a click needs no read from
+Redis.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ OF_SCRIPTS = frozenset({"status", "created", "deadline", "behind", "alike"})
 
 
 class _Member(NamedTuple):
-    """A member of a record: its field in the hash, its default, and the conversions."""
+    """A member of a record: its field in the hash, its default, and its conversions to and from
+    strings."""
 
     name: str
     field: str
@@ -52,12 +54,12 @@ class _Member(NamedTuple):
     read: Callable[[str], Any]
 
     def text(self, value: Any) -> str:
-        """Return the stored text of a value, or "" for the default."""
+        """Return the string to store for a value, or "" for the default."""
         return "" if value == self.default else self.write(value)
 
 
 def dumps(value: Any) -> str:
-    """Return compact JSON."""
+    """Return a value as compact JSON."""
     return to_json(value).decode()
 
 
@@ -103,8 +105,8 @@ def fields_of(record: StoredRequest) -> dict[str, str]:
 
 
 def changed_fields(before: StoredRequest, after: StoredRequest) -> dict[str, str]:
-    """Return the fields that differ, with the values of `after`; "" means delete. Fields that
-    scripts write themselves are left out."""
+    """Return the fields that differ, with the values of `after`; "" means that the field is
+    deleted. Fields that the scripts write are left out."""
     was, now = vars(before), vars(after)
     changed = {
         one.field: one.text(now[one.name])
@@ -133,7 +135,8 @@ def ending_of(record: StoredRequest) -> tuple[str, str]:
 
 
 def _short(values: JsonObject, record: StoredRequest) -> list[Any] | None:
-    """Return a short form for an approval by one person, the most common decision. None for others.
+    """Return a short form for an approval by one person, the most common decision. None for other
+    decisions.
 
     It contains only values that the record lacks. `whole` in shared_functions.lua reads it as well.
     """
@@ -148,7 +151,7 @@ def _short(values: JsonObject, record: StoredRequest) -> list[Any] | None:
 def _whole(
     short: list[Any], request_id: str, status: str, digest: str, deadline: int
 ) -> JsonObject:
-    """Return the decision for this short form of `_short`."""
+    """Return the full decision for a short form that `_short` returned."""
     revision, who, decided_at, signature = short
     return {
         "request_id": request_id,
@@ -176,7 +179,7 @@ def record_from(request_id: str, fields: dict[str, str]) -> StoredRequest:
 
 
 def _decision_from(request_id: str, fields: dict[str, str]) -> Decision:
-    """Return the decision from its full or its short form."""
+    """Parse a decision from its full or short stored form."""
     kept: JsonObject | list[Any] = json.loads(fields["decision"])
     if isinstance(kept, list):
         deadline = int(fields["deadline"])
@@ -205,8 +208,8 @@ _RECORD_BYTES = 4096
 class Recent:
     """Cache of pending records as last read or written by this process. Drops the oldest when full.
 
-    Another replica may have changed a record since. After reading one here, let a script compare
-    the revision before anything is written.
+    Another replica may have changed a record since. If you use a cached record, let a script
+    compare the revision before anything is written.
     """
 
     def __init__(self, most_bytes: int = _MOST_RECENT_BYTES) -> None:
@@ -242,7 +245,8 @@ class Recent:
             return None
 
     def keep(self, record: StoredRequest, letters: int) -> None:
-        """Cache a pending record with about `letters` characters. Drop it if it is final."""
+        """Cache a pending record of about `letters` characters. If the record is final, remove it
+        from the cache."""
         self.forget(record.id)
         if record.final:
             return
@@ -259,7 +263,8 @@ class Recent:
 
 
 def policy_of(raw: str | None) -> PolicyDocument:
-    """Return the policy stored as this text, without its generation. None is an empty policy."""
+    """Return the policy stored as this string, without its generation. None gives an empty
+    policy."""
     return build(PolicyDocument, json.loads(raw)) if raw else PolicyDocument()
 
 
@@ -275,7 +280,7 @@ GRANT_OVERLAY: dict[str, Any] = {
 
 
 def body_of_grant(grant: Grant) -> str:
-    """Return the JSON of the members of a grant that never change."""
+    """Return, as JSON, the members of a grant that never change."""
     return dumps(plain(replace(grant, **GRANT_OVERLAY)))
 
 

@@ -53,7 +53,8 @@ _AT_ONCE = 500
 
 
 def _cursor(request_id: str, score: float) -> str:
-    """Return a cursor made of the index's own score: the server's time, not a gateway's clock."""
+    """Return a cursor built from the index's score, which is the server's time and not a
+    gateway's."""
     return f"{score:.0f}-{request_id}"
 
 
@@ -83,11 +84,12 @@ class AppliedFile(NamedTuple):
 
 
 class RedisStore:
-    """A `gateway.domain.store.WritableStore` in one namespace of a Redis or Valkey server.
+    """Implements `gateway.domain.store.WritableStore` for one namespace of a Redis or Valkey
+    server.
 
-    `redis` is a redis.asyncio client (single, Sentinel or Cluster) that decodes responses. `line`
-    runs the scripts if set. `at` is called before and after each script. `at_once` limits how many
-    requests are updated in one step when a process disappears.
+    `redis` is a redis.asyncio client (single, Sentinel or Cluster) that decodes responses. If
+    `line` is set, scripts run over that connection. `at` is called before and after each script.
+    `at_once` limits how many requests are updated in one step when a process disappears.
     """
 
     def __init__(
@@ -111,7 +113,7 @@ class RedisStore:
         self._register, self._schema = Script("register_agent", at), Script("mark_schema", at)
 
     async def together(self, *commands: Sequence[str]) -> list[Any]:
-        """Send commands together and return their replies. Commands of others may run between
+        """Send commands together and return their replies. Other clients' commands may run between
         them."""
         if isinstance(self.line, Multiplexer):
             return await self.line.send_all(*commands)
@@ -181,7 +183,7 @@ class RedisStore:
     async def change(
         self, transition: Transition, origin: MessageContext | None = None
     ) -> WriteResult:
-        """Apply a transition if its guards hold. See `domain.store`."""
+        """Apply a transition if its conditions hold. See `domain.store`."""
         self._recent.forget(transition.before.id)
         call = changes(self.keys, [transition], origin)
         return WriteResult((await self._change.run(self.line, *call))[0])
@@ -195,7 +197,8 @@ class RedisStore:
         return WriteResult(answer[0]), transitions[which - 1].before.id if which else ""
 
     async def attach(self, request_ids: Sequence[str], origin: MessageContext) -> list[str]:
-        """Attach a process to requests, renew its lease, answer each; return the IDs it may see."""
+        """Attach a process to requests, renew its lease, and reply for each request. Return the IDs
+        that it may see."""
         answers = await self._attach_once(request_ids, origin, known=not request_ids)
         if answers == ["lapsed"]:
             # The process was marked as gone while it was away. Attach it to its pending requests
@@ -240,7 +243,7 @@ class RedisStore:
         return answers
 
     async def _find_forsaken(self, origin: MessageContext) -> list[str]:
-        """Return the pending requests of a process that are marked as not waited for."""
+        """Return the pending requests of a process that are marked as having no waiting process."""
         ids = await self.pending_of(origin.agent)
         pipeline = self.redis.pipeline(transaction=False)
         for request_id in ids:
@@ -260,7 +263,8 @@ class RedisStore:
         state: JsonObject | None = None,
         error: JsonObject | None = None,
     ) -> None:
-        """Answer a message that changed nothing, and delete its entry. No effect for HTTP."""
+        """Reply to a message that changed nothing, and delete its stream entry. Has no effect for
+        HTTP calls."""
         if origin.entry is None:
             return
         kind, body = ("error", error) if state is None else ("state", state)
@@ -293,8 +297,8 @@ class RedisStore:
         return sorted(set(every) - {request_id})
 
     async def keep_versions(self, call: str) -> None:
-        """Keep the requests of a part of a call for a request's longest life, because one was
-        stored."""
+        """Keep the set of requests of a part of a call for a request's longest life, because one of
+        them was stored."""
         await self.redis.expire(self.keys.versions(call), MAX_LIFE_SECONDS)
 
     async def secrets(self, request_id: str) -> JsonObject | None:
@@ -303,12 +307,12 @@ class RedisStore:
         return None if raw is None else _object(raw)
 
     async def number_of(self, request_id: str) -> str | None:
-        """Return the verification code of a pending request's agent, or None."""
+        """Return the verification code that a pending request's agent shows, or None."""
         number: str | None = await self.redis.hget(self.keys.record(request_id), NUMBER_FIELD)
         return number
 
     async def counted(self, spends: Sequence[Spend]) -> list[int]:
-        """Return the amount counted in the window of each limit, as `counted` in Lua does."""
+        """Return the amount counted in the time window of each limit, like `counted` in Lua."""
         now, pipeline = await self.now(), self.redis.pipeline(transaction=False)
         for one in spends:
             pipeline.hgetall(self.keys.counter(one.key))
@@ -324,7 +328,7 @@ class RedisStore:
 
     async def page(self, query: Query) -> Page:
         """Return one page of requests, newest first or by deadline. No request is skipped or
-        repeated if others end meanwhile. Each call scans a limited part of the index."""
+        repeated if other requests end meanwhile. Each call scans a limited part of the index."""
         index, newest_first = self._index_of(query)
         found: list[StoredRequest] = []
         rank = await self._rank_after(index, query.after, newest_first=newest_first)
@@ -413,7 +417,7 @@ class RedisStore:
         return found
 
     async def due(self, *, idle_ms: int, limit: int) -> Due:
-        """Return everything that is due by the server's time."""
+        """Return the requests, processes and sessions that are due by the server's time."""
         keys = self.keys
         now, expired, lapsed, idle, stopped = await self._due.run(
             self.line,
@@ -429,7 +433,7 @@ class RedisStore:
         )
 
     async def expire_process(self, agent: str, process: str) -> list[str]:
-        """Mark a process as gone on its requests. See `domain.store.Store`."""
+        """Mark on its requests that a process has disappeared. See `domain.store.Store`."""
         keys, lost = self.keys, list[str]()
         waiting, left = keys.waiting(agent, process), True
         while left:
@@ -474,9 +478,10 @@ class RedisStore:
         await self.redis.hset(self.keys.meta, "policy_file", digest)
 
     async def apply(self, policy: PolicyDocument, *, by: str, digest: str = "") -> int:
-        """Replace the policy of the same generation. Raises Conflict if it changed meanwhile.
+        """Replace the active policy if it has the expected generation. Raises Conflict if it
+        changed meanwhile.
 
-        `digest` is the digest of the settings' policy file, if that file is applied.
+        `digest` is the digest of the policy file named in the settings, if that file is applied.
         """
         keys, body = self.keys, plain(replace(policy, generation=0))
         new = await self._apply.run(
@@ -517,7 +522,8 @@ class RedisStore:
         )
 
     async def is_stopped(self) -> bool | None:
-        """Return whether the kill switch is on. None if the state is lost, which counts as on."""
+        """Return whether the kill switch is on. Returns None if the state is lost, which counts as
+        on."""
         schema, stopped = await self.redis.hmget(self.keys.meta, ["schema", "stopped"])
         return None if schema is None else stopped is not None
 
@@ -573,7 +579,8 @@ class RedisStore:
             )
 
     async def forget_replicas(self) -> None:
-        """Delete the leases of all replicas, so that the next one reads every stream at once."""
+        """Delete the leases of all replicas, so that the next replica can read every stream at
+        once."""
         await self.redis.delete(self.keys.replicas)
 
     async def troubled_targets(self) -> dict[str, str]:
@@ -582,14 +589,14 @@ class RedisStore:
         return found
 
     async def note_target(self, target: str, why: str | None) -> None:
-        """Save why a target accepts no cards, or None if it works again."""
+        """Save why a target accepts no cards, or with None that it works again."""
         if why is None:
             await self.redis.hdel(self.keys.troubles, target)
         else:
             await self.redis.hset(self.keys.troubles, target, why)
 
     async def forget_targets(self) -> None:
-        """Forget which targets accept no cards."""
+        """Delete the record of which targets accept no cards."""
         await self.redis.delete(self.keys.troubles)
 
     async def count_pending(self) -> int:
@@ -637,7 +644,7 @@ def _object(raw: str) -> JsonObject:
 
 
 class RedisGroups:
-    """A `gateway.approvals.duplicates_and_overflow.GroupStore` in one namespace."""
+    """Implements `gateway.approvals.duplicates_and_overflow.GroupStore` for one namespace."""
 
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys, self._now = store.redis, store.keys, store.now
@@ -651,12 +658,13 @@ class RedisGroups:
         )
 
     async def behind(self, what: str) -> list[str]:
-        """Return the IDs behind a request's card or an overflow card, oldest first."""
+        """Return the IDs of the requests that share a request's card or an overflow card, oldest
+        first."""
         ids: list[str] = await self._redis.zrange(self._keys.behind(what), 0, -1)
         return ids
 
     async def promote_next(self, record: StoredRequest, budget: Budget, *, posts: bool) -> None:
-        """Choose a new leading request for those behind a request that no longer leads."""
+        """Choose which request gets the card after the request that had it no longer needs it."""
         keys, agent = self._keys, record.request.agent
         await self._promote_next.run(
             self._redis,
@@ -681,7 +689,8 @@ class RedisGroups:
     async def place(
         self, record: StoredRequest, budget: Budget, *, posts: bool, alone: bool
     ) -> None:
-        """Choose the card for a reviewed request. See `duplicates_and_overflow.GroupStore`."""
+        """Choose the card for a request after its review. See
+        `duplicates_and_overflow.GroupStore`."""
         keys, agent = self._keys, record.request.agent
         alone = alone or record.risk.level is RiskLevel.HIGH
         await self._place.run(
@@ -704,7 +713,7 @@ class RedisGroups:
         )
 
     async def release(self, agent: str, budget: Budget) -> float | None:
-        """Give own cards to requests behind the overflow card. See
+        """Give separate cards to requests on the overflow card. See
         `duplicates_and_overflow.GroupStore`."""
         keys = self._keys
         wait = await self._release.run(
@@ -721,7 +730,8 @@ class RedisGroups:
         return None if wait < 0 else max(1, int(wait)) / 1000
 
     async def load(self, agent: str) -> AgentLoad:
-        """Return the state that an agent's overflow card shows in addition to its requests."""
+        """Return the state that an agent's overflow card shows in addition to the covered
+        requests."""
         wanted = ("rev", "until", "last")
         revision, until, last = await self._redis.hmget(self._keys.load(agent), wanted)
         if until is None or int(until) <= await self._now():
@@ -736,7 +746,7 @@ class RedisGroups:
         return sorted((one for one in every if one.until > now), key=lambda one: one.agent)
 
     async def resume_agent(self, agent: str, *, by: str) -> bool:
-        """End an agent's cool-down. Return whether there was one."""
+        """End an agent's cool-down. Return whether the agent was in one."""
         keys = self._keys
         resumed = await self._resume_agent.run(
             self._redis,
@@ -750,7 +760,7 @@ class RedisGroups:
 
 
 async def measure_store(store: RedisStore) -> StoreFigures:
-    """Return the figures of a namespace and of its servers."""
+    """Return the metrics of a namespace and of its servers."""
     now, keys = await store.now(), store.keys
     heard = await each(store.redis, _memory)
     memory, room = max(heard.answers.values(), key=_fullness)
@@ -782,7 +792,7 @@ async def _measure_lease(store: RedisStore, now: int) -> float:
 
 
 async def _measure_archive(store: RedisStore, now: int) -> tuple[float, int]:
-    """Return the age of the first event that is not archived, and the archive's size."""
+    """Return the age of the oldest event that is not archived, and the archive's size."""
     if store.archive is None:
         return 0.0, 0
     first = await store.redis.xrange(store.keys.events, count=1)
@@ -813,5 +823,6 @@ def _fullness(memory: tuple[int, int]) -> tuple[float, int]:
 
 
 def _age(entries: list[tuple[str, Any]], now: int) -> float:
-    """Return the age of the first entry in seconds, or 0. Agents may invent IDs."""
+    """Return the age of the first entry in seconds, at least 0 because agents can choose IDs with
+    future times."""
     return max(0, now - int(entries[0][0].partition("-")[0])) / 1000 if entries else 0.0

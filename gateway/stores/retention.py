@@ -25,7 +25,7 @@ _PASSING: tuple[type[Exception], ...] = (GatewayError, *REDIS_ERRORS)
 
 
 class Edge(NamedTuple):
-    """The beginning of the retained data: the archive cursor to set, the last event to drop, and
+    """The point where the retained data begins: the archive cursor to set, and the last event and
     the last seal to drop from Redis."""
 
     mark: ArchiveCursor
@@ -34,7 +34,7 @@ class Edge(NamedTuple):
 
 
 class Retention:
-    """Drops events older than `days`, except those of pending requests and unsealed ones."""
+    """Drops events older than `days`, except events of pending requests and unsealed events."""
 
     def __init__(
         self, store: RedisStore, clock: Clock, *, days: float, trimming: Trimming | None = None
@@ -45,7 +45,7 @@ class Retention:
         self._trimming = trimming or Trimming(store)
 
     async def run(self) -> None:
-        """Check once an hour until cancelled. All replicas may run it."""
+        """Drop old data once an hour until cancelled. All replicas may run it."""
         while True:
             try:
                 await self.trim()
@@ -75,7 +75,7 @@ class Retention:
         return forgotten
 
     async def _forget_requests(self, last: str) -> int:
-        """Drop the requests that ended before an event. Return how many."""
+        """Drop the requests that ended before an event. Return how many were dropped."""
         store, forgotten = self._store, 0
         while ids := await store.redis.zrange(
             store.keys.done, "-inf", f"({_ms(last)}", byscore=True, offset=0, num=_BATCH
@@ -89,7 +89,7 @@ class Retention:
         return forgotten
 
     async def _forget_grants(self, before_ms: int) -> None:
-        """Drop the grants that ended before this time, and their posted cards' data."""
+        """Drop the grants that ended before this time, and the data of their posted cards."""
         redis, keys = self._store.redis, self._store.keys
         for ended in (keys.grants_ended, keys.grants_passed):
             while ids := await redis.zrange(
@@ -100,14 +100,14 @@ class Retention:
                 await redis.zrem(ended, *ids)
 
     async def _limit(self) -> int:
-        """Return the time before which nothing is needed, in ms since the epoch."""
+        """Return the time before which no data is needed, in ms since the epoch."""
         limit = self._clock.now_ms() - self._keep_ms
         oldest = await self._store.redis.zrange(self._store.keys.pending, 0, 0, withscores=True)
         return min(limit, int(oldest[0][1])) if oldest else limit
 
     async def _edge(self, mark: ArchiveCursor) -> Edge | None:
-        """Return where the retained data begins: directly after a seal, so that the rest can be
-        verified."""
+        """Return where the retained data begins. That is directly after a seal, so that the data
+        can be verified."""
         limit, edge = await self._limit(), None
         async for entry, seal in seals_of(self._store):
             if _ms(seal.last) >= limit:

@@ -39,7 +39,7 @@ _FOLDER = files("gateway.stores") / "lua"
 
 
 def ignore_step(step: str) -> None:
-    """Ignore a step."""
+    """Do nothing at a step. Used where no test watches the steps."""
 
 
 class NotRecorded(Unreachable, ResponseError):
@@ -59,7 +59,8 @@ SWITCH_LOST = (
 
 
 def refuse_to_write(error: ResponseError) -> NoReturn:
-    """Raise NotRecorded for an error that means a rejected write; raise other errors unchanged."""
+    """Raise NotRecorded if an error means that Redis rejects writes; raise other errors
+    unchanged."""
     text = str(error)
     if isinstance(error, OutOfMemoryError):
         raise NoRoom("nothing was recorded: Redis is full") from error
@@ -81,7 +82,7 @@ _REFUSALS = {
 class Script:
     """One script, sent by its SHA-1, or in full if the server does not have it yet.
 
-    Its steps are `<name>:before` and `<name>:after`. Everything between them is atomic.
+    It reports the steps `<name>:before` and `<name>:after`. Everything between them is atomic.
     """
 
     def __init__(self, name: str, at: At = ignore_step) -> None:
@@ -126,7 +127,7 @@ class ScriptCall(NamedTuple):
     arguments: list[str | int]
 
     def add(self, record_id: str, keys: Sequence[tuple[str, str]], values: Values) -> None:
-        """Add a record with its named keys and arguments."""
+        """Add a record with its named keys and arguments to the call."""
         self.keys.extend([key for _, key in keys])
         self.arguments.extend(("record", record_id, "keys", " ".join([name for name, _ in keys])))
         for name, value in values.items():
@@ -143,7 +144,7 @@ class ScriptCall(NamedTuple):
 
     @property
     def letters(self) -> int:
-        """Size of the text that is sent, in characters."""
+        """The number of characters that are sent."""
         return sum(len(part) for part in self.arguments if isinstance(part, str))
 
 
@@ -259,7 +260,7 @@ def _fields_of_change(transition: Transition, decision: str) -> Values:
 def _seldom(
     keys: Keys, transition: Transition, origin: MessageContext | None, named: list[tuple[str, str]]
 ) -> Values:
-    """Return arguments that few transitions need, and add their keys to `named`."""
+    """Return the arguments that only few transitions need, and add their keys to `named`."""
     after, budget = transition.after, transition.budget
     values: Values = {}
     if origin is not None and origin.entry:
@@ -292,8 +293,8 @@ def _seldom(
 
 
 def _make_grants(keys: Keys, grants: Sequence[Grant], named: list[tuple[str, str]]) -> Values:
-    """Return arguments for the grants of an approval, and add their keys to `named`. All grants are
-    of one session and expire at one time."""
+    """Return the arguments for the grants of an approval, and add their keys to `named`. All these
+    grants belong to one session and expire at one time."""
     if not grants:
         return {}
     first = grants[0]
@@ -368,14 +369,14 @@ def _keys_of_all(keys: Keys, record: StoredRequest) -> list[tuple[str, str]]:
 
 
 def _likeness_at_birth(record: StoredRequest) -> str | None:
-    """Return the key that a new request shares with its duplicates. None if it needs its own card,
-    or no card yet because it is decided or not reviewed."""
+    """Return the key that a new request shares with its duplicates. None if it needs a separate
+    card, or needs no card because it is decided or not yet reviewed."""
     cardless = record.final or record.unreviewed
     return None if cardless or record.risk.level is RiskLevel.HIGH else duplicate_key(record)
 
 
 def _spend(keys: Keys, record: StoredRequest, values: Values, named: list[tuple[str, str]]) -> None:
-    """Add amounts to count against the limits of the rule that approved."""
+    """Add the amounts that count against the limits of the rule that approved the request."""
     values["spends+"] = [f"{one.amount} {one.most} {one.window_ms}" for one in record.spends]
     named += (("counters+", keys.counter(one.key)) for one in record.spends)
 

@@ -1,7 +1,7 @@
 """Redis store for browser sessions, login codes and passkeys; start with `RedisLogins`.
 
-Sessions and codes are stored as hashes with their owner. Each is one key with an expiry in Redis,
-so an interrupted write never leaves a permanent one.
+Sessions and codes are stored as hashes with their owner. Each is one Redis key that is written with
+its expiry, so an interrupted write never leaves a permanent key.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from gateway.wire.codec import Wire, build, plain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder(Wire):
-    """An identity, its name, and how often that name had left the policy when the login was made. A
-    person who leaves and returns must sign in again."""
+    """An identity, its name, and how often that name had been removed from the policy when the
+    login was created. A person who is removed and added again must sign in again."""
 
     identity: Identity
     name: str
@@ -50,14 +50,14 @@ class Holder(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginSubject:
-    """The policy at one moment, and how often each name has left it."""
+    """The policy at one moment, and how often each name has been removed from it."""
 
     policy: PolicyDocument
     departed: dict[str, str]
 
     def find(self, identity: Identity) -> Holder | None:
-        """Return the owner for new logins of an identity: a person's, or one that a route admits
-        directly. None if the policy does not know it."""
+        """Return the owner for new logins of an identity that belongs to a person or is named in a
+        route. None if the policy does not contain the identity."""
         if self.policy.person_of(identity) is None:
             written = identity.written
             if not any(written in route.admitted for route in self.policy.routes):
@@ -67,7 +67,7 @@ class LoginSubject:
         return Holder(identity=bare, name=name, departures=self.count_departures(name))
 
     def count_departures(self, name: str) -> int:
-        """Return how often a name has left the policy."""
+        """Return how often a name has been removed from the policy."""
         return int(self.departed.get(name, "0"))
 
     def list_names(self) -> list[str]:
@@ -81,7 +81,7 @@ class LoginSubject:
 
 
 class Holders:
-    """Reads the policy's people together with other commands, in one round trip."""
+    """Reads the people in the policy together with other commands, in one round trip."""
 
     def __init__(self, store: RedisStore) -> None:
         self._store = store
@@ -99,7 +99,8 @@ class Holders:
 
 
 def _as_mapping(found: Any) -> dict[str, str]:
-    """Return a hash. The older protocol sends it as alternating names and values."""
+    """Return a Redis hash as a mapping. The older Redis protocol sends it as alternating names and
+    values."""
     return found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
 
 
@@ -135,7 +136,7 @@ class _Kept(Wire):
 
 
 class RedisLogins:
-    """A `gateway.ports.Logins` in one namespace."""
+    """Implements `gateway.ports.Logins` for one namespace."""
 
     def __init__(self, store: RedisStore, clock: Clock) -> None:
         self._store = store
@@ -180,7 +181,7 @@ class RedisLogins:
         return code
 
     async def _count_link(self, name: str) -> int:
-        """Count a requested link across all replicas. Return the recent number."""
+        """Count a requested login link across all replicas. Return the number of recent ones."""
         count = self._keys.of("links", name)
         # Set the expiry again after counting, in case the count restarted between the two commands.
         *_, asked, _ = await self._store.together(
@@ -200,7 +201,7 @@ class RedisLogins:
 
     async def redeem(self, code: str, *, address: str, device: str = "") -> str:
         """Use a one-time login code and return a session token. Raises Unauthorized, and Busy after
-        too many wrong codes, from this address or in total. A valid code still works then."""
+        too many wrong codes, from this address or in total. Even then, a valid code still works."""
         standing, (raw,) = await self._holders.read(("GETDEL", self._code(code)))
         kept = build(_Code, json.loads(raw)) if raw else None
         if kept is None or not standing.admits(kept.holder):
@@ -214,8 +215,8 @@ class RedisLogins:
         raise Unauthorized("this link or code is wrong, expired, or already used: get a new one")
 
     async def note_refusal(self, way: str, origin: str, why: str) -> None:
-        """Audit a rejected sign-in, limited so that nobody can fill the audit log. `origin` is its
-        address or the signed-in person."""
+        """Audit a rejected sign-in, at a limited rate so that nobody can fill the audit log.
+        `origin` is the address it came from, or the signed-in person."""
         if self._told.count(origin) and self._told_in_all.count(""):
             data = {"way": way, "from": origin, "why": why}
             await self._store.note("sign_in_refused", data=data)
@@ -239,8 +240,8 @@ class RedisLogins:
         return session
 
     async def who(self, session: str, *, prolong: bool = True) -> Identity | None:
-        """Return the identity of a session. None if it ended or its person was removed. See
-        `gateway.ports.Logins`."""
+        """Return the identity of a session. None if the session ended or its person was removed.
+        See `gateway.ports.Logins`."""
         found = await self._find(session)
         if found is None:
             return None
@@ -259,12 +260,12 @@ class RedisLogins:
 
     async def holder(self, reference: str) -> Identity | None:
         """Return the identity of the session with this hash, or None if it ended. Does not extend
-        it."""
+        the session."""
         found = await self._find_named(reference)
         return None if found is None else found.holder.identity
 
     async def end(self, session: str) -> None:
-        """End the session: the person signs out."""
+        """End the session when the person signs out."""
         found = await self._find(session)
         if found is not None:
             name = found.holder.name
@@ -303,7 +304,7 @@ class RedisLogins:
         return listed
 
     async def end_devices(self, session: str, ids: tuple[str, ...] | None = None) -> int:
-        """End sessions of the session's person. See `gateway.ports.Logins`."""
+        """End sessions of the person who owns this session. See `gateway.ports.Logins`."""
         found = await self._find(session)
         if found is None:
             raise Unauthorized("you are not signed in")
@@ -318,7 +319,8 @@ class RedisLogins:
         return await self._end(name, ids, by=by)
 
     async def _end(self, name: str, ids: tuple[str, ...] | list[str], *, by: str) -> int:
-        """End sessions of this person only, and notify all replicas, which update their pages."""
+        """End these sessions if they belong to this person, and notify all replicas, which update
+        their pages."""
         ended = await self._drop(name, ids)
         if ended:
             data = {"person": name, "by": by, "devices": [one[:12] for one in ended]}
@@ -374,7 +376,7 @@ class RedisLogins:
 
 
 def _parse(raw: str | None) -> _Kept | None:
-    """Return the session, or None."""
+    """Parse a stored session. Return None if it does not exist."""
     return build(_Kept, json.loads(raw)) if raw else None
 
 
@@ -384,24 +386,24 @@ ATTEMPT_SECONDS = 300
 
 
 class RedisAttempts:
-    """Sign-ins in progress of one namespace."""
+    """Stores the secrets of sign-ins in progress in one namespace."""
 
     def __init__(self, store: RedisStore) -> None:
         self._redis = store.redis
         self._keys = store.keys
 
     async def remember(self, purpose: str, browser: str, kept: bytes) -> None:
-        """Save a secret. It replaces another of the same browser and purpose."""
+        """Save a secret. It replaces an earlier secret for this browser and purpose."""
         text = b64encode(kept).decode()
         await self._redis.set(self._name(purpose, browser), text, ex=ATTEMPT_SECONDS)
 
     async def take(self, purpose: str, browser: str) -> bytes | None:
-        """Return a secret once, or None if it is missing or expired."""
+        """Return and delete a secret, or return None if it is missing or expired."""
         kept = await self._redis.getdel(self._name(purpose, browser))
         return None if kept is None else b64decode(kept)
 
     def _name(self, purpose: str, browser: str) -> str:
-        """The secret for one browser and purpose (string, base64)."""
+        """The key of the secret for one browser and purpose (string, base64)."""
         return self._keys.of("challenge", sha256_hex(f"{purpose}\0{browser}".encode()))
 
 
@@ -469,7 +471,7 @@ class RedisPasskeys:
         return sorted(mine, key=lambda one: one.made)
 
     async def keep(self, passkey: KeptPasskey) -> KeptPasskey:
-        """Save a passkey. Return it with its slot. Raises Conflict if its person has
+        """Save a passkey. Return it with its slot. Raises Conflict if the person already has
         MOST_PASSKEYS."""
         holder = passkey.holder
         kept, counts = self._names(holder.name, holder.departures)
@@ -501,7 +503,7 @@ class RedisPasskeys:
 
     async def count_use(self, passkey: KeptPasskey, count: int) -> bool:
         """Record a use and the device's signature counter. Return False if the counter did not
-        increase: then one of two devices is a copy."""
+        increase, which means that the passkey was copied, or if it was removed."""
         holder = passkey.holder
         kept, counts = self._names(holder.name, holder.departures)
         if count:
@@ -519,7 +521,7 @@ class RedisPasskeys:
             await self._redis.expire(name, _UNUSED_SECONDS)
 
     def _names(self, name: str, departures: int) -> tuple[str, str]:
-        """The passkeys of a person during one stay (hash), and their signature counters (sorted
-        set)."""
+        """The keys of a person's passkeys (hash) and their signature counters (sorted set), until
+        the person is removed from the policy."""
         stay = (str(departures), name)
         return self._keys.of("passkeys", *stay), self._keys.of("passkey-counts", *stay)

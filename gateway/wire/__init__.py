@@ -1,5 +1,5 @@
-"""Convert messages to bytes, in the same way on the agent's side and in the gateway.
+"""Convert messages to bytes and back. Agents and the gateway use the same code.
 
-No third-party library is imported, except by the module that speaks Redis. Start with `codec`
-(values to JSON and back) or `canonical_json` (digests of actions).
+Only the module for Redis connections imports a third-party library. Start with `codec` (values to
+JSON and back) or `canonical_json` (digests of actions).
 """

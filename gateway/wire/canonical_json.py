@@ -43,7 +43,7 @@ def parse(raw: bytes, *, max_bytes: int = MAX_BYTES) -> Any:
     """Return the value of `raw`, UTF-8 JSON.
 
     Raises InvalidRequest for more than `max_bytes`, nesting deeper than MAX_DEPTH, duplicate keys,
-    NUL characters, lone surrogates and invalid JSON. It also rejects numbers that libraries read
+    NUL characters, lone surrogates or invalid JSON. It also rejects numbers that libraries read
     differently: NaN, infinities, overflows and integers beyond 2**53 - 1.
     """
     if len(raw) > max_bytes:
@@ -96,8 +96,9 @@ def sha256_hex(data: bytes) -> str:
 
 
 def _is_simple(value: Any) -> bool:
-    """Return whether the fast encoder writes RFC 8785 bytes: no float, no large integer, and only
-    ASCII keys, because UTF-16 may sort other keys differently."""
+    """Return whether the fast encoder writes RFC 8785 bytes for a value. It does if the value has
+    no float, no large integer, and only ASCII keys, because UTF-16 may sort other keys
+    differently."""
     kind = type(value)
     if kind in _SCALARS:
         return True
@@ -190,7 +191,7 @@ def action_digest(
 ) -> str:
     """Return the SHA-256 (hex) of the action and the agent that requests it.
 
-    Absent and default members of `context` and `questions` must be left out, as `plain` does.
+    Leave out absent and default members of `context` and `questions`, like `plain` does.
     """
     covered = {
         "v": WIRE_VERSION,
@@ -216,8 +217,8 @@ _RANDOM_CHARS = 8
 def is_unique(call_id: str, tool: str) -> bool:
     """Return whether a coding agent's call ID looks random, and so identifies one call.
 
-    Some model providers use counters, or repeat `functions.TOOL:0`. A name with a number does not
-    identify a call.
+    Some model providers use counters, or repeat `functions.TOOL:0`. So an ID that is a name with a
+    number does not identify a call.
     """
     words = _WORD.findall(call_id.replace(tool, " "))
     random = [one for one in words if not _COUNTED.fullmatch(one)]
@@ -230,6 +231,6 @@ def call_key(agent: str, session: str, call_id: str, part: str) -> str:
 
 
 def call_request_id(agent: str, session: str, call_id: str, part: str, digest: str) -> str:
-    """Return the request ID of a call: the same call with the same content has the same ID."""
+    """Return the request ID of a call. Repeating a call with equal content gives the same ID."""
     text = canonical([agent, session, call_id, part, digest])
     return sha256_hex(text)[:_ID_CHARS]

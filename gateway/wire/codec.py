@@ -23,7 +23,8 @@ _SCALARS = frozenset({str, int, float, bool, types.NoneType})
 
 
 class Wire:
-    """Base class of all wire types. The server rejects unknown members when it validates."""
+    """Base class of all wire types. When the server validates a message, it rejects unknown
+    members."""
 
     __slots__ = ()
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (read by pydantic on the server)
@@ -65,7 +66,7 @@ _T = TypeVar("_T")
 def build(cls: type[_T], values: JsonObject) -> _T:
     """Return a `cls` built from trusted JSON values. Unknown members are skipped.
 
-    Raises InvalidRequest if a member is missing or does not fit.
+    Raises InvalidRequest if a member is missing or has the wrong type.
     """
     try:
         kind: Any = cls
@@ -85,14 +86,15 @@ _Fitter = Callable[[Any], Any]
 
 @lru_cache(maxsize=64)
 def fitters_of(cls: Any) -> dict[str, _Fitter | None]:
-    """Return the function that builds each member of a class from JSON, or None if it needs
-    none."""
+    """Return, for each member of a class, the function that builds it from JSON, or None if its
+    JSON value is used unchanged."""
     hints = get_type_hints(cls)
     return {member.name: _fitter(hints[member.name]) for member in dataclasses.fields(cls)}
 
 
 def _fitter(hint: Any) -> _Fitter | None:
-    """Return the function that builds a member from JSON, or None if the value needs none."""
+    """Return the function that builds a member from JSON, or None if the JSON value is used
+    unchanged."""
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
         arms = [arm for arm in get_args(hint) if arm is not types.NoneType]

@@ -1,7 +1,8 @@
-"""Local discovery: agents of the same user find the gateway through a private file.
+"""Let agents of the same operating-system user find the gateway through a private file.
 
-The gateway writes the file with `announce`; agents read it with `choose_url`. Both read secrets
-from files here. `pathlib` is not used, because its import costs each tool call 3 ms.
+The gateway writes the file with `announce`; agents read it with `choose_url`. Both use this module
+to read secrets from files. It does not use `pathlib`, whose import would make each tool call 3 ms
+slower.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def announce(
     adapters: Sequence[str] = (),
     policy_file: str = "",
 ) -> Iterator[None]:
-    """Keep `gateway.json` (mode 0600) in the folder during the block. It holds the URL, the secret
-    to enrol with, the data location (`name_data`), the adapters and the policy file."""
+    """Keep `gateway.json` (mode 0600) in the folder during the block. It contains the URL, the
+    enrolment secret, the data location (`name_data`), the adapters and the policy file."""
     path = os.path.join(folder, FILE_NAME)
     said = {"url": url, "enroll": enroll, "public_key": public_key, "data": data}
     text = json.dumps({**said, "adapters": list(adapters), "policy_file": policy_file})
@@ -74,8 +75,8 @@ def hold_lock(folder: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def find_process(folder: str | os.PathLike[str]) -> int | None:
-    """Return the process ID of the gateway that runs in a folder, or None. 0 means that it has no
-    ID here, for example in another container.
+    """Return the process ID of the gateway that runs in a folder, or None. Return 0 if its ID is
+    not visible here, for example because it runs in another container.
 
     The kernel reports the holder of the lock; a process ID in a file could be outdated. Raises
     InvalidRequest if other users could hold the lock.
@@ -126,8 +127,8 @@ def choose_url(
     """Return the address of the gateway that the settings name, or None.
 
     Settings take precedence. The gateway announced in the folder is used only if there is no `url`
-    and no setting names other data. If one does, `public_url` is used. Raises InvalidRequest if it
-    is missing too.
+    and no setting names other data. If a setting names other data, `public_url` is used. Raises
+    InvalidRequest if `public_url` is missing then.
     """
     if url:
         return url.rstrip("/")
@@ -189,8 +190,8 @@ def secret(variable: str) -> str | None:
 def read_private(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     """Return the JSON object in a private file, or None if there is no file.
 
-    Raises InvalidRequest if other users could access it: a writer could choose the gateway that
-    agents trust.
+    Raises InvalidRequest if other users could access the file, because anybody who can write the
+    file chooses the gateway that agents trust.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

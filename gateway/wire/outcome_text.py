@@ -1,4 +1,4 @@
-"""Describe the outcome of a request and its decider in one sentence; start with `sentence`."""
+"""Describe in one sentence how a request ended and who decided it; start with `sentence`."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ _BY_REASON = {
 
 
 def sentence(*, reason: str, status: str, name: str, message: str) -> str:
-    """Return the outcome as a sentence. An unknown reason is left out."""
+    """Return the outcome as a sentence. If the reason is unknown to this version, it is left
+    out."""
     outcome = _BY_REASON.get(reason, "{status}").format(status=status, name=name)
     return f"{outcome}: {message}" if message else outcome
 
 
 def say_unverified(*, changed: bool) -> str:
-    """Return a label for text written by the agent. `changed` says that the call changed since."""
+    """Return a label for text that the agent wrote. `changed` means that the call changed since
+    then."""
     return "unverified, about the call as the agent submitted it" if changed else "unverified"
 
 
@@ -43,7 +45,7 @@ def say_number(number: object, request_id: str) -> str:
 
 
 def join_names(names: Sequence[str], word: str) -> str:
-    """Return names as a list in a sentence, with `word` before the last."""
+    """Return names as a list for a sentence, with `word` before the last name."""
     *most, last = names or ("",)
     return f"{', '.join(most)} {word} {last}" if most else last
 

@@ -1,14 +1,14 @@
-"""Fast Redis connections: `pool_at` opens a URL, `Multiplexer` shares one connection.
+"""Connect to Redis fast: `pool_at` creates a pool for a URL, `Multiplexer` shares one connection.
 
 A pool lends a connection to each command, which costs more than the command itself. Here commands
 share one connection, and concurrent commands are sent together.
 
-redis-py opens the connection: addresses, TLS, credentials, handshake. Its streams cost two turns of
-the event loop and a dozen calls for each reply. `read_replies` therefore takes over the transport
-and parses each reply in the turn in which it arrives.
+redis-py opens the connection: addresses, TLS, credentials, handshake. Its streams need two
+iterations of the event loop and a dozen calls for each reply. So `read_replies` takes over the
+transport and parses each reply in the iteration in which it arrives.
 
-redis-py keeps the transport in private attributes, which only this module uses. If a redis-py
-version lacks them, replies are read through its public calls.
+redis-py keeps the transport in private attributes, which only this module uses. If a version of
+redis-py lacks these attributes, replies are read through its public methods.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def read_replies(
     """Pass each reply of a connection to `take`. Use the connection for nothing else.
 
     Push messages from the server are dropped. A reply larger than `most_bytes` ends the connection.
-    With redis-py's public calls, its parser sets the limit.
+    If redis-py's public methods are used, its parser sets the limit.
     """
     try:
         transport = connection._writer.transport
@@ -90,7 +90,7 @@ class DirectReplies(asyncio.Protocol):
 
     @property
     def open(self) -> bool:
-        """Whether the connection seems to be up."""
+        """Whether the connection is open, as far as is known."""
         return not self._transport.is_closing()
 
     def write(self, packed: bytes) -> None:
@@ -104,7 +104,7 @@ class DirectReplies(asyncio.Protocol):
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Pass on the complete replies."""
+        """Parse received bytes and pass on the complete replies."""
         try:
             self._hand_out(data)
         except Exception as error:
@@ -123,17 +123,18 @@ class DirectReplies(asyncio.Protocol):
             raise InvalidResponse(f"the reply has more than {self._most_bytes} bytes")
 
     def eof_received(self) -> bool:
-        """Close this side too."""
+        """Close the connection after the server closed it."""
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Report the loss, also to redis-py's streams, which may be waiting for it."""
+        """Report that the connection is lost, also to redis-py's streams, which may be waiting for
+        that."""
         self._streams.connection_lost(error)
         self._lost(f"the connection to Redis was lost: {error}" if error else self._why)
 
 
 class PublicReplies:
-    """Sends and receives in a task, through redis-py's public calls. See `read_replies`."""
+    """Sends and receives in a task, through redis-py's public methods. See `read_replies`."""
 
     def __init__(self, connection: Any, take: Take, lost: Lost) -> None:
         self._connection = connection
@@ -206,8 +207,8 @@ class Multiplexer:
     command after a lost connection fails; otherwise a new connection is opened silently.
     `most_bytes` limits the size of a reply.
 
-    If the server is no longer the primary, the next connection goes to the node that it named, if
-    the pool can `move_to` one.
+    If the server reports that another node is the primary, the next connection goes to that node,
+    if the pool has `move_to`.
     """
 
     def __init__(
@@ -236,7 +237,7 @@ class Multiplexer:
         return await self.send("EVAL", text, count, *words)
 
     async def send(self, *words: str | int, on_answer: _OnAnswer = None) -> Any:
-        """Send a command and return its reply. A blocking command delays all others.
+        """Send a command and return its reply. A blocking command delays all other commands.
 
         `on_answer` is called with the reply before the caller resumes, unless it is an error.
         """
@@ -282,7 +283,7 @@ class Multiplexer:
             raise Disconnected(f"the data moved to another node: {error}") from error
 
     async def _discard_session(self) -> None:
-        """Drop a lost connection. The next command opens another."""
+        """Drop a lost connection. The next command opens a new one."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -343,13 +344,13 @@ class _Session:
                     answer.exception()  # marks the error as retrieved
 
     async def close(self) -> None:
-        """Disconnect. All waiting callers fail."""
+        """Disconnect. All waiting callers get an error."""
         self._replies.abort()
         await self._connection.disconnect()
 
     def _check_oldest(self) -> None:
-        """Give up the connection if its oldest command has waited too long. One timer for all
-        commands is cheaper than one for each."""
+        """Close the connection if its oldest command has waited too long. One timer for all
+        commands is cheaper than one timer for each."""
         self._watch = None
         if not self._answers:
             return
@@ -421,8 +422,8 @@ def pool_at(url: str, **options: Any) -> Any:
 class ClusterPool:
     """Connections to the node of a cluster that holds a namespace.
 
-    A namespace is in one slot. The first connection goes to any node, which names the right one
-    (`move_to`).
+    All keys of a namespace are in one slot. The first connection goes to any node, which reports
+    the right node (`move_to`).
     """
 
     def __init__(self, parts: SplitResult, **options: Any) -> None:
@@ -431,8 +432,8 @@ class ClusterPool:
         self._place: tuple[str, int] | None = None
 
     def make_connection(self) -> redis.asyncio.Connection:
-        """Return a connection that is not open yet, to the node last named. Each name is used once;
-        without one, any node is chosen."""
+        """Return an unopened connection to the node last passed to `move_to`, which is used once.
+        Otherwise any node is chosen."""
         host, port = self._place or random.choice(self._seeds)
         self._place = None
         connection: redis.asyncio.Connection = heedful(redis.asyncio.Connection)(
@@ -446,10 +447,11 @@ class ClusterPool:
 
 
 class _Heedful:
-    """Mixin for a connection: stops a command if its task was cancelled during the write.
+    """Mixin for a connection that stops a command if its task was cancelled during the write.
 
-    redis-py 8.1 limits a write by `asyncio.wait_for`. On Python 3.11 that swallows a cancellation
-    if the write finishes in the same turn, and the task would continue.
+    redis-py 8.1 limits a write by `asyncio.wait_for`. On Python 3.11, `wait_for` loses a
+    cancellation if the write finishes in the same iteration of the event loop, and the task would
+    continue.
     """
 
     async def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
@@ -496,7 +498,8 @@ def sentinel_client(parts: SplitResult, **options: Any) -> Any:
 
 
 class _Sentinel(Sentinel):
-    """Replaces redis-py's error for a missing primary, which prints its connections."""
+    """Replaces redis-py's error for a missing primary, because its message contains connection
+    data."""
 
     async def discover_master(self, service_name: str) -> tuple[str, int]:
         try:

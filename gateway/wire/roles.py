@@ -1,4 +1,4 @@
-"""Roles of a tool's arguments (`Role`), and checks of declared roles (`check_roles`)."""
+"""Define the roles of a tool's arguments (`Role`), and check declared roles (`check_roles`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _MOST_QUOTED = 80
 
 
 class Role(StrEnum):
-    """Role of an argument for its tool. A grant can leave only `data`, `part` and `remark` open."""
+    """The meaning of an argument for its tool. A grant can cover any value only for `data`, `part`
+    and `remark`."""
 
     COMMAND = "command"
     """One command, as text for a shell."""
@@ -76,7 +77,8 @@ class Role(StrEnum):
 def check_roles(roles: Mapping[str, str]) -> None:
     """Raise InvalidRequest unless all values are roles and all keys are addresses of arguments.
 
-    An address is an argument's name, or the path of a value in it, such as `edits[].text`.
+    An address is an argument's name, or the path of a value inside an argument, such as
+    `edits[].text`.
     """
     if len(roles) > MOST_ROLES:  # first, so that a message never lists thousands of mistakes
         raise InvalidRequest(f"roles: {len(roles)} are declared; the limit is {MOST_ROLES}")
@@ -85,7 +87,7 @@ def check_roles(roles: Mapping[str, str]) -> None:
 
 
 def role_mistakes(roles: Mapping[str, str]) -> dict[str, str]:
-    """Return a sentence for each wrong declaration, by address."""
+    """Return a sentence for each wrong role or address, by address."""
     return {address: said for address, role in roles.items() for said in _mistakes(address, role)}
 
 
@@ -105,13 +107,14 @@ DECLARED_ROLES = Says(
 
 
 def _quote(value: object) -> str:
-    """Return a value in quotes if it is short. A cut secret could not be recognised and masked."""
+    """Return a value in quotes if it is short. A long value is left out: if it were a secret and
+    cut, it could not be recognised and masked."""
     quoted = repr(value)
     return quoted if len(quoted) <= _MOST_QUOTED else "a role that is too long"
 
 
 def _suggest(role: object) -> str:
-    """Return the most similar role as a question in brackets, or the list of all roles."""
+    """Return a question in brackets with the most similar role, or the list of all roles."""
     from difflib import get_close_matches  # noqa: PLC0415 (only for a mistake)
 
     words = list(Role)

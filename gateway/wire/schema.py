@@ -1,6 +1,7 @@
-"""Message rules beyond the types: patterns of IDs and names, JSON Schema keywords, and errors.
+"""Define the rules for messages that types cannot express: patterns of IDs and names, JSON Schema
+keywords, and errors.
 
-Agents do not have pydantic. The server reads these rules when it writes the OpenAPI document.
+Agents do not need pydantic. The server reads these rules when it writes the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ JsonSchema = dict[str, Any]
 
 
 class Says:
-    """JSON Schema keywords for one member, as metadata in `typing.Annotated`.
+    """JSON Schema keywords for one member, used as metadata in `typing.Annotated`.
 
     Write a keyword that is reserved in Python with `_` at the end.
     """
@@ -24,17 +25,17 @@ class Says:
     def __get_pydantic_json_schema__(
         self, kind: Any, schema_of: Callable[[Any], JsonSchema]
     ) -> JsonSchema:
-        """Return the schema of the member's type plus the keywords. Called by pydantic."""
+        """Return the schema of the member's type with the keywords added. pydantic calls this."""
         return {**schema_of(kind), **self._keywords}
 
 
 def matching(pattern: re.Pattern[str]) -> Says:
-    """Return the keyword for text that must match a pattern completely."""
+    """Return the keyword for a string that must match a pattern completely."""
     return Says(pattern=f"^(?:{pattern.pattern})$")
 
 
 def whole(**keywords: Any) -> JsonSchema:
-    """Return the pydantic configuration for a class with these rules across its members."""
+    """Return the pydantic configuration for a class with rules that concern several members."""
     said = {name.rstrip("_"): rule for name, rule in keywords.items()}
     return {"extra": "forbid", "json_schema_extra": said}
 
@@ -44,7 +45,7 @@ def whole(**keywords: Any) -> JsonSchema:
 
 
 class GatewayError(Exception):
-    """Base class of all errors. Nothing was approved."""
+    """Base class of all errors of the gateway. When one is raised, nothing was approved."""
 
     code: ClassVar[str] = "error"
     status: ClassVar[int] = 500

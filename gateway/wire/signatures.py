@@ -1,7 +1,7 @@
-"""Ed25519 signatures over decisions: the gateway signs (`Signer`), agents verify (`Verifier`).
+"""Sign decisions with Ed25519: the gateway signs (`Signer`), agents verify (`Verifier`).
 
 PyNaCl is imported only when a key is used, so that agents without a pinned key never load it. The
-code calls its plain bindings, because its classes double the time of a signature.
+code calls PyNaCl's low-level functions, because its classes double the time for a signature.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Signer:
 
 
 class Verifier:
-    """Checks signatures against pinned public keys, each the base64 of its 32 bytes, with commas
-    between them. During a rotation there are two.
+    """Checks signatures against pinned public keys, each given as the base64 of its 32 bytes,
+    separated by commas. During a key rotation there are two keys.
 
     Raises Unverified if the key is unusable or PyNaCl is missing.
     """
