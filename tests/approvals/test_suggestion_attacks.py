@@ -54,7 +54,7 @@ async def answered(world: World, record: StoredRequest, action: Action, **how: A
 
 # ---------------------------------------------------------------- refused, and asked otherwise
 
-NOES: dict[str, tuple[Action, dict[str, Any]]] = {
+REFUSALS: dict[str, tuple[Action, dict[str, Any]]] = {
     "deny": (Action.DENY, {}),
     "deny with a word": (Action.DENY, {"message": "no"}),
     "another plan": (Action.DENY, {"feedback": True, "message": "no"}),
@@ -100,8 +100,8 @@ async def test_a_refusal_counts_however_it_was_asked(world: World, form: str) ->
     """Whoever refused it, however, and when: what raised its risk, or stood beside it in a line,
     may be missing next time."""
     async with habit(world) as record:
-        for no, old in itertools.product(NOES, (False, True)):
-            action, how = NOES[no]
+        for no, old in itertools.product(REFUSALS, (False, True)):
+            action, how = REFUSALS[no]
             waits = await asked(world, **{"command": "git log -n 99", **FORMS[form]})
             assert waits.status is Status.PENDING, no
             one = await answered(world, waits, action, **how)
