@@ -1,8 +1,9 @@
 """What schemathesis cannot know from the document alone; it loads this (`SCHEMATHESIS_HOOKS`).
 
-A request names the agent whose token is sent and carries the digest of what it would run; a batch
-names each request once, and a question each field; and JSON here has no U+0000, no integer beyond
-2**53 - 1, and none that is written with a point, also where any JSON may stand.
+A request names the agent whose token is sent and carries the digest of what it would run. The
+arguments of a plan list its calls. A batch names each request once, and a question each field. JSON
+here has no U+0000, no integer beyond 2**53 - 1, and none that is written with a point, also where
+any JSON may stand.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     ):  # fmt: skip
         with contextlib.suppress(InvalidRequest, TypeError):
             request["agent"] = AGENT
+            if request.get("kind") == "calls":
+                request["arguments"] = {"calls": [{"tool": "ls", "arguments": {}}]}
             whole = build(ApprovalRequest, request)
             request["digest"] = digest_of(whole)
             if whole.call_id is not None:
