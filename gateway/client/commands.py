@@ -353,7 +353,7 @@ def _ask_parser() -> argparse.ArgumentParser:
 def _wait_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gateway wait",
-        description="""Wait for a request that `ask --no-wait` or another program submitted, and
+        description="""Wait for a request that was submitted without waiting, and
 claim its approval. Prints the arguments if they were edited, and otherwise nothing.""",
         epilog=_CODES,
         formatter_class=Formatter,

@@ -85,7 +85,7 @@ async def test_what_is_outdated_rests_from_the_next_start_on(
         assert said.startswith(grant.id)
         assert said.count("\n     suspended: ") == 1
         assert f"suspended: {row['outdated']['why']}; let the agent ask again" in said
-        assert "the declarations of its tool were changed" in said
+        assert "the declaration of its tool" in said
         assert (check.result, check.says) == (
             WARN,
             "1 of 1 grants are suspended",

@@ -22,7 +22,7 @@ from tests.frame.tree import ROOT
 from tests.ports import free_port
 from tests.sweeps import sweep
 
-NO_GATEWAY = {"up", "down", "adapter", "demo", "completion", "audit verify"}
+NO_GATEWAY = {"up", "down", "adapter", "demo", "completion", "audit verify", "team init"}
 """Commands that run or end a gateway of the data folder, or read a file alone."""
 AGENTS = {"ask", "wait", "run", "hook", "bridge", "install", "mcp"}
 """Agents' commands, which `test_agents_commands_follow_their_own_settings` is about."""
@@ -30,7 +30,7 @@ READING = {
     *("pending", "history", "show", "sessions", "grant offers", "grant list", "grant show"),
     *("tool list", "agent list", "agent paused", "approver list", "devices", "explain"),
     *("policy show", "policy export", "policy test", "status", "claims list"),
-    *("report", "audit tail", "audit export", "archive give-up", "doctor"),
+    *("report", "audit tail", "audit export", "archive give-up", "doctor", "backup"),
 }
 """Commands that change nothing, typed as below."""
 GIVEN = {
@@ -48,6 +48,7 @@ MORE = {
     "apply": ["--yes", str(ROOT / "deploy" / "policies" / "development.toml")],
     "grant add": ["bot", "--tool", "shell", "--offer", "0" * 16],
     "grant revoke": ["--all"],
+    "restore": ["--confirm", "agents"],
 }
 
 

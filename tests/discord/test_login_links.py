@@ -39,5 +39,5 @@ async def test_the_command_signs_its_caller_in(ground: Ground) -> None:
         assert "timed out" in private_text(refused)
         await stage.gateway.backend.credentials.revoke_approver("eve")
         refused = await server.eve.command(server.app, server.channel, "inbox")
-        assert "only people in the policy" in private_text(refused)
+        assert "Only people in the policy" in private_text(refused)
         assert len(await stage.events("login_link_made")) == 1

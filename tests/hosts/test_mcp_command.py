@@ -156,7 +156,7 @@ async def test_what_a_server_prints_beside_its_messages(gate: Replica, tmp_path:
         one.process.kill()
         assert one.process.stderr is not None
         said = (await one.process.stderr.read()).decode()
-    assert "it is no message of MCP: 'starting up'" in said
+    assert "skipped a line that is not an MCP message: 'starting up'" in said
     assert "Traceback" not in said
 
 

@@ -368,7 +368,7 @@ async def test_a_call_of_which_only_the_title_is_known_needs_a_person(
     assert record.request.arguments == {name: "remove x", "content": words}
     assert (record.request.kind, record.request.human) == ("tool", True)
     assert record.risk.level is RiskLevel.HIGH
-    assert "title alone" in record.risk.reasons[0]
+    assert "only the title" in record.risk.reasons[0]
 
 
 def codex(method: str, **params: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import socket
 import sys
 from asyncio.subprocess import PIPE
@@ -40,7 +41,8 @@ class Container:
     def __init__(self, port: int, env: dict[str, str]) -> None:
         self.port = port
         self.env = env
-        command, *words = compose()["services"]["slack"]["healthcheck"]["test"][1:]
+        (checked,) = compose()["services"]["slack"]["healthcheck"]["test"][1:]
+        command, *words = shlex.split(checked)
         assert command == "python"
         self._check = [one.replace(f":{_default_port()}/", f":{port}/") for one in words]
 
