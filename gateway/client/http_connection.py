@@ -237,7 +237,7 @@ class HttpConnection:
                 response = self._exchange(message, until)
         except (OSError, MalformedResponse) as error:
             why = str(error) or type(error).__name__
-            raise Unreachable(f"the gateway at {self._name} does not answer: {why}") from error
+            raise Unreachable(f"the gateway at {self._name} does not respond: {why}") from error
         return _decode_body(response), response.fields.get("date", "")
 
     def close(self) -> None:

@@ -70,7 +70,7 @@ async def test_a_request_is_an_example_waiting_or_ended(admin: Replica) -> None:
     await admin.submitted(request)
     example = {"request": request.id}
     (wide,) = [one for one in await offered(admin, example) if "everything that" in one["words"]]
-    assert "is a request of agent1" in await refused(
+    assert "a request of another agent, agent1" in await refused(
         admin, {**body(example, offer=wide["id"]), "agent": "agent2"}
     )
     assert await refused(admin, body({"request": new_id()}, offer=wide["id"]), 404)

@@ -101,7 +101,7 @@ def test_a_new_redis_password_stops_nothing(shell: Shell, tmp_path: Path) -> Non
             shell.run("approve", pending)
             assert "approved by owner" in shell.run("wait", pending)
             code, said = shell.call("backup", str(tmp_path / "b"), env={"REDIS_URL": urls[0]})
-            assert (code, "Redis does not answer" in said) == (5, True)
+            assert (code, "Redis does not respond" in said) == (5, True)
             shell.run("backup", str(tmp_path / "b"), env={"REDIS_URL": urls[1]})
         admin.close()
 

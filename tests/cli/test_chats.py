@@ -232,7 +232,7 @@ def test_a_person_adds_an_account(hut: Shell, tmp_path: Path) -> None:
             assert linking.ended() == 0
         with Tty(["approver", "link", "owner", "hut"], hut.env) as linking:
             code = linking.until(r"/hut me (\S+)")[1]
-            assert "yours already" in type_in_chat(tmp_path, f"U1 me {code}")
+            assert "already belongs to you" in type_in_chat(tmp_path, f"U1 me {code}")
         assert "no person ben" in hut.run("approver", "link", "ben", "hut", code=8)
 
 

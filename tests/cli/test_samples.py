@@ -25,7 +25,7 @@ def test_each_sample_is_applied_and_decides(up: Shell) -> None:
     for name, (command, code, says) in ASKED.items():
         if name != "development":  # its people have no token yet, or there are none
             assert "nobody could approve" in up.run("apply", str(SAMPLES / f"{name}.toml"), code=2)
-        assert "in force" in up.run("apply", str(SAMPLES / f"{name}.toml"), "--yes")
+        assert "active" in up.run("apply", str(SAMPLES / f"{name}.toml"), "--yes")
         patience = "0.3" if code == EXPIRED else "60"
         said = up.run("ask", "shell", "--timeout", patience, "--", *command.split(), code=code)
         assert says in said, (name, said)

@@ -33,7 +33,7 @@ def test_a_declaration_is_printed_as_the_file_needs_it(up: Shell, tmp_path: Path
     assert "removes what people declared on cards about jot" in check
     printed = up.run("tool", "list")
     path.write_text(f"{POLICY}\n{printed}", encoding="utf-8")
-    assert "this file is now the active policy" in up.run("apply", str(path))
+    assert "active policy" in up.run("apply", str(path))
     assert json.loads(up.run("tool", "list", "--json")) == [row]
     assert "owner declared " in up.run("audit", "tail", "--lines", "50")
 

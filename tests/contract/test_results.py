@@ -44,7 +44,7 @@ def test_it_is_told_in_one_sentence_by_who_says_so(surface: str, execution: Exec
     shown = SURFACES[surface](record, card).replace("\\", "")
     before, found, _ = shown.partition(sentence)
     assert found and not re.search(r"\bit:?$", before.rstrip(), re.IGNORECASE)
-    assert shown.lower().count("agent says") == 1
+    assert shown.lower().count("agent reports") == 1
 
 
 @pytest.mark.parametrize("surface", SURFACES)

@@ -93,7 +93,7 @@ async def test_what_is_decided_alone_is_never_approved_with_others(stage: Stage)
     made = await server.discord.raw(
         server.app, server.ann.user, server.channel, data, message=batch
     )
-    assert "Not all of them" in private_text(await server.ann.outcome(made))
+    assert "Not all of these requests" in private_text(await server.ann.outcome(made))
     assert await states(stage, asked) == [Status.PENDING] * 4
     await stage.click(server.ann, batch, "Deny all 4")
     assert await states(stage, asked) == [Status.DENIED] * 4

@@ -48,5 +48,5 @@ async def test_a_bridge_names_the_host_that_does_not_answer(host: str, tmp_path:
     url = f"http://127.0.0.1:{free_port()}"
     known = {"GATEWAY_URL": "http://127.0.0.1:1", "GATEWAY_TOKEN": "agw_a_b", "GATEWAY_AGENT": "a"}
     code, said = await run_bridge(host, url, tmp_path, known)
-    assert f"gateway: {url} does not answer" in said
+    assert f"gateway: {url} does not respond" in said
     assert code == Unreachable.exit_code

@@ -290,7 +290,7 @@ def test_what_is_shared_names_no_path_of_this_machine(run: Run, home: Path) -> N
     assert str(home) not in text
     code, _, err = run("copilot", "--scope", "user")
     assert code == 2
-    assert "no settings of scope user" in err
+    assert "no settings with scope user" in err
 
 
 @pytest.mark.parametrize("profile", ["enforce", "relay"])

@@ -177,7 +177,7 @@ async def test_an_expired_or_refused_code_signs_nobody_in(
         assert (await refused(ways, world, came)).endswith(says)
     # A code beside it changes nothing.
     answer = {**provider.agree(await begin(ways)), "error": "access_denied"}
-    assert (await refused(ways, world, answer)).endswith("refused: access_denied")
+    assert (await refused(ways, world, answer)).endswith("refused the sign-in: access_denied")
 
 
 async def test_it_comes_from_the_provider_that_was_asked(

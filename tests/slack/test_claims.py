@@ -257,7 +257,7 @@ async def test_a_code_links_an_account(office: Office) -> None:
 async def test_an_account_never_moves(office: Office) -> None:
     """Bob's account is no admin's, whatever the code says."""
     _, code = await claims(office).invite(person="root")
-    assert "bob's already" in await says(office.bob, f"me {code}", "C1")
+    assert "already belongs to bob" in await says(office.bob, f"me {code}", "C1")
     assert await waiting(office) == []
 
 

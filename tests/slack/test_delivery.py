@@ -126,7 +126,7 @@ async def test_03_a_lasting_failure_of_slack_is_told(slack: Slack, world: World)
         assert done.decision is not None
         assert done.decision.reason is Reason.UNDELIVERABLE
         (told,) = await office.events("undelivered")
-        assert "internal_error, twice" in told.data["why"]
+        assert "internal_error; a second try failed too" in told.data["why"]
 
 
 async def test_04_a_limit_is_waited_out_and_starves_nobody(slack: Slack, world: World) -> None:

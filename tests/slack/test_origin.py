@@ -106,7 +106,7 @@ async def test_who_asked_may_not_approve_their_own_where_a_route_says_so(
     async with at_work(slack, world, replace(ROUTE, self_approval=False)) as office:
         record, message = await in_thread(office, origin=replace(TALK, sender="T1/UANN"))
         assert "Approve" not in labels(office.ann, message)
-        with pytest.raises(Unauthorized, match="asked for this yourself"):
+        with pytest.raises(Unauthorized, match="submitted this request yourself"):
             await office.api.requests.decide(click(record, identity=ANN))
 
 
@@ -128,7 +128,7 @@ async def test_reminders_and_discretion_hold_there(slack: Slack, world: World) -
         await slack.until(lambda: len(thread(slack)) == 2)
         card, reminder = thread(slack)
         assert card.text == "bot asks for approval, medium risk"
-        assert "still pending" in reminder.text
+        assert "Still pending" in reminder.text
 
 
 @pytest.mark.usefixtures("talk")

@@ -216,11 +216,11 @@ _EDITED_ON = replace(EDITED, approvers=Approvers(names=("eve",)))
     ("record", "says"),
     [
         (RECORDS["pending-abandoned"], ["If the agent asks again, it gets your decision."]),
-        (RECORDS["pending-nobody"], ["Its route names no approvers."]),
+        (RECORDS["pending-nobody"], ["Its route has no approvers."]),
         (
             replace(RECORDS["pending-nobody"], waiting=False),
             [
-                "Its route names no approvers.",
+                "Its route has no approvers.",
                 "The agent stopped waiting. If the agent asks again, it gets your decision.",
             ],
         ),
