@@ -75,7 +75,9 @@ async def test_what_cannot_be_replaced_is_missed_at_the_start(
     """The adapter does not start, and says what is missing in which version."""
     monkeypatch.delattr(holder, name)
     with pytest.raises(Misconfigured, match=rf"discord.py {discord.__version__} lacks \S*{name},"):
-        async with DiscordAdapter().run(cast(AdapterApi, SimpleNamespace(notes=None))):
+        async with DiscordAdapter().run(
+            cast(AdapterApi, SimpleNamespace(notes=None, messages=SimpleNamespace(links={})))
+        ):
             pass
 
 
@@ -91,7 +93,9 @@ async def test_a_client_without_its_state_is_missed_at_the_start(
 
     monkeypatch.setattr(discord, "Client", Client)
     with pytest.raises(Misconfigured, match=r"Client\._connection"):
-        async with DiscordAdapter().run(cast(AdapterApi, SimpleNamespace(notes=None))):
+        async with DiscordAdapter().run(
+            cast(AdapterApi, SimpleNamespace(notes=None, messages=SimpleNamespace(links={})))
+        ):
             pass
 
 

@@ -197,7 +197,9 @@ async def test_another_server_gets_no_card(talk: Talk) -> None:
     there = server.discord.town.channel(far, "there")
     await talk.stage.policy(talk.everywhere)
     chat = f"{server.guild.id}/{there.id}"
-    await talk.refused("does not belong to the server that the target names", chat=chat, thread=None)
+    await talk.refused(
+        "does not belong to the server that the target names", chat=chat, thread=None
+    )
     await talk.refused("is not in the `origins`", chat=f"{far.id}/{there.id}", thread=None)
     assert not there.messages
 
@@ -208,7 +210,9 @@ async def test_direct_messages_are_no_origin(talk: Talk) -> None:
     direct = server.discord.town.direct(server.app.user, server.bob.user)
     await talk.stage.policy(talk.everywhere)
     chat = f"{server.guild.id}/{direct.id}"
-    await talk.refused("does not belong to the server that the target names", chat=chat, thread=None)
+    await talk.refused(
+        "does not belong to the server that the target names", chat=chat, thread=None
+    )
     for chat in (f"@{server.bob.id}", server.bob.id, f"@me/{direct.id}"):
         await talk.refused("is not written as", chat=chat, thread=None)
     assert not direct.messages

@@ -30,7 +30,7 @@ async def test_an_admin_declares_and_the_card_is_read_anew(box: Inbox, page: Pag
     await choose(page, "data")
     await page.press("Declare it")
     await page.until(f"{card(record)}.querySelectorAll('.undeclared li').length === 1")
-    await page.until(f"{card(record)}.textContent.includes('Declared: data from now on')")
+    await page.until(f"{card(record)}.textContent.includes('Declared: from now on, this is data')")
     (row,) = (await box.gateway.backend.store.policy()).tools
     assert (row.name, row.agents, row.arguments) == ("jot", ("deployer",), {"zork": "data"})
     assert row.declared_by == "ann"
@@ -50,7 +50,7 @@ async def test_what_frees_an_action_is_asked_once_more(box: Inbox, page: Page) -
     assert (await box.gateway.backend.store.policy()).tools == ()
     await page.press("Declare it")
     await page.press("Declare anyway")
-    await page.until(f"{card(record)}.textContent.includes('Declared: data from now on')")
+    await page.until(f"{card(record)}.textContent.includes('Declared: from now on, this is data')")
     (row,) = (await box.gateway.backend.store.policy()).tools
     assert row.arguments == {"query": "data"}
 

@@ -125,7 +125,7 @@ async def test_what_is_refused_says_why_and_keeps_what_was_typed(box: Inbox, pag
     await page.fill("#hand-command", "echo \u202ehidden")
     before = await typed(page)
     await page.press(SHOW)
-    await page.until(f"{FOUND}.textContent.includes('this cannot be remembered')")
+    await page.until(f"{FOUND}.textContent.includes('cannot be remembered')")
     assert await flaws(page) == []
     async with visitor(box) as ann:
         (offer, *_) = (await ann.post("grants/offers", GIT))[1]["offers"]

@@ -242,7 +242,7 @@ async def test_what_nobody_may_approve_has_no_approve(box: Inbox, page: Page) ->
     record = await box.ask(**COMMAND)
     await see(page, record)
     assert await page.evaluate(f"{card(record)}.textContent.includes('Cannot be approved')")
-    said = "Its route names no approvers."
+    said = "Its route has no approvers."
     await page.until(f"{card(record)}.textContent.includes('{said}')")
     assert not await page.evaluate(f"Boolean({card(record)}.querySelector('button.approve'))")
 

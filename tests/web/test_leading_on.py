@@ -266,7 +266,7 @@ async def test_a_link_or_a_code_is_pasted(box: Inbox, browser: Browser) -> None:
     await page.until("!document.getElementById('paste').hidden")
     await page.fill("#link", link)
     await page.press("Continue")
-    await page.until("document.body.textContent.includes('was used already')")
+    await page.until("document.body.textContent.includes('already used')")
     await page.until("document.body.textContent.includes('gateway login owner')")
     await page.fill("#link", await logins.invite("bob"))
     await page.press("Continue")

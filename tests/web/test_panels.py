@@ -96,7 +96,7 @@ async def test_what_a_tap_denies_says_so(box: Inbox, page: Page) -> None:
     names = {name for role, name in await page.controls() if role == "button"}
     assert {f"Deny: {one[0].lower()}{one[1:]}" for one in DENIALS} <= names
     await page.fill("[data-key=reason]", "Ask on Monday.")
-    await page.press("Deny: it is the wrong time", card(record))
+    await page.press("Deny: this is the wrong time", card(record))
     await page.until(f"{card(record)}.classList.contains('denied')")
     decision = (await box.get(record)).decision
     assert decision is not None

@@ -60,7 +60,7 @@ async def test_a_passkey_is_made_used_and_removed(named: Inbox, browser: Browser
     assert await page.evaluate("document.querySelectorAll('#passkeys li').length") == 1
     assert await flaws(page) == []
     await page.press("Add a passkey")
-    await page.until("document.body.textContent.includes('already has a passkey of yours')")
+    await page.until("document.body.textContent.includes('You already have a passkey')")
 
     await page.press("Sign out here")
     await page.until(SIGNED_OUT)
@@ -90,7 +90,7 @@ async def test_who_is_not_verified_makes_and_uses_nothing(named: Inbox, browser:
     await page.send("WebAuthn.setUserVerified", authenticatorId=device, isUserVerified=False)
     await open_devices(named, page, "without a link")
     await page.press("Add a passkey")
-    await page.until("document.body.textContent.includes('You cancelled, or it took')")
+    await page.until("document.body.textContent.includes('You cancelled, or you took')")
     assert await page.evaluate("document.querySelectorAll('#passkeys li').length") == 0
 
 

@@ -196,7 +196,7 @@ async def test_a_used_link_says_so(box: Inbox, browser: Browser) -> None:
     await logins.redeem(code, address="")
     page = await browser.tab()
     await page.goto(f"{box.gateway.url}/inbox/login#code={code}")
-    await page.until("document.body.textContent.includes('was used already')")
+    await page.until("document.body.textContent.includes('already used')")
     await page.until(
         "document.getElementById('login').hidden && !document.getElementById('how').hidden"
     )

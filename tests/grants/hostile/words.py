@@ -44,7 +44,8 @@ _VALUES = re.compile(
     re.DOTALL,
 )
 _TOOL = re.compile(
-    r"everything that (?P<tool>\S+) can do with (?:(?P<free>.+) and )?what is declared"
+    r"everything that (?P<tool>\S+) can do with "
+    r"(?:any declared arguments|(?:(?P<free>.+) and )?what is declared)"
     r"(?:, always with (?P<fixed>.+?))?(?:, run in /\S*)?(?: on (?P<host>[^\s;,]+))?",
     re.DOTALL,
 )
