@@ -173,7 +173,7 @@ def test_a_policy_without_an_admin_is_refused(up: Shell, tmp_path: Path) -> None
     path.write_text(people.format(other), encoding="utf-8")
     assert "gateway approver add ben" in up.run("apply", str(path), code=2)
     assert '"ben"' not in up.run("policy", "show")
-    assert "active policy" in up.run("apply", str(path), "--yes")
+    assert "active on every replica" in up.run("apply", str(path), "--yes")
     assert "WARN approvers: there is no admin" in up.call("doctor")[1]
     path.write_text(people.format("admin = true\n"), encoding="utf-8")
     assert "in force" in up.run("apply", str(path))
@@ -212,7 +212,7 @@ def test_every_sample_keeps_an_admin(sample: str) -> None:
 def test_a_policy_is_read_from_standard_input(up: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """`gateway apply -`, as a script that makes the file uses it."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(GOOD.format(63)))
-    assert "active policy" in up.run("apply", "-")
+    assert "active on every replica" in up.run("apply", "-")
     assert '"timeout": 63' in up.run("policy", "show")
 
 

@@ -248,7 +248,7 @@ def test_enter_in_the_terminal_of_up_prints_a_fresh_link(shell: Shell) -> None:
         address = re.search(r"ready at (\S+) ", said)
         assert address is not None
         assert [open_link(address[1], first) for _ in range(3)] == [200, 403, 403]
-        shown = read_until(ours, r"refused. A fresh one:[^#]*#code=\S+\s")
+        shown = read_until(ours, r"rejected. Here is a new one:[^#]*#code=\S+\s")
         third = re.search(r"#code=(\S+)\s", shown)
         assert third and third[1] not in (first, second[1])
         os.write(ours, b"\x04")  # the end of what is typed ends nothing

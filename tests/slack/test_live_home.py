@@ -36,7 +36,7 @@ async def test_a_stop_takes_every_approve_away(office: Office) -> None:
     await office.ann.open_home()
     await office.slack.until(lambda: says(office, "1 pending"))
     await office.api.operator.stop_all(identity("root"), on=True)
-    await office.slack.until(lambda: says(office, "stopped") or says(office, "Stopped"))
+    await office.slack.until(lambda: says(office, "kill switch"))
     assert "Approve" not in offered(office)
 
 

@@ -83,7 +83,7 @@ async def test_the_command_signs_its_caller_in(slack: Slack, world: World) -> No
         assert await logins.find_holder(found[1], address="") == "ann"
         await world.credentials.revoke_approver("eve")
         await eve.slash("/approvals", "login", "C1")
-        await told(eve, "only people in the policy")
+        await told(eve, "Only people in the policy")
 
 
 async def test_42_the_command_decides_with_the_buttons_checks(office: Office) -> None:
@@ -101,7 +101,7 @@ async def test_42_the_command_decides_with_the_buttons_checks(office: Office) ->
     assert done.decision.message == "not today <!here>"
     record, _ = await office.asked(risk=HIGH)
     await ann.slash("/approvals", f"approve {record.id}", "C1")
-    await told(ann, "This is high risk")
+    await told(ann, "The request is high risk")
     await ann.slash("/approvals", "approve ff", "C1")
     await office.slack.until(lambda: "Give at least 4 characters" in office.modal_says(ann))
     await ann.slash("/approvals", "approve ffffffff", "C1")
