@@ -176,7 +176,7 @@ def test_a_policy_without_an_admin_is_refused(up: Shell, tmp_path: Path) -> None
     assert "active on every replica" in up.run("apply", str(path), "--yes")
     assert "WARN approvers: there is no admin" in up.call("doctor")[1]
     path.write_text(people.format("admin = true\n"), encoding="utf-8")
-    assert "in force" in up.run("apply", str(path))
+    assert "active on every replica" in up.run("apply", str(path))
     assert "OK   approvers" in up.call("doctor")[1]
 
 

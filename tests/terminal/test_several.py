@@ -57,7 +57,7 @@ async def test_several_approves_only_what_was_listed(world: World) -> None:
         later = await world.submit(arguments={"command": "rm -rf x"})
         await seat.until(lambda: len(seat.screen._queue) == 3)
         await seat.type("yes")
-        await seat.sees("denied by bob")
+        await seat.sees("decided already", "by bob")
         for one in (shown, last):
             assert (await seat.ended(one)).status is Status.APPROVED
     found = {one.id: await world.core.requests.get(one.id) for one in (denied, edited, later)}

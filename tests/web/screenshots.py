@@ -272,7 +272,7 @@ async def together(box: Inbox, camera: Camera) -> None:
     await box.route(budgets=PATIENT)
     records = [await box.ask(**kind) for kind in (COMMAND, FILE_CHANGE, MASKED)]
     await box.ask(**HIGH_RISK)
-    await page.press(f"Review 3 requests from {AGENT} together")
+    await page.press(f"Review 3 from {AGENT} together")
     for record in records[:2]:
         await page.press("I have read this one", card(record))
     await camera.take("side by side")

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
 async def review(box: Inbox, page: Page, count: int) -> None:
     """Open the batch view by its link in the inbox."""
-    await page.press(f"Review {count} requests from {AGENT} together")
+    await page.press(f"Review {count} from {AGENT} together")
     await page.until(f"location.pathname === '/inbox/batch' && {TICKS} === {count}")
     await page.until("document.getElementById('offline').hidden")
 

@@ -79,7 +79,7 @@ async def test_it_is_apart_where_several_are_reviewed(box: Inbox, page: Page) ->
     """No tick for what is masked: the page says to reveal it, and to approve it alone."""
     for asked in (HIDING, COMMAND, {**COMMAND, "tool": "other"}):
         await box.ask(**asked)
-    await page.press(f"Review 3 requests from {AGENT} together")
+    await page.press(f"Review 3 from {AGENT} together")
     await page.until(f"location.pathname === '/inbox/batch' && {TICKS} === 2")
     apart = await page.evaluate("document.getElementById('apart').textContent")
     assert (

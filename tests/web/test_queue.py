@@ -210,7 +210,7 @@ async def test_several_are_reviewed_together_from_the_queue(box: Inbox, page: Pa
     kinds: tuple[dict[str, Any], ...] = (COMMAND, FILE_CHANGE, HIGH_RISK, QUESTION)
     for number, kind in enumerate(kinds):
         await box.ask(**{**kind, "session": f"s{number}"})
-    await page.press(f"Review 2 requests from {AGENT} together")
+    await page.press(f"Review 2 from {AGENT} together")
     await page.until("location.pathname === '/inbox/batch'")
     await page.until("document.querySelectorAll('.card').length === 2")
 

@@ -181,5 +181,5 @@ function together(items) {
   const counts = new Map();
   for (const { agent, mine, alone } of items) if (mine && !alone) counts.set(agent, (counts.get(agent) ?? 0) + 1);
   return [...counts].filter(([, count]) => count > 1).map(([agent, count]) =>
-    make("a", { class: "together", href: `/inbox/batch?agent=${encodeURIComponent(agent)}` }, `Review ${count} requests from ${agent} together`));
+    make("a", { class: "together", href: `/inbox/batch?agent=${encodeURIComponent(agent)}` }, `Review ${count} from ${agent} together`));
 }
