@@ -113,7 +113,7 @@ async def test_what_is_refused_says_why_and_keeps_what_was_typed(box: Inbox, pag
     """No JSON, no agent's name, nothing to remember, an agent's grant made elsewhere meanwhile."""
     await opened(page)
     await page.press(SHOW)
-    await page.until(f"{FOUND}.textContent.includes('name the agent')")
+    await page.until(f"{FOUND}.textContent.includes('the agent is missing')")
     await page.fill("#hand-agent", AGENT)
     await page.fill("#hand-tool", "pay")
     await page.fill("#hand-arguments", '{"amount": 9')
