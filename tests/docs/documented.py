@@ -163,7 +163,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway policy show": Line('"people"'),
     "gateway policy export": Line(r"^\[\[people\]\]$"),
     "gateway policy export > policy.toml": Line(
-        r"\A\Z", then=("gateway apply policy.toml | grep 'in force already'",)
+        r"\A\Z", then=("gateway apply policy.toml | grep 'already the active policy'",)
     ),
     "gateway policy test policy.toml --days 7": Line("requests replayed: "),
     "gateway policy test policy.toml": Line("refused by people, and this file allows it: 0"),
@@ -194,11 +194,14 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway audit export --form trace FILE": Line("lines written"),
     "gateway backup": NAMED,
     "gateway backup gw.backup": Line(r"^gw\.backup is complete: \d+ lines"),
-    "gateway restore": Line("name either a backup or", code=2),
+    "gateway restore": [
+        Line("name either a backup or", code=2, typed="gateway restore"),
+        Line("no agents are held back", typed="gateway restore --confirm agents"),
+    ],
     "gateway stop-all": Line("Every new request is denied", then=("gateway resume",)),
     "gateway resume": Line("Agents can ask again", first=("gateway stop-all",)),
     "gateway bridge gptme-server --url http://127.0.0.1:5700": Line(
-        "gateway: http://127.0.0.1:\\d+ does not answer", code=5
+        "gateway: http://127.0.0.1:\\d+ does not respond", code=5
     ),
     "gateway slack manifest": Line('"redirect_urls"|"features"'),
     "gateway slack manifest --http https://your.host": Line("https://your.host/slack/events"),
