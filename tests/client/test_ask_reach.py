@@ -85,7 +85,7 @@ async def test_one_that_is_never_there_is_given_up(gate: Replica) -> None:
     async with asking("http://127.0.0.1:1", "shell", **env) as process:
         _, said = await process.communicate()
     assert process.returncode == 5
-    assert b"does not answer" in said
+    assert b"does not respond" in said
 
 
 async def test_both_sides_tell_that_nobody_answered_in_time(gate: Replica) -> None:

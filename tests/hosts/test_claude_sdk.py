@@ -109,5 +109,5 @@ async def test_without_a_gateway_nothing_runs(agent: SdkAgent) -> None:
     """The model reads that the gateway does not answer."""
     async with coding_model(TOUCH) as model:
         await finish(agent.start(model, **NO_GATEWAY))
-        assert "the gateway at 127.0.0.1:9 does not answer" in model.heard
+        assert "the gateway at 127.0.0.1:9 does not respond" in model.heard
     assert not (agent.work / "made").exists()

@@ -257,7 +257,7 @@ async def test_without_a_gateway_nothing_runs(gate: Replica, mode: str) -> None:
     """It is said; what needs no approval goes on."""
     async with desk_of(gate, mode, url="http://127.0.0.1:9") as desk:
         result = await desk.client.call_tool("write", {"path": "a"})
-        assert result.is_error and "does not answer" in text_of(result)
+        assert result.is_error and "does not respond" in text_of(result)
         assert desk.downstream.ran == []
         assert len((await desk.client.list_tools()).tools) == 10
 

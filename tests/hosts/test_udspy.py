@@ -166,7 +166,7 @@ async def test_without_a_gateway_the_model_hears_why_and_goes_on(script: Script)
     """Nothing runs; a missing token is said before the model is called."""
     async with model_server(step("remove", path="a.txt"), json.dumps(FINISH), END) as model:
         assert (await script.run(REACT, model, **NO_GATEWAY))[-2:] == ["all done", "[] {}"]
-        assert "the gateway at 127.0.0.1:9 does not answer" in model.heard
+        assert "the gateway at 127.0.0.1:9 does not respond" in model.heard
         asked = len(model.told)
         code = f"""
 try:

@@ -100,7 +100,7 @@ async def test_everybody_can_use_the_page_of_notifications(
     await devices.set_quiet("ann", QuietHours(begin="22:00", end="07:00", zone="UTC"))
     await tab.size(PHONE, dark=dark)
     await tab.goto(f"{box.gateway.url}/inbox/notifications")
-    await tab.until("document.body.textContent.includes('answered 403')")
+    await tab.until("document.body.textContent.includes('status 403')")
     await tab.until("document.body.textContent.includes('Quiet from 22:00 to 07:00')")
     assert await flaws(tab) == []
     names = [name for _, name in await tab.controls()]
