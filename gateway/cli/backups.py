@@ -47,6 +47,8 @@ At the end: gateway resume"""
 
 async def back_up(options: argparse.Namespace) -> int:
     """Write the namespace and its archive to a file."""
+    if options.file == "-":
+        raise InvalidRequest("a backup is private: name a file, - is not one")
     settings = Settings()
     async with connect_backend() as found:
         head = {

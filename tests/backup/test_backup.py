@@ -460,6 +460,7 @@ async def test_another_namespace_and_a_missing_file_are_refused(
     assert (code, f"set GATEWAY_NAMESPACE={world.store.keys.namespace}" in said) == (2, True)
     assert (await run("restore", str(tmp_path / "none")))[0] == 2
     assert (await run("restore"))[0] == 2
+    assert (await run("backup", "-"))[0] == 2
     assert (await run("restore", str(tmp_path / "b"), "--confirm", "links"))[0] == 2
 
 

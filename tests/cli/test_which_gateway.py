@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,6 +51,7 @@ MORE = {
     "grant add": ["bot", "--tool", "shell", "--offer", "0" * 16],
     "grant revoke": ["--all"],
     "restore": ["--confirm", "agents"],
+    "backup": [str(Path(tempfile.gettempdir()) / f"which-gateway-{os.getpid()}.backup")],
 }
 
 
