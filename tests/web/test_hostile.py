@@ -89,7 +89,7 @@ async def test_what_is_opened_is_all_that_runs(box: Inbox, page: Page, unit: str
     """Of a line too long for the list: no yes before, and then every character stands there."""
     command = unit * 1500 + HIDDEN + unit * 1500
     record = await box.ask(tool="shell", kind=Kind.COMMAND, arguments={"command": command})
-    await page.until(f"{card(record)}.textContent.includes('You can approve once')")
+    await page.until(f"{card(record)}.textContent.includes('Open everything before you approve')")
     assert not await page.evaluate(f"Boolean({card(record)}.querySelector('.approve'))")
     await page.press("Open everything")
     await read_on(page, record)
@@ -112,7 +112,7 @@ async def test_a_megabyte_is_cut_in_the_list_and_whole_when_opened(box: Inbox, p
     """A row stays small on the wire; the whole can be opened, and its end read."""
     big = "".join(f"line {n} " + "x" * 90 + "\n" for n in range(9_500)) + "the very end"
     record = await box.ask(tool="write", arguments={"text": big})
-    await page.until(f"{card(record)}.textContent.includes('You can approve once')")
+    await page.until(f"{card(record)}.textContent.includes('Open everything before you approve')")
     size = await page.evaluate(
         f"fetch('/inbox/api/requests/{record.id}').then((one) => one.text())"
         ".then((text) => text.length)"
