@@ -57,7 +57,11 @@ def run(words: Sequence[str]) -> int:
             from gateway.cli.adapter_commands import adapter_parser  # noqa: PLC0415 (see `find_command`)
 
             parser, words = adapter_parser(words) or (parser, words)
-        options = parser.parse_args(words)
+        # argparse takes no words after options that follow other words.
+        cut = words.index("--") if words[:1] == ["explain"] and "--" in words else len(words)
+        options = parser.parse_args(words[:cut])
+        if cut < len(words):
+            options.words += words[cut + 1 :]
         command = find_command(options.run) if isinstance(options.run, str) else options.run
         done = command(options)
         code: int = done if isinstance(done, int) else asyncio.run(done)

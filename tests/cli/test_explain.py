@@ -23,6 +23,7 @@ def test_a_remembered_command_is_explained_as_it_is_decided(up: Shell) -> None:
     asking.communicate(timeout=30)
     assert asking.returncode == 0
     assert result(up, *CALL) == "allow by remembered allow"
+    assert result(up, "shell", "--session", "default", *CALL[1:]) == "allow by remembered allow"
     up.run("ask", *CALL)
     for other in (("--session", "s2", *CALL), ("--cwd", "/", *CALL), ("shell", "--", "echo")):
         assert result(up, *other) == "people are asked"
