@@ -141,7 +141,9 @@ COMMANDS: dict[str, Line | list[Line]] = {
         )
     },
     "gateway approver add ana": Line("token +agw_", first=ADMIN),
-    "gateway approver add ana --admin": Line("token +agw_"),
+    "gateway approver add ana --admin": Line(
+        "token +agw_", typed="gateway approver add NAME --admin"
+    ),
     "gateway approver add ben": Line("token +agw_"),
     "gateway agent rotate NAME": Line("token +agw_", first=("gateway agent add NAME",)),
     "gateway archive give-up --yes": Line("nothing is lost"),
