@@ -123,7 +123,7 @@ async def notified(box: Inbox, camera: Camera, service: PushService) -> None:
     await page.send("Page.addScriptToEvaluateOnNewDocument", source=pretend(phone.subscription))
     await box.sign_in(page)
     await page.goto(f"{box.gateway.url}/inbox/notifications")
-    await page.until("document.body.textContent.includes('This device is not told')")
+    await page.until("document.body.textContent.includes('This device gets no notifications')")
     await camera.take("not told here")
     async with visitor(box) as elsewhere:
         other = service.phone("other")
@@ -136,7 +136,7 @@ async def notified(box: Inbox, camera: Camera, service: PushService) -> None:
         await elsewhere.post("push/quiet", {"hours": hours})
         await page.evaluate("Notification.requestPermission = async () => 'granted'")
         await page.press("Notify me here")
-        await page.until("document.body.textContent.includes('This device is told')")
+        await page.until("document.body.textContent.includes('This device gets a notification')")
         await camera.take("devices")
     await page.send("Page.addScriptToEvaluateOnNewDocument", source="delete window.PushManager")
     await page.evaluate("location.reload()")
