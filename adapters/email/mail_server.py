@@ -35,18 +35,16 @@ def read_settings() -> tuple[dict[str, Any], str]:
     try:
         given = Path(path).read_text("utf-8") if path else os.environ.get("GATEWAY_EMAIL_URL", "")
         url = urlsplit(given.strip())
-        port = url.port or _PORTS[url.scheme]
+        port, tls = url.port or _PORTS[url.scheme], url.scheme == "smtps"
     except OSError as error:
         raise Misconfigured(f"GATEWAY_EMAIL_URL_FILE: {error.strerror}") from None
     except (KeyError, ValueError):
-        url, port = urlsplit(""), 0
-    if url.scheme not in _PORTS or not url.hostname or url.path.strip("/"):
+        url, port, tls = urlsplit(""), 0, False
+    if url.scheme not in _PORTS or not url.hostname or not ADDRESS.fullmatch(sender or ""):
         raise Misconfigured(
-            "GATEWAY_EMAIL_URL: write smtps://USER:PASSWORD@HOST:PORT, or smtp:// for STARTTLS"
+            "e-mail needs GATEWAY_EMAIL_URL, such as smtps://USER:PASSWORD@HOST:PORT, or smtp:// "
+            "for STARTTLS, and one address in GATEWAY_EMAIL_FROM, such as gateway@example.com"
         )
-    if not ADDRESS.fullmatch(sender or ""):
-        raise Misconfigured("GATEWAY_EMAIL_FROM: write one address, such as gateway@example.com")
-    tls = url.scheme == "smtps"
     login = {"username": unquote(url.username or ""), "password": unquote(url.password or "")}
     connect = {"hostname": url.hostname, "port": port, "use_tls": tls, "start_tls": not tls}
     return connect | (login if url.username else {}), sender or ""
@@ -140,5 +138,5 @@ class MailServer:
     def _describe(self, error: Exception) -> str:
         """Return what went wrong. The server's words are untrusted."""
         said = f"{getattr(error, 'code', '')} {getattr(error, 'message', error)}".split()
-        safe = ports.render_safe(" ".join(said) or type(error).__name__).text
+        safe = ports.render_safe(" ".join(said) or "it does not answer in time").text
         return f"the mail server {self._connect['hostname']}: {ports.start_of(safe, 300)}"

@@ -50,18 +50,18 @@ def write_mail(
     notes: Iterable[str] = ()
     parts: Iterable[tuple[str, str]] = ()
     if isinstance(shown, GrantCard):
-        lines = (shown.notification, shown.outcome)
-        notes, parts = shown.notices, [("Scope", shown.words.text)]
+        lines = (shown.notification, shown.outcome, _say_time("Until", shown.until))
+        notes, parts = shown.notices, [("Scope", shown.words.text), _list_facts(shown)]
     elif notice is not None and notice.kind is ports.NoticeKind.REMINDER:
         heading = "⏰ Still pending"
-        lines = (shown.notification, notice.deciders, _say_until(shown), _HINT)
+        lines = (shown.notification, notice.deciders, _say_time("Expires", shown.deadline), _HINT)
     elif notice is not None and notice.discreet:
         lines = (shown.notification,)
     elif notice is not None or ended:
         end = shown.ending or shown.outcome
         lines = (end.text if end else "", shown.notification)
     else:
-        lines = (shown.notification, shown.progress, _say_until(shown))
+        lines = (shown.notification, shown.progress, _say_time("Expires", shown.deadline))
         notes, parts = _list_notes(shown), _list_parts(shown)
     return MailText(  # never large: programs for mail cut off long ones
         subject=shown.notification,
@@ -89,12 +89,16 @@ def _list_parts(card: Card) -> Iterator[tuple[str, str]]:
     yield from (("The agent asks", field.text.text) for field in card.unsaid)
     if card.says is not None:
         yield f"The agent's own words, {card.unverified}", card.says.text
-    yield "Facts", "\n".join(f"{fact.label}: {fact.text.text}" for fact in card.facts)
+    yield _list_facts(card)
 
 
-def _say_until(card: Card) -> str:
-    until = datetime.fromtimestamp((card.paused or card.deadline) // 1000, UTC)
-    return f"{'Until' if card.paused else 'Expires'} {until:%Y-%m-%d %H:%M} UTC"
+def _list_facts(card: ports.Shown) -> tuple[str, str]:
+    return "Facts", "\n".join(f"{fact.label}: {fact.text.text}" for fact in card.facts)
+
+
+def _say_time(before: str, at_ms: int | None) -> str:
+    at = datetime.fromtimestamp((at_ms or 0) // 1000, UTC)
+    return f"{before} {at:%Y-%m-%d %H:%M} UTC" if at_ms else ""
 
 
 def build_message(
@@ -133,7 +137,6 @@ def _render_text(text: MailText) -> str:
 
 def _render_html(text: MailText) -> str:
     return _PAGE.substitute(
-        subject=html.escape(_clean(text.subject)),
         heading=_escape(text.heading),
         lines="\n".join(f"<p>{_escape(one)}</p>" for one in text.lines),
         url=html.escape(text.url),

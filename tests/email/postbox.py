@@ -64,7 +64,7 @@ class Postbox:
         assert isinstance(data, LoginPassword)
         right = (data.login.decode(), data.password.decode()) == (USER, PASSWORD)
         self.logins += right
-        return AuthResult(success=right)
+        return AuthResult(success=right, handled=False)
 
     async def until(self, count: int) -> list[EmailMessage]:
         """Return the mails once there are so many."""
@@ -102,7 +102,7 @@ async def running(
             tls_context=None if implicit else tls,
             require_starttls=tls is not None and not implicit,
             auth_require_tls=not implicit,
-            auth_required=login,
+            auth_required=login and not implicit,
             authenticator=box.authenticate,
         )
 
