@@ -31,23 +31,24 @@ _REFUSED, _PERMANENT = 400, 500
 def read_settings() -> tuple[dict[str, Any], str]:
     """Read GATEWAY_EMAIL_URL and GATEWAY_EMAIL_FROM. Return the arguments that connect aiosmtplib,
     always over TLS, and the sender. Raises Misconfigured, whose text never contains the URL."""
-    path, sender = os.environ.get("GATEWAY_EMAIL_URL_FILE"), os.environ.get("GATEWAY_EMAIL_FROM")
+    env = os.environ.get
+    path, sender = env("GATEWAY_EMAIL_URL_FILE"), env("GATEWAY_EMAIL_FROM", "")
     try:
-        given = Path(path).read_text("utf-8") if path else os.environ.get("GATEWAY_EMAIL_URL", "")
-        url = urlsplit(given.strip())
+        told = env("GATEWAY_EMAIL_URL") or (Path(path).read_text("utf-8") if path else "")
+        url = urlsplit(told.strip())
         port, tls = url.port or _PORTS[url.scheme], url.scheme == "smtps"
     except OSError as error:
         raise Misconfigured(f"GATEWAY_EMAIL_URL_FILE: {error.strerror}") from None
     except (KeyError, ValueError):
         url, port, tls = urlsplit(""), 0, False
-    if url.scheme not in _PORTS or not url.hostname or not ADDRESS.fullmatch(sender or ""):
+    if url.scheme not in _PORTS or not url.hostname or not ADDRESS.fullmatch(sender):
         raise Misconfigured(
             "e-mail needs GATEWAY_EMAIL_URL, such as smtps://USER:PASSWORD@HOST:PORT, or smtp:// "
             "for STARTTLS, and one address in GATEWAY_EMAIL_FROM, such as gateway@example.com"
         )
     login = {"username": unquote(url.username or ""), "password": unquote(url.password or "")}
     connect = {"hostname": url.hostname, "port": port, "use_tls": tls, "start_tls": not tls}
-    return connect | (login if url.username else {}), sender or ""
+    return connect | (login if url.username else {}), sender
 
 
 class MailServer:

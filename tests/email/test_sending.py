@@ -263,6 +263,8 @@ def test_good_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "url"
     file.write_text("smtp://us%40er:p%40ss%2F@mail.example\n")
     monkeypatch.setenv("GATEWAY_EMAIL_URL_FILE", str(file))
+    assert read_settings()[0] == tls
+    monkeypatch.delenv("GATEWAY_EMAIL_URL")
     start = {"hostname": "mail.example", "port": 587, "use_tls": False, "start_tls": True}
     assert read_settings()[0] == {**start, "username": "us@er", "password": "p@ss/"}
     monkeypatch.setenv("GATEWAY_EMAIL_URL_FILE", str(tmp_path / "none"))
