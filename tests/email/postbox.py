@@ -101,7 +101,7 @@ async def running(
             hostname="mail.example",
             tls_context=None if implicit else tls,
             require_starttls=tls is not None and not implicit,
-            auth_require_tls=not implicit,
+            auth_require_tls=tls is not None and not implicit,
             auth_required=login and not implicit,
             authenticator=box.authenticate,
         )

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -17,7 +18,8 @@ from gateway.errors import Misconfigured
 from gateway.ports import AdapterApi, DeliveryFailed, DeliveryUncertain, RetryLater
 from gateway.server.background import adapter_api
 from tests.email.conftest import settle
-from tests.email.postbox import OPS, SENDER, USER, Postbox, certify, running
+from tests.email.postbox import OPS, PASSWORD, SENDER, USER, Postbox, certify, running
+from tests.ports import free_port
 from tests.waiting import moment
 from tests.world import World
 
@@ -78,15 +80,16 @@ async def test_a_foreign_certificate_gets_no_password(
             assert not box.mails and not box.asked
 
 
+@pytest.mark.parametrize("login", [f"{USER}:{quote(PASSWORD, safe='')}@", ""])
 async def test_without_tls_nothing_is_said(
-    monkeypatch: pytest.MonkeyPatch, api: AdapterApi, card: Any
+    monkeypatch: pytest.MonkeyPatch, api: AdapterApi, card: Any, login: str
 ) -> None:
     """A server that does not offer STARTTLS gets neither password nor mail."""
     async with running(Postbox(), None, login=False) as box:
-        settle(monkeypatch, f"smtp://{USER}:secret@localhost:{box.port}")
+        settle(monkeypatch, f"smtp://{login}localhost:{box.port}")
         adapter = EmailAdapter()
         async with adapter.run(api):
-            with pytest.raises(RetryLater, match="STARTTLS"):
+            with pytest.raises(RetryLater, match="STARTTLS extension not supported"):
                 await adapter.deliver(TARGET, card, NONCE)
         assert not box.mails and not box.logins
 
@@ -109,15 +112,13 @@ async def test_a_problem_ends_with_its_cause(
     box: Postbox, certificate: Certificate, api: AdapterApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also while nobody asks for anything."""
-    other = Postbox(port=1)
-    settle(monkeypatch, "smtp://localhost:1")
+    port = free_port()
+    settle(monkeypatch, f"smtp://localhost:{port}")
     adapter = EmailAdapter()
     async with adapter.run(api):
         assert "localhost" in await until_troubled(adapter)
-        other.port = box.port
-        adapter._server._connect["port"] = box.port
-        adapter._server._connect |= {"username": USER, "password": "p@ss/w:rd 1"}
-        await until_troubled(adapter, troubled=False)
+        async with running(Postbox(port=port), certificate[0], login=False):
+            await until_troubled(adapter, troubled=False)
 
 
 async def test_a_refusal_for_now_is_tried_again_later_and_later(
@@ -227,6 +228,23 @@ async def test_a_confirmed_mail_is_sent_even_if_the_server_then_leaves(
 
     monkeypatch.setattr(Postbox, "handle_QUIT", leave, raising=False)
     await mails.deliver(TARGET, card, NONCE)
+    assert len(box.mails) == 1
+
+
+async def test_a_slow_goodbye_makes_no_second_mail(
+    mails: EmailAdapter, box: Postbox, card: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither does a slow store: the server has confirmed."""
+    monkeypatch.setattr(mail_server, "_CALL_SECONDS", 1.0)
+    monkeypatch.setattr(mail_server, "_QUIT_SECONDS", 1.5)
+
+    async def wait(server: Any, *_: Any) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    monkeypatch.setattr(Postbox, "handle_QUIT", wait, raising=False)
+    for _ in range(2):
+        await mails.deliver(TARGET, card, NONCE)
     assert len(box.mails) == 1
 
 
