@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from gateway.ports import AdapterApi, DeliveryFailed, DeliveryUncertain, RetryLa
 from gateway.server.background import adapter_api
 from tests.email.conftest import settle
 from tests.email.postbox import OPS, PASSWORD, SENDER, USER, Postbox, certify, running
+from tests.frame.tree import ROOT
 from tests.ports import free_port
 from tests.waiting import moment
 from tests.world import World
@@ -288,6 +290,16 @@ def test_good_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GATEWAY_EMAIL_URL_FILE", str(tmp_path / "none"))
     with pytest.raises(Misconfigured, match="GATEWAY_EMAIL_URL_FILE: No such file"):
         read_settings()
+
+
+def test_each_setting_stands_in_its_page_and_in_the_example() -> None:
+    """Every variable that the adapter reads."""
+    source = Path(mail_server.__file__).read_text(encoding="utf-8")
+    names = set(re.findall(r"GATEWAY_EMAIL_[A-Z_]+", source))
+    assert len(names) == 3
+    for page in ("docs/guides/email.md", ".env.example"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert {name for name in names if name not in text} == set(), page
 
 
 async def test_without_an_inbox_it_does_not_start(box: Postbox, world: World) -> None:
