@@ -61,6 +61,7 @@ class EmailAdapter(ports.Adapter):
             return
         try:
             await self._reply(f"{nonce}.end", ref, self._write(shown, ended=True), nonce)
+            await self._api.notes.delete(f"subject {nonce}")  # an erased request leaves no words
         except (ports.DeliveryUncertain, ports.RetryLater):
             raise
         except ports.DeliveryFailed as failure:
@@ -105,6 +106,8 @@ class EmailAdapter(ports.Adapter):
             except GatewayError as error:
                 made = ports.report_failure(str(error), "see docs/guides/email.md")
             found.append(("email target" if target else "email server", made))
+            if found[0][1].result == ports.FAIL:
+                break
         return found
 
 

@@ -16,9 +16,11 @@ from aiosmtplib import SMTP, SMTPException
 
 from adapters.email.messages import MailText, build_message
 from gateway import ports
-from gateway.errors import Misconfigured
+from gateway.errors import GatewayError, Misconfigured
 
-ADDRESS = re.compile(r"(?=.{3,254}\Z)[\w.!#$%&'*+/=?^`{|}~-]+@[A-Za-z\d][A-Za-z\d.-]*", re.ASCII)
+_ATOM = r"[\w!#$%&'*+/=?^`{|}~-]+"
+_DOMAIN = r"[A-Za-z\d-]+(?:\.[A-Za-z\d-]+)*"
+ADDRESS = re.compile(rf"(?=.{{3,254}}\Z){_ATOM}(?:\.{_ATOM})*@{_DOMAIN}", re.ASCII)
 KEPT_SECONDS = 31 * 86_400.0  # longer than a request may be pending
 _PORTS = {"smtp": 587, "smtps": 465}
 _CALL_SECONDS, _CONNECT_SECONDS, _QUIT_SECONDS = 20.0, 12.0, 1.0  # the core waits 25 for a call
@@ -65,7 +67,7 @@ class MailServer:
     async def watch(self) -> None:
         """Keep `problems` up to date until cancelled."""
         while True:
-            with suppress(ports.DeliveryFailed):
+            with suppress(GatewayError):  # also if the notes cannot be read
                 await self.send("")
             await asyncio.sleep(_RECOVER_SECONDS if self._problems else _WATCH_SECONDS)
 

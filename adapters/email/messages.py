@@ -14,7 +14,6 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate
-from itertools import islice
 from pathlib import Path
 from string import Template
 
@@ -23,7 +22,7 @@ from gateway.cards.card import Card, choose_above, list_warnings, tell_above
 from gateway.cards.grant_cards import GrantCard
 
 _PAGE = Template(Path(__file__).with_name("mail.html").read_text(encoding="utf-8"))
-_SUBJECT_CHARS, _LINE_CHARS, _PART_CHARS, _MOST = 150, 600, 4000, 16
+_SUBJECT_CHARS, _LINE_CHARS, _PART_CHARS, _MOST_BLOCKS = 150, 600, 4000, 30
 _LINKABLE = re.compile(r"(?<=\w)[.:@](?=[\w/])")  # mail programs would make links of it
 _HINT = "This mail cannot decide anything. To decide, open the link and sign in to the inbox."
 
@@ -68,8 +67,8 @@ def write_mail(
         heading=heading,
         lines=tuple(ports.start_of(one, _LINE_CHARS) for one in lines if one),
         url=url,
-        notes=tuple(ports.start_of(one, _LINE_CHARS) for one in islice(notes, _MOST) if one),
-        parts=tuple((name, ports.start_of(one, _PART_CHARS)) for name, one in islice(parts, _MOST)),
+        notes=tuple(ports.start_of(one, _LINE_CHARS) for one in notes if one),
+        parts=tuple((name, ports.start_of(one, _PART_CHARS)) for name, one in parts),
     )
 
 
@@ -85,7 +84,9 @@ def _list_notes(card: Card) -> Iterator[str]:
 
 
 def _list_parts(card: Card) -> Iterator[tuple[str, str]]:
-    yield from ((block.label, block.text.text) for block in card.blocks)
+    yield from ((block.label, block.text.text) for block in card.blocks[:_MOST_BLOCKS])
+    if (more := len(card.blocks) - _MOST_BLOCKS) > 0:
+        yield "Not shown here", f"{more} more"
     yield from (("The agent asks", field.text.text) for field in card.unsaid)
     if card.says is not None:
         yield f"The agent's own words, {card.unverified}", card.says.text

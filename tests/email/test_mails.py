@@ -156,8 +156,17 @@ async def test_a_huge_request_makes_a_small_mail(
 ) -> None:
     """It says how much of the call is missing."""
     long = '日本<&" ' * 40_000
-    mail = await sent(mails, box, await world.submit(arguments={"command": long, "b": long}))
+    many = {f"argument{number}": "<" * 60 for number in range(400)}
+    mail = await sent(mails, box, await world.submit(arguments={"command": long, **many}))
     assert "characters shown" in part(mail, "plain")
+
+
+async def test_many_parts_are_counted(world: World) -> None:
+    """Those that the mail leaves out are told."""
+    made = card(await world.submit())
+    many = write_mail(replace(made, blocks=made.blocks * 33), INBOX)
+    assert ("Not shown here", "3 more") in many.parts
+    assert len(many.parts) == 30 + 2
 
 
 async def test_secrets_stay_masked(mails: EmailAdapter, box: Postbox, world: World) -> None:
@@ -205,6 +214,7 @@ async def test_an_end_is_a_reply_and_other_changes_are_none(
     assert reply["Message-ID"] != first["Message-ID"]
     check(box.raw[1], f"{INBOX}/r/{record.id}")
     assert "Approved by ann" in part(reply, "plain")
+    assert not await world.store.redis.keys(world.store.keys.note("email", "subject *"))
 
 
 async def test_a_reminder_is_a_reply(mails: EmailAdapter, box: Postbox, world: World) -> None:
@@ -238,7 +248,8 @@ async def test_a_grant_is_mailed_and_so_is_its_end(mails: EmailAdapter, box: Pos
 @pytest.mark.parametrize(
     "place",
     ["ops", "ops@", "@example.com", "a b@example.com", "ops@example.com\r\nDATA", "<a@example.com>",
-     "ops@example.com,eve@example.com", "öps@example.com", f"{'o' * 250}@example.com", "a@b@c"],
+     "ops@example.com,eve@example.com", "öps@example.com", f"{'o' * 250}@example.com", "a@b@c",
+     "a..b@example.com", ".a@example.com", "a@b..c", "a@.", "a@example.com."],
 )  # fmt: skip
 async def test_only_one_plain_address_is_a_target(
     mails: EmailAdapter, box: Postbox, world: World, place: str
