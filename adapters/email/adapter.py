@@ -61,11 +61,12 @@ class EmailAdapter(ports.Adapter):
             return
         try:
             await self._reply(f"{nonce}.end", ref, self._write(shown, ended=True), nonce)
-            await self._api.notes.delete(f"subject {nonce}")  # an erased request leaves no words
         except (ports.DeliveryUncertain, ports.RetryLater):
             raise
         except ports.DeliveryFailed as failure:
+            await self._forget(nonce)
             raise ports.CopyGone(f"the outcome was not mailed: {failure}") from failure
+        await self._forget(nonce)
 
     async def tell(self, notice: ports.Notice, shown: ports.Shown) -> None:
         """Mail a reminder as a reply to its card, or an outcome."""
@@ -78,6 +79,10 @@ class EmailAdapter(ports.Adapter):
     async def _reply(self, name: str, ref: ports.MessageRef, text: MailText, nonce: str) -> None:
         subject = await self._api.notes.get(f"subject {nonce}") or text.subject
         await self._server.send(ref.channel, text, name, thread=(ref.message, subject))
+
+    async def _forget(self, nonce: str) -> None:
+        """Leave no words of a request that ended, as it may be erased."""
+        await self._api.notes.delete(f"subject {nonce}")
 
     def _write(self, shown: ports.Shown, **about: Any) -> MailText:
         request = shown.request_id if isinstance(shown, Card) and shown.asks else ""

@@ -202,6 +202,8 @@ async def test_an_end_is_a_reply_and_other_changes_are_none(
     """The reply names the mail and repeats its subject, so that they are one conversation."""
     record = await world.submit()
     ref = await mails.deliver(TARGET, card(record), NONCE)
+    subjects = world.store.keys.note("email", "subject *")
+    assert await world.store.redis.keys(subjects)
     await mails.update(ref, card(record), NONCE)
     after = await world.core.requests.decide(click(record))
     await mails.update(ref, card(after), NONCE)
@@ -214,7 +216,7 @@ async def test_an_end_is_a_reply_and_other_changes_are_none(
     assert reply["Message-ID"] != first["Message-ID"]
     check(box.raw[1], f"{INBOX}/r/{record.id}")
     assert "Approved by ann" in part(reply, "plain")
-    assert not await world.store.redis.keys(world.store.keys.note("email", "subject *"))
+    assert not await world.store.redis.keys(subjects)
 
 
 async def test_a_reminder_is_a_reply(mails: EmailAdapter, box: Postbox, world: World) -> None:
@@ -269,6 +271,7 @@ async def test_a_rejected_end_is_given_up(mails: EmailAdapter, box: Postbox, wor
     box.replies[OPS] = ["550 no such user"]
     with pytest.raises(CopyGone, match="550 no such user"):
         await mails.update(ref, replace(card(after), disarms=True), NONCE)
+    assert not await world.store.redis.keys(world.store.keys.note("email", "subject *"))
 
 
 async def test_an_overflow_leads_to_the_inbox(
