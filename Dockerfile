@@ -8,7 +8,7 @@ COPY gateway gateway
 COPY adapters adapters
 RUN pip wheel --no-index --find-links /wheels --no-deps --wheel-dir /wheels . \
     && python -m venv /app \
-    && /app/bin/pip install --no-index --find-links /wheels "approval-gateway[slack,discord,lan,oidc,passkeys,push]"
+    && /app/bin/pip install --no-index --find-links /wheels "approval-gateway[slack,discord,email,lan,oidc,passkeys,push]"
 
 FROM python:3.13-slim
 RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin gateway \

@@ -161,7 +161,13 @@ def test_it_is_installed_from_a_repository(empty: Path, env: dict[str, str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("extra", "adapters"), [("slack", "slack"), ("discord", "discord"), ("all", "slack,discord")]
+    ("extra", "adapters"),
+    [
+        ("slack", "slack"),
+        ("discord", "discord"),
+        ("email", "email"),
+        ("all", "slack,discord,email"),
+    ],
 )
 def test_an_extra_brings_what_it_promises(
     empty: Path, env: dict[str, str], extra: str, adapters: str

@@ -1,0 +1,1 @@
+"""Tests of the e-mail adapter against a real mail server."""
