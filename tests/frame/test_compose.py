@@ -26,7 +26,7 @@ from redis.retry import Retry
 
 from adapters.discord.settings import DiscordSettings
 from adapters.slack.settings import SlackSettings
-from gateway.server.settings import Settings
+from gateway.server.settings import Settings, setting_names
 from gateway.stores.embedded_server import find_server_binary
 from tests.cli.shell import Shell
 from tests.frame.tree import ROOT
@@ -321,9 +321,7 @@ def test_the_doctor_looks_at_the_chat_that_runs_there(service: str) -> None:
 @pytest.mark.parametrize("service", OURS)
 def test_a_container_is_told_nothing_that_nobody_reads(service: str) -> None:
     """Every variable is a setting of the gateway or of the chat that runs there."""
-    known = {*_variables(Settings, "GATEWAY_"), "REDIS_URL"}
-    if service in CHATS:
-        known |= _variables(CHATS[service], f"GATEWAY_{service.upper()}_")
+    known = setting_variables() | (setting_variables(service) if service in CHATS else set())
     told = compose()["services"][service]["environment"]
     assert {name.removesuffix("_FILE") for name in told} <= known
 
@@ -340,8 +338,11 @@ def test_secrets_come_from_files(service: str) -> None:
     assert not [key for key in plain if key.endswith(("_TOKEN", "_KEY", "_URL", "PASSWORD"))]
 
 
-def _variables(settings: type[BaseSettings], prefix: str) -> set[str]:
-    return {f"{prefix}{name.upper()}" for name in settings.model_fields}
+def setting_variables(chat: str = "") -> set[str]:
+    """Return the variables of the gateway's settings, or of a chat's."""
+    if chat:
+        return {f"GATEWAY_{chat.upper()}_{name.upper()}" for name in CHATS[chat].model_fields}
+    return setting_names()
 
 
 def _compose_command(file: Path) -> list[str]:
