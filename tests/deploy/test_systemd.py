@@ -41,7 +41,7 @@ def service(unit: str) -> dict[str, list[str]]:
 def told(unit: str) -> dict[str, str]:
     """Return the environment that the unit gives."""
     pairs = [shlex.split(one)[0].split("=", 1) for one in service(unit)["Environment"]]
-    return {name: value for name, value in pairs}
+    return dict(pairs)
 
 
 def analyze(*words: str) -> subprocess.CompletedProcess[str]:
@@ -133,6 +133,12 @@ def test_secrets_come_from_systemd_alone(tmp_path: Path) -> None:
         assert {one.removeprefix("%d/") for one in files} <= made
     given = {one.partition(":")[0] for one in service(GATEWAY)["LoadCredential"]}
     assert given == {one.removeprefix("%d/") for one in told(GATEWAY).values() if "%d/" in one}
+
+
+@pytest.mark.parametrize("unit", [GATEWAY, CHAT])
+def test_a_service_runs_in_production(unit: str) -> None:
+    """So it refuses to start with unsafe settings, whatever gateway.env says."""
+    assert told(unit)["GATEWAY_ENV"] == "production"
 
 
 def test_a_reload_reads_a_policy() -> None:
