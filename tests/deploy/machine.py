@@ -12,18 +12,19 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 from pathlib import Path
 
 from tests.frame.tree import ROOT
 
 UNITS = ROOT / "deploy" / "systemd"
 CONFIG = Path("/etc/approval-gateway")
-LOOKS = 600
+START_SECONDS = 60
 END_SECONDS = 20
 
 _BOOT = r"""
 set -eu
-root=$1 units=$2 source=$3 packages=$4 python=$5 config=$6 valkey=$7
+root=$1 source=$2 packages=$3 python=$4 valkey=$5
 mount --make-rprivate /
 mount -t tmpfs tmpfs "$root"
 mkdir "$root/upper" "$root/work" "$root/all"
@@ -51,7 +52,7 @@ mkdir etc/systemd/system
 printf '[Unit]\nWants=systemd-journald.service\nAfter=systemd-journald.service\n' \
     >etc/systemd/system/test.target
 printf '[Journal]\nStorage=volatile\n' >etc/systemd/journald.conf
-# What the guide installs there, from the environment of the tests: services see no home folder.
+# What the guide installs, from the environment of the tests: services see no home folder.
 cd opt/approval-gateway
 mkdir bin source packages python
 mount --bind "$source" source
@@ -67,31 +68,26 @@ cd "$root/all"
 chmod 755 opt/approval-gateway/bin/gateway
 rm -f usr/bin/valkey-server
 cp "$valkey" usr/bin/valkey-server
-cp "$units"/*.service etc/systemd/system
-cp -R "$config" etc/approval-gateway
-chown -R root:root etc/approval-gateway
 mkdir old
 pivot_root . old
 umount -l old
 mount --make-rshared /
-useradd --system --no-create-home --shell /usr/sbin/nologin approval-gateway
 exec env -i container=other PATH="$PATH" \
     /lib/systemd/systemd --system --unit=test.target --show-status=no
 """
 
 
 class Machine:
-    """A running systemd. Use it as a context manager.
+    """A running systemd, with the gateway's programs and this tree. Use it as a context manager.
 
-    Args: `config` becomes /etc/approval-gateway, `folder` is an empty one of the test's, and
-    `valkey` is the server's program.
+    Args: `folder` is an empty one of the test's, `valkey` is the server's program.
     """
 
-    def __init__(self, folder: Path, config: Path, valkey: str) -> None:
+    def __init__(self, folder: Path, valkey: str) -> None:
         group = Path("/sys/fs/cgroup/systemd") / f"approval-gateway-test-{os.getpid()}"
         self._group, self._root = group, folder
         packages, python = sysconfig.get_path("purelib"), sys.base_prefix
-        words = [str(one) for one in (folder, UNITS, ROOT, packages, python, config, valkey)]
+        words = [str(one) for one in (folder, ROOT, packages, python, valkey)]
         own = ("--mount", "--pid", "--fork", "--cgroup", "--ipc", "--uts", "--net")
         join = f'mkdir -p {group}; echo $$ >{group}/cgroup.procs; exec "$@"'
         boot = ("unshare", *own, "--kill-child", "sh", "-c", _BOOT, "boot", *words)
@@ -100,9 +96,8 @@ class Machine:
 
     def __enter__(self) -> Machine:
         try:
-            for _ in range(LOOKS):
-                if self._process.poll() is not None:
-                    break
+            ends = time.monotonic() + START_SECONDS
+            while self._process.poll() is None and time.monotonic() < ends:
                 if self._find_first() and self._state() == "running":
                     return self
             raise AssertionError("systemd did not start")
@@ -128,7 +123,7 @@ class Machine:
         return self._first is not None
 
     def _state(self) -> str:
-        return self.call("systemctl", "is-system-running").stdout.strip()
+        return self.call("systemctl", "is-system-running", "--wait").stdout.strip()
 
     def call(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command there as root; return how it ended."""
@@ -140,6 +135,10 @@ class Machine:
         done = self.call(*words)
         assert done.returncode == 0, (words, done.stdout, done.stderr, self.log())
         return done.stdout
+
+    def type(self, text: str) -> str:
+        """Have a shell in the tree read lines, as root types them; return what they printed."""
+        return self.run("sh", "-euc", f"cd /opt/approval-gateway/source\n{text}")
 
     def gateway(self, *words: str) -> str:
         """Run a command of the gateway as its operator does; return what it printed."""

@@ -17,7 +17,8 @@ import aiohttp
 import pytest
 import yaml
 
-from tests.frame.test_compose import CHATS, Server, compose, setting_variables
+from tests.frame.compose_file import CHATS, compose, setting_variables
+from tests.frame.test_compose import Server
 from tests.frame.tree import ROOT
 from tests.ports import free_port
 from tests.waiting import moment

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
+import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gateway.stores.embedded_server import find_server_binary
-from tests.deploy.machine import CONFIG, LOOKS, UNITS, Machine, missing_programs
-from tests.frame.test_compose import make_secrets
+from tests.deploy.machine import CONFIG, START_SECONDS, Machine, missing_programs
+from tests.frame.tree import ROOT
 
 pytestmark = [
     pytest.mark.skipif("SYSTEMD" not in os.environ, reason="runs in `make test-systemd`"),
@@ -33,34 +34,44 @@ name = "ben"
 name = "default"
 approvers = ["ana", "ben"]
 """
+SECRETS = ("redis_url", "signing_key", "valkey_users")
 AT = "http://127.0.0.1:8787"
+
+
+def steps() -> list[str]:
+    """Return the commands of each step of the guide that has some."""
+    page = (ROOT / "docs" / "guides" / "deploy.md").read_text(encoding="utf-8")
+    section = page.split("\n## systemd\n")[1].split("\n## ")[0]
+    return [textwrap.dedent(one) for one in re.findall(r"```sh\n(.*?)```", section, re.DOTALL)]
+
+
+INSTALL, FILES, START, CHECK, CHAT = steps()
 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
     """Start a machine whose operator has followed the guide as far as the files."""
     assert missing_programs() == []
-    config, root = tmp_path / "config", tmp_path / "root"
-    for folder in (config, root):
-        folder.mkdir()
-    make_secrets(config / "secrets")
-    url = config / "secrets" / "redis_url"
-    url.write_text(url.read_text().replace("@valkey:", "@127.0.0.1:"))
-    shutil.copy(UNITS / "gateway.env", config)
-    (config / "policy.toml").write_text(POLICY, encoding="utf-8")
-    with Machine(root, config, str(find_server_binary())) as made:
+    with Machine(tmp_path, str(find_server_binary())) as made:
+        environment, program, user = INSTALL.splitlines(keepends=True)
+        assert ("-m venv /opt/approval-gateway" in environment, "pip" in program) == (True, True)
+        made.type(user)
+        made.type(FILES)
+        made.type(f"cat >{CONFIG}/policy.toml <<'END'\n{POLICY}END")
+        made.type(f"sed -i s,https://approvals.example,{AT}, {CONFIG}/gateway.env")
         yield made
 
 
 def start(machine: Machine) -> None:
     """Start Valkey and the gateway; return when people can decide."""
-    machine.run("systemctl", "start", "approval-gateway-valkey", "approval-gateway")
+    machine.type(START)
     wait_for(machine, "curl", "--silent", "--fail", f"{AT}/readyz")
 
 
 def wait_for(machine: Machine, *words: str) -> None:
     """Return once a command ends well."""
-    for _ in range(LOOKS):
+    ends = time.monotonic() + START_SECONDS
+    while time.monotonic() < ends:
         if machine.call(*words).returncode == 0:
             return
     raise AssertionError((words, machine.log()))
@@ -82,6 +93,9 @@ def status(machine: Machine, unit: str) -> dict[str, str]:
 def test_a_request_is_answered(machine: Machine) -> None:
     """With its whole hardening: from the files to an approval, and a decision on the disk."""
     start(machine)
+    said = machine.type(CHECK)
+    assert "FAIL" not in said
+    assert len(re.findall(rf"^(?:ana|ben) +{AT}/inbox/login#code=", said, re.MULTILINE)) == 2
     tokens = [
         json.loads(machine.gateway(kind, "add", name, "--json"))["token"]
         for kind, name in (("agent", "coder"), ("approver", "ana"))
@@ -112,9 +126,8 @@ def test_the_kernel_holds_the_services(machine: Machine) -> None:
 def test_only_its_service_reads_a_secret(machine: Machine) -> None:
     """The files of /etc are root's, and the service has copies in a folder of its own."""
     start(machine)
-    machine.run("chmod", "-R", "go=", str(CONFIG / "secrets"))
-    machine.run("systemctl", "restart", "approval-gateway")
-    wait_for(machine, "curl", "--silent", "--fail", f"{AT}/readyz")
+    there = machine.run("stat", "--format=%U %a", *(f"{CONFIG}/secrets/{one}" for one in SECRETS))
+    assert set(there.splitlines()) == {"root 600"}
     folder = "/run/credentials/approval-gateway.service"
     listed = machine.run("stat", "--format=%U %a", folder, f"{folder}/signing_key")
     assert listed.splitlines() == ["approval-gateway 500", "approval-gateway 400"]
@@ -125,10 +138,10 @@ def test_a_reload_applies_the_policy(machine: Machine) -> None:
     start(machine)
     before = machine.run("systemctl", "show", "--property=MainPID", "approval-gateway")
     policy = CONFIG / "policy.toml"
-    machine.run("sh", "-c", f"printf '[[people]]\\nname = \"cleo\"\\n' >>{policy}")
+    machine.type(f"cat >>{policy} <<'END'\n[[people]]\nname = \"cleo\"\nEND")
     machine.run("systemctl", "reload", "approval-gateway")
     wait_for(machine, "sh", "-c", f"{gateway('policy', 'show')} | grep cleo")
-    machine.run("sh", "-c", f"echo nonsense >>{policy}")
+    machine.type(f"echo nonsense >>{policy}")
     machine.run("systemctl", "reload", "approval-gateway")
     wait_for(machine, "sh", "-c", "journalctl --unit approval-gateway | grep 'was not applied'")
     assert "cleo" in machine.gateway("policy", "show")
@@ -146,7 +159,7 @@ def test_it_waits_for_redis_and_not_for_a_wrong_setting(machine: Machine) -> Non
     restarted = "systemctl show --property=NRestarts approval-gateway | grep -v =0"
     wait_for(machine, "sh", "-c", restarted)
     start(machine)
-    machine.run("sh", "-c", f"echo GATEWAY_MODE=maybe >>{CONFIG}/gateway.env")
+    machine.type(f"echo GATEWAY_MODE=maybe >>{CONFIG}/gateway.env")
     machine.call("systemctl", "restart", "approval-gateway")
     wait_for(machine, "systemctl", "is-failed", "approval-gateway")
     assert "GATEWAY_MODE" in machine.log()
@@ -156,11 +169,9 @@ def test_a_chat_starts_beside_the_gateway(machine: Machine) -> None:
     """It has its own tokens, tells its own health, and is stopped alone. No chat answers here."""
     start(machine)
     slack = CONFIG / "secrets" / "slack"
-    tokens = f"mkdir {slack} && echo xoxb-1 >{slack}/bot_token && echo xapp-1 >{slack}/app_token"
-    machine.run("sh", "-c", tokens)
-    api = "GATEWAY_SLACK_API_URL=http://127.0.0.1:9/"
-    machine.run("sh", "-c", f"echo {api} >>{CONFIG}/gateway.env")
-    machine.run("systemctl", "start", "approval-gateway-chat@slack")
+    machine.type(f"mkdir {slack}\necho xoxb-1 >{slack}/bot_token\necho xapp-1 >{slack}/app_token")
+    machine.type(f"echo GATEWAY_SLACK_API_URL=http://127.0.0.1:9/ >>{CONFIG}/gateway.env")
+    machine.type(CHAT)
     running = "journalctl --unit approval-gateway-chat@slack | grep 'adapter slack runs'"
     wait_for(machine, "sh", "-c", running)
     (port,) = re.findall(r"(http://127\.0\.0\.1:\d+)/readyz", machine.log())

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.machine import UNITS
-from tests.frame.test_compose import CHATS, compose, make_secrets, setting_variables
+from tests.frame.compose_file import CHATS, compose, make_secrets, setting_variables
 
 GATEWAY, CHAT, VALKEY = (
     "approval-gateway.service",

@@ -19,36 +19,22 @@ import pytest
 import redis
 import yaml
 from dotenv import dotenv_values
-from pydantic_settings import BaseSettings
 from redis.backoff import ConstantBackoff, NoBackoff
 from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
-from adapters.discord.settings import DiscordSettings
-from adapters.slack.settings import SlackSettings
-from gateway.server.settings import Settings, setting_names
+from gateway.server.settings import Settings
 from gateway.stores.embedded_server import find_server_binary
 from tests.cli.shell import Shell
+from tests.frame.compose_file import CHATS, compose, make_secrets, setting_variables
 from tests.frame.tree import ROOT
 
 pytestmark = pytest.mark.xdist_group("compose")  # one server or build for all of them
 
 OURS = ("discord", "gateway", "slack")
 """The services that run our image."""
-CHATS: dict[str, type[BaseSettings]] = {"slack": SlackSettings, "discord": DiscordSettings}
 AGENT_PASSWORD = "an agent's password"
 READY_TRIES = 200
-
-
-def compose() -> dict[str, Any]:
-    """Return the parsed compose file."""
-    parsed: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-    return parsed
-
-
-def make_secrets(folder: Path) -> None:
-    """Make an installation's secrets as its operator does."""
-    subprocess.run(["sh", ROOT / "deploy" / "make-secrets.sh", folder], check=True)
 
 
 def agent_rule(name: str) -> list[str]:
@@ -336,13 +322,6 @@ def test_secrets_come_from_files(service: str) -> None:
     assert named <= mounted
     plain = set(environment) - {"GATEWAY_PUBLIC_URL"}
     assert not [key for key in plain if key.endswith(("_TOKEN", "_KEY", "_URL", "PASSWORD"))]
-
-
-def setting_variables(chat: str = "") -> set[str]:
-    """Return the variables of the gateway's settings, or of a chat's."""
-    if chat:
-        return {f"GATEWAY_{chat.upper()}_{name.upper()}" for name in CHATS[chat].model_fields}
-    return setting_names()
 
 
 def _compose_command(file: Path) -> list[str]:
