@@ -142,7 +142,7 @@ class Machine:
 
     def gateway(self, *words: str) -> str:
         """Run a command of the gateway as its operator does; return what it printed."""
-        env = str(CONFIG / "gateway.env")
+        env = str(CONFIG / "settings.env")
         return self.run("/opt/approval-gateway/bin/gateway", "--env-file", env, *words)
 
     def log(self) -> str:

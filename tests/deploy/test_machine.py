@@ -58,7 +58,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
         made.type(user)
         made.type(FILES)
         made.type(f"cat >{CONFIG}/policy.toml <<'END'\n{POLICY}END")
-        made.type(f"sed -i s,https://approvals.example,{AT}, {CONFIG}/gateway.env")
+        made.type(f"sed -i s,https://approvals.example,{AT}, {CONFIG}/settings.env")
         yield made
 
 
@@ -150,7 +150,7 @@ def test_a_reload_applies_the_policy(machine: Machine) -> None:
 
 def gateway(*words: str) -> str:
     """Return the command of an operator as a shell reads it."""
-    return f"/opt/approval-gateway/bin/gateway --env-file {CONFIG}/gateway.env {' '.join(words)}"
+    return f"/opt/approval-gateway/bin/gateway --env-file {CONFIG}/settings.env {' '.join(words)}"
 
 
 def test_it_waits_for_redis_and_not_for_a_wrong_setting(machine: Machine) -> None:
@@ -159,7 +159,7 @@ def test_it_waits_for_redis_and_not_for_a_wrong_setting(machine: Machine) -> Non
     restarted = "systemctl show --property=NRestarts approval-gateway | grep -v =0"
     wait_for(machine, "sh", "-c", restarted)
     start(machine)
-    machine.type(f"echo GATEWAY_MODE=maybe >>{CONFIG}/gateway.env")
+    machine.type(f"echo GATEWAY_MODE=maybe >>{CONFIG}/settings.env")
     machine.call("systemctl", "restart", "approval-gateway")
     wait_for(machine, "systemctl", "is-failed", "approval-gateway")
     assert "GATEWAY_MODE" in machine.log()
@@ -170,7 +170,7 @@ def test_a_chat_starts_beside_the_gateway(machine: Machine) -> None:
     start(machine)
     slack = CONFIG / "secrets" / "slack"
     machine.type(f"mkdir {slack}\necho xoxb-1 >{slack}/bot_token\necho xapp-1 >{slack}/app_token")
-    machine.type(f"echo GATEWAY_SLACK_API_URL=http://127.0.0.1:9/ >>{CONFIG}/gateway.env")
+    machine.type(f"echo GATEWAY_SLACK_API_URL=http://127.0.0.1:9/ >>{CONFIG}/settings.env")
     machine.type(CHAT)
     running = "journalctl --unit approval-gateway-chat@slack | grep 'adapter slack runs'"
     wait_for(machine, "sh", "-c", running)

@@ -114,7 +114,7 @@ def test_a_service_is_told_nothing_that_nobody_reads(unit: str) -> None:
     known = setting_variables()
     if unit == CHAT:
         known |= {name for chat in CHATS for name in setting_variables(chat)}
-    shared = re.findall(r"^([A-Z_]+)=", (UNITS / "gateway.env").read_text(), re.MULTILINE)
+    shared = re.findall(r"^([A-Z_]+)=", (UNITS / "settings.env").read_text(), re.MULTILINE)
     names = {*told(unit), *shared}
     assert {name for name in names if not {name, name.removesuffix("_FILE")} & known} == set()
 
@@ -137,7 +137,7 @@ def test_secrets_come_from_systemd_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("unit", [GATEWAY, CHAT])
 def test_a_service_runs_in_production(unit: str) -> None:
-    """So it refuses to start with unsafe settings, whatever gateway.env says."""
+    """So it refuses to start with unsafe settings, whatever settings.env says."""
     assert told(unit)["GATEWAY_ENV"] == "production"
 
 

@@ -82,7 +82,7 @@ resources: {{ toYaml .Values.resources | nindent 2 }}
 {{- end }}
 
 {{- /* Settings of each pod. The proxy or the ingress provides TLS. */ -}}
-{{- define "gateway.env" -}}
+{{- define "settings.env" -}}
 - {name: GATEWAY_ENV, value: production}
 - {name: GATEWAY_HOST, value: 0.0.0.0}
 - {name: GATEWAY_PORT, value: "8080"}
