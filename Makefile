@@ -5,14 +5,14 @@ RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 UV_VERSION := 0.13.8
 PIPX_VERSION := 1.18.4
-SOURCES := gateway adapters tests benchmarks packaging/site
+SOURCES := gateway adapters tests benchmarks packaging/chart packaging/site
 
 # Each test process, and each command that a test starts, would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo quick test test-thorough test-slow mutants test-emulate test-payloads test-hosts check format-check lint types imports docs format bench \
-	screenshots gallery agent-wheel packages test-packages docs-site test-docs-site test-image lock clean
+	screenshots gallery agent-wheel packages test-packages docs-site test-docs-site test-image test-chart test-systemd lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -121,6 +121,22 @@ test-packages: packages $(INSTALLERS)/.ready ## install each package in an empty
 # runc, catatonit, netavark, aardvark-dns and docker-compose.
 test-image: $(READY) ## build the image, and run it and docker-compose.yml (`IMAGE_ENGINE=docker`: with Docker)
 	IMAGE_ENGINE=$(or $(IMAGE_ENGINE),podman) $(RUN) -m pytest -q -s tests/frame/test_image.py
+
+# Pinned exactly, in an environment of its own: Helm as a library has 240 MB.
+CHART := build/chart
+CHART_PACKAGES := helm-python-sdk==0.2.2 kubernetes-validate==1.37.0 pyyaml==6.0.4
+
+test-chart: $(READY) $(CHART)/.venv/.ready ## render the Helm chart, and check it against Kubernetes' schemas
+	CHART=$(CHART)/.venv/bin/python $(RUN) -m pytest -q tests/deploy/test_chart.py
+
+$(CHART)/.venv/.ready: Makefile
+	$(PYTHON) -m venv --clear $(CHART)/.venv
+	$(CHART)/.venv/bin/python -m pip install --quiet --disable-pip-version-check $(CHART_PACKAGES)
+	@touch $@
+
+# Needs Linux, root and systemd. It does not touch the systemd that runs this machine.
+test-systemd: $(READY) ## start the units of deploy/systemd with a systemd in namespaces, as root
+	SYSTEMD=1 $(RUN) -m pytest -q tests/deploy/test_machine.py
 
 $(NODE_TOOLS)/.ready: Makefile
 	npm install --silent --no-audit --no-fund --prefix build/packages $(NODE_PACKAGES)

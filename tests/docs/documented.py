@@ -697,6 +697,10 @@ NOT_HERE = {
         "make test-packages",
         "make docs-site",
         "make test-docs-site",
+        "make test-chart",
+        "make test-systemd",
+        "python3 -m venv /opt/approval-gateway",
+        "/opt/approval-gateway/bin/python -m pip install '.[all]'",
         "make test-hosts",
         "make test-hosts HOSTS=aap",
         "make test-hosts HOSTS=mcp",
@@ -738,11 +742,6 @@ NOT_HERE = {
         "make gallery",
         "python -m tests.web.reading_cards after",
         "python -m tests.docs.cli_page",
-    ],
-    "needs Docker": [
-        "docker compose run --rm gateway approver add NAME",
-        "docker compose exec gateway gateway login NAME",
-        "docker compose --profile slack up --detach",
     ],
     "needs Docker, a public name and a Slack workspace": [
         "docker compose exec gateway gateway doctor",

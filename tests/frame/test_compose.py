@@ -19,36 +19,22 @@ import pytest
 import redis
 import yaml
 from dotenv import dotenv_values
-from pydantic_settings import BaseSettings
 from redis.backoff import ConstantBackoff, NoBackoff
 from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
-from adapters.discord.settings import DiscordSettings
-from adapters.slack.settings import SlackSettings
 from gateway.server.settings import Settings
 from gateway.stores.embedded_server import find_server_binary
 from tests.cli.shell import Shell
+from tests.frame.compose_file import CHATS, compose, make_secrets, setting_variables
 from tests.frame.tree import ROOT
 
 pytestmark = pytest.mark.xdist_group("compose")  # one server or build for all of them
 
 OURS = ("discord", "gateway", "slack")
 """The services that run our image."""
-CHATS: dict[str, type[BaseSettings]] = {"slack": SlackSettings, "discord": DiscordSettings}
 AGENT_PASSWORD = "an agent's password"
 READY_TRIES = 200
-
-
-def compose() -> dict[str, Any]:
-    """Return the parsed compose file."""
-    parsed: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-    return parsed
-
-
-def make_secrets(folder: Path) -> None:
-    """Make an installation's secrets as its operator does."""
-    subprocess.run(["sh", ROOT / "deploy" / "make-secrets.sh", folder], check=True)
 
 
 def agent_rule(name: str) -> list[str]:
@@ -321,9 +307,7 @@ def test_the_doctor_looks_at_the_chat_that_runs_there(service: str) -> None:
 @pytest.mark.parametrize("service", OURS)
 def test_a_container_is_told_nothing_that_nobody_reads(service: str) -> None:
     """Every variable is a setting of the gateway or of the chat that runs there."""
-    known = {*_variables(Settings, "GATEWAY_"), "REDIS_URL"}
-    if service in CHATS:
-        known |= _variables(CHATS[service], f"GATEWAY_{service.upper()}_")
+    known = setting_variables() | (setting_variables(service) if service in CHATS else set())
     told = compose()["services"][service]["environment"]
     assert {name.removesuffix("_FILE") for name in told} <= known
 
@@ -338,10 +322,6 @@ def test_secrets_come_from_files(service: str) -> None:
     assert named <= mounted
     plain = set(environment) - {"GATEWAY_PUBLIC_URL"}
     assert not [key for key in plain if key.endswith(("_TOKEN", "_KEY", "_URL", "PASSWORD"))]
-
-
-def _variables(settings: type[BaseSettings], prefix: str) -> set[str]:
-    return {f"{prefix}{name.upper()}" for name in settings.model_fields}
 
 
 def _compose_command(file: Path) -> list[str]:

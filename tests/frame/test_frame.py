@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -135,6 +136,8 @@ def test_every_package_has_the_same_version() -> None:
     """What one tag releases carries one number: the wheels read it from the code."""
     npm = json.loads((ROOT / "packaging" / "typescript" / "package.json").read_text())
     assert npm["version"] == gateway.__version__
+    chart = yaml.safe_load((ROOT / "deploy/helm/approval-gateway/Chart.yaml").read_text())
+    assert {chart["version"], chart["appVersion"]} == {gateway.__version__}
     for folder in (".", "packaging/agent"):
         path = ROOT / folder / pyproject(folder)["tool"]["hatch"]["version"]["path"]
         assert path.resolve() == ROOT / "gateway" / "__init__.py"

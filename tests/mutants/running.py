@@ -23,7 +23,8 @@ from tests.frame.tree import ROOT
 from tests.mutants.guards import Guard
 
 _FOLDER = ROOT / "build" / "mutants" / str(os.getpid())  # two runs do not meet
-_PARTS = ("gateway", "adapters", "tests", "docs", "deploy", "packaging", "pyproject.toml")
+_PARTS = ("gateway", "adapters", "tests", "docs", "deploy", "packaging", "docker-compose.yml",
+          "pyproject.toml")  # fmt: skip
 _OURS = {"gateway", "adapters", "tests"}
 _LIBRARIES = ("aiohttp.web", "discord", "hypothesis", "jsonschema", "pydantic", "redis.asyncio",
               "slack_bolt.async_app", "slack_sdk.web.async_client", "tree_sitter")  # fmt: skip

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from gateway.server.settings import Settings
-from tests.frame.test_compose import compose
+from tests.frame.compose_file import compose
 from tests.ports import free_port
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import environment
