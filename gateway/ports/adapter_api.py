@@ -37,6 +37,7 @@ from gateway.policy.grants.grant import Effect, Grant, Match
 from gateway.policy.grants.offers import Offer
 from gateway.ports.claims import ClaimCalls
 from gateway.ports.devices import DeviceCalls
+from gateway.ports.operations import Operations
 from gateway.ports.outgoing import AdapterStorage, MessageLinks
 from gateway.ports.sign_in import LoginLinks, Logins, Prove
 from gateway.wire.codec import JsonObject
@@ -403,6 +404,9 @@ class OperatorCalls(Protocol):
     ) -> PeriodReport:
         """Return statistics of decisions, by default for the last 30 days. Raises Unauthorized
         unless the person is an admin."""
+
+    async def inspect(self, identity: Identity) -> Operations:
+        """Return the state of all gateways. Raises Unauthorized unless the person is an admin."""
 
 
 class AwayCalls(Protocol):

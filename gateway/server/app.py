@@ -59,6 +59,7 @@ from gateway.server.background import (
 )
 from gateway.server.connections import Backend, build_core, open_backend, signer_of, url_of
 from gateway.server.lan import LocalNetwork
+from gateway.server.operations import measure_operations
 from gateway.server.plugins import adapter_class
 from gateway.server.settings import BadSettings, Settings
 from gateway.server.start_up_checks import POLICY_FILE, apply_at_start, enrolment, refuse_unsafe
@@ -326,6 +327,8 @@ async def run_gateway(
         await stack.enter_async_context(hold_duty(ingress.duty, work))
         watching = _watch_health(settings, core, store, ingress, feed, tuple(adapters.values()))
         watch = await stack.enter_async_context(watching)
+        measure = partial(measure_operations, settings, backend, core)
+        core.operator.measure = partial(measure, adapters, watch.look)
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
         site = replace(
             _site_of(settings, pages),
@@ -654,5 +657,7 @@ async def run_adapter(settings: Settings, name: str) -> AsyncIterator[str]:
         site = _site_of(settings, [pages])
         readers = {NOT_FOLLOWING: feed}
         watch = HealthWatch(core.health, backend.store, (adapter,), readers, serves_api=False)
+        measure = partial(measure_operations, settings, backend, core)
+        core.operator.measure = partial(measure, {name: adapter}, watch.look)
         await stack.enter_async_context(run_in_background("health", watch.run))
         yield await listen(build_pages(site, watch.look), settings, stack)
