@@ -50,19 +50,12 @@ class PendingShare(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookDelay(Wire):
-    """The host that gets webhooks. The next one has waited for `seconds`."""
-
-    host: str
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Operations(Wire):
     """The state of all gateways at `at`, in ms since the epoch.
 
     `status` is the one of `/readyz` in this process. `checks` begin with the problems. `pending`
-    requests wait, the oldest for `oldest` seconds. `agents` are the closest to their limit.
+    requests wait, the oldest for `oldest` seconds. `agents` are the closest to their limit. The
+    next webhook to `webhook_host` ("" without webhooks) has waited for `webhook_seconds`.
     """
 
     at: int
@@ -75,4 +68,5 @@ class Operations(Wire):
     adapters: tuple[AdapterState, ...]
     agents: tuple[PendingShare, ...]
     paused: tuple[Paused, ...]
-    webhooks: WebhookDelay | None
+    webhook_host: str
+    webhook_seconds: float

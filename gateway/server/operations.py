@@ -13,7 +13,7 @@ from gateway.domain.policy_document import PolicyDocument, adapters_of
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.ports import Adapter
 from gateway.ports.adapters import FAIL, OK, WARN
-from gateway.ports.operations import AdapterState, Check, Operations, PendingShare, WebhookDelay
+from gateway.ports.operations import AdapterState, Check, Operations, PendingShare
 from gateway.server.connections import Backend
 from gateway.server.settings import Settings
 from gateway.server.stored_data_checks import (
@@ -66,7 +66,9 @@ async def measure_operations(
         adapters=tuple([await _measure_adapter(one, adapters, store, core) for one in names]),
         agents=_compare(policy, await measure_pending(store)),
         paused=(await core.operator.status()).paused,
-        webhooks=await _measure_webhooks(settings, store, now),
+        # Path, query and user of the address may be secret.
+        webhook_host=urlsplit(settings.webhook_url or "").hostname or "",
+        webhook_seconds=await _measure_webhooks(store, now) if settings.webhook_url else 0.0,
     )
     quick = [one for one in STORED_DATA_CHECKS if one[0] in _QUICK]
     checks = [*_list_current(core), *check_store(found.store), *check_others(found)]
@@ -111,8 +113,8 @@ def check_others(found: Operations) -> Iterator[Check]:
         if one.pending > MOST_USED * one.most:
             says = f"{one.agent} has {one.pending} of at most {one.most} pending requests"
             yield _warn("budget", says, "decide its requests, or raise `waiting` in its budget")
-    if (hook := found.webhooks) and hook.seconds > _LATE_SECONDS:
-        says = f"{hook.host} has not accepted a webhook for {hook.seconds:.0f} s"
+    if found.webhook_seconds > _LATE_SECONDS:
+        says = f"{found.webhook_host} has not accepted a webhook for {found.webhook_seconds:.0f} s"
         yield _warn("webhooks", says, "check that it answers; the leader's log has webhook_failed")
 
 
@@ -141,12 +143,8 @@ def _compare(policy: PolicyDocument, pending: Mapping[str, int]) -> tuple[Pendin
     return tuple(shares[:_MOST_AGENTS])
 
 
-async def _measure_webhooks(settings: Settings, store: RedisStore, now: int) -> WebhookDelay | None:
-    """Return how long the next webhook has waited, with its receiver's host alone: the rest of the
-    address may be secret."""
-    if settings.webhook_url is None:
-        return None
+async def _measure_webhooks(store: RedisStore, now: int) -> float:
+    """Return how many seconds the next webhook has waited."""
     last = await RedisCursor(store).load_cursor()
     unsent = await store.history(last, 1) if last else []
-    late = max(0, now - unsent[0].at) / 1000 if unsent else 0.0
-    return WebhookDelay(host=urlsplit(settings.webhook_url).hostname or "", seconds=late)
+    return max(0, now - unsent[0].at) / 1000 if unsent else 0.0

@@ -39,7 +39,7 @@ const commands = (text) => text.split("`").map((part, at) => (at % 2 ? make("cod
 
 function problem({ name, result, says: said, remedy }) {
   return make("li", { class: result },
-    make("p", {}, make("span", { class: "kind" }, `${result === "fail" ? "Problem" : "Warning"}, ${name}: `), ...line(said)),
+    make("p", {}, make("span", { class: "kind" }, `${result === "fail" ? "Problem" : "Warning"}, ${name}: `), ...(typeof said === "string" ? commands(said) : line(said))),
     make("p", { class: "quiet" }, "What to do: ", ...commands(remedy)));
 }
 
@@ -48,21 +48,21 @@ function list(problems) {
   byId("trouble").hidden = !problems.length;
 }
 
-function say(text, wrong) {
+function say(text, kind) {
   if (says.textContent !== text) says.textContent = text; // a screen reader reads each change
-  says.classList.toggle("problem", wrong);
-  says.classList.toggle("quiet", !wrong);
+  says.className = kind;
 }
 
 function show(found) {
-  const { checks, store, pending, oldest, webhooks } = found;
+  const { checks, store, pending, oldest, webhook_host: host, webhook_seconds: late } = found;
   setClock(found.at);
   byId("at").textContent = new Date(found.at).toLocaleTimeString();
   const wrong = checks.filter((one) => one.result !== "ok");
   list(wrong);
   const count = wrong.length === 1 ? "One problem." : `${wrong.length} problems.`;
-  say(found.status === "ready" && wrong.length ? count : SUMS[found.status], found.status !== "ready" || wrong.some((one) => one.result === "fail"));
-  draw("switch", found.switch, ({ on, state, does }) => [
+  const worst = found.status === "not ready" || wrong.some((one) => one.result === "fail") ? "problem" : "notice";
+  say(found.status === "ready" && wrong.length ? count : SUMS[found.status], wrong.length ? worst : "quiet lead");
+  draw("kill", found.switch, ({ on, state, does }) => [
     make("p", {}, on ? make("strong", {}, state) : "Off."), make("p", { class: "quiet" }, does),
     sure(`stop ${on}`, on ? "Let agents ask again" : "Stop everything", "", () => api("stop", { on: !on }), look)]);
   byId("cooling").hidden = !found.paused.length;
@@ -73,10 +73,10 @@ function show(found) {
   draw("adapters", found.adapters, (all) => all.map(({ name, state, outbox }) => row(name, told([
     ["State", STATES[state]],
     ...(outbox ? [["Cards due", String(outbox.waiting)], ["Longest due", span(outbox.overdue)], ["Outdated cards with buttons", String(outbox.stale)]] : [])]))));
-  draw("queues", [store, pending, oldest, webhooks], () => [
+  draw("queues", [store, pending, oldest, host, late], () => [
     row("Messages of agents", told([["Unread", String(store.intake_messages)], ["Oldest", span(store.intake)]])),
     row("Requests", told([["Pending", String(pending)], ["Oldest", span(oldest)]])),
-    ...(webhooks ? [row(`Webhooks to ${webhooks.host}`, told([["Next has waited", span(webhooks.seconds)]]))] : [])]);
+    ...(host ? [row(`Webhooks to ${host}`, told([["Next has waited", span(late)]]))] : [])]);
   draw("capacity", [store, found.agents], () => [
     row("Redis memory", told([["Used", size(store.memory)], ["Limit", store.room ? size(store.room) : "none"]])),
     row("Audit log", told([["Longest without a seal", span(store.unsealed)], ["Longest without the archive", span(store.unarchived)], ["Archive", size(store.archive_bytes)]])),
@@ -89,9 +89,10 @@ function show(found) {
 async function lose() {
   figures.hidden = true;
   const ready = await fetch("/readyz").then((answer) => answer.json()).catch(() => null);
-  const told = ready?.problems ?? ["the gateway does not answer"];
-  list(told.map((text) => ({ name: "gateway", result: "fail", says: text, remedy: ready ? AWAY : SILENT })));
-  say(`The state of the gateways is unknown since ${byId("at").textContent || "the start"}. This page tries again every 10 seconds.`, true);
+  // Problems that stop everything come first. The others quote names that nothing has made harmless here.
+  const said = !ready ? "the gateway does not answer" : ready.status === "not ready" ? ready.problems[0] : "the gateway cannot read its state";
+  list([{ name: "gateway", result: "fail", says: said, remedy: ready ? AWAY : SILENT }]);
+  say(`The state of the gateways is unknown since ${byId("at").textContent || "the start"}. This page tries again every 10 seconds.`, "problem");
 }
 
 let asking = 0, me = null; // since when a call has had no answer
@@ -106,7 +107,7 @@ async function look() {
   if (answer?.status !== 403) return lose();
   figures.hidden = true;
   list([]);
-  say(`You cannot see this page: ${answer.value.detail}.`, true);
+  say(`You cannot see this page: ${answer.value.detail}.`, "problem");
 }
 
 const visible = () => document.hidden || look();
