@@ -179,7 +179,7 @@ class ReadHandlers(Handlers):
     @read("/inbox/api/operations")
     async def _operations(self, _: web.Request, visitor: Visitor) -> web.Response:
         """Return the state of all gateways, for admins. Escape deceptive characters in names."""
-        found = await self._api.operator.inspect(visitor.identity)
+        found = await self._api.inspect(visitor.identity)
         switch = build_switch((await self._api.operator.status()).switch)
         checks = [
             {**plain(one), "says": build_line(render_safe(one.says).segments)}

@@ -405,9 +405,6 @@ class OperatorCalls(Protocol):
         """Return statistics of decisions, by default for the last 30 days. Raises Unauthorized
         unless the person is an admin."""
 
-    async def inspect(self, identity: Identity) -> Operations:
-        """Return the state of all gateways. Raises Unauthorized unless the person is an admin."""
-
 
 class AwayCalls(Protocol):
     """A person's own absence. The calls raise Unauthorized for people not in the policy."""
@@ -433,7 +430,8 @@ class AdapterApi:
     `inbox` is the public address of the inbox, or "". `logins` signs people in on web pages.
     `secure` means that browsers connect over TLS. `claims` adds new channels and accounts to the
     policy. `messages` has the addresses of messages in chats; an adapter adds its own function for
-    them when it runs. `away` names delegates.
+    them when it runs. `away` names delegates. `inspect` returns the state of all gateways, and raises
+    Unauthorized unless the person is an admin.
     """
 
     requests: RequestCalls
@@ -448,6 +446,7 @@ class AdapterApi:
     claims: ClaimCalls
     messages: MessageLinks
     away: AwayCalls
+    inspect: Callable[[Identity], Awaitable[Operations]]
     inbox: str = ""
     devices: DeviceCalls | None = None
     secure: bool = False
