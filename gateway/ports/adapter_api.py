@@ -430,8 +430,8 @@ class AdapterApi:
     `inbox` is the public address of the inbox, or "". `logins` signs people in on web pages.
     `secure` means that browsers connect over TLS. `claims` adds new channels and accounts to the
     policy. `messages` has the addresses of messages in chats; an adapter adds its own function for
-    them when it runs. `away` names delegates. `inspect` returns the state of all gateways, and raises
-    Unauthorized unless the person is an admin.
+    them when it runs. `away` names delegates. `inspect` returns the state of all gateways. It
+    raises Unauthorized unless the person is an admin.
     """
 
     requests: RequestCalls

@@ -18,7 +18,7 @@ from gateway.domain.policy_document import Budget
 from gateway.errors import NotFound
 from gateway.models import Action, new_id
 from gateway.ports.operations import Operations, PendingShare, RunningGateway
-from gateway.server.app import run_gateway
+from gateway.server.app import run_adapter, run_gateway
 from gateway.server.operations import check_others, check_store
 from gateway.server.settings import Settings
 from tests.faults.server import Server, own_server
@@ -123,6 +123,31 @@ async def test_two_gateways_are_told_apart(server_url: str, namespace: str, tmp_
                 assert len({row["version"] for row in found}) == 1
                 assert all(row["renewed"] < 6 for row in found)
             assert len((await ann.get("operations"))["gateways"]) == 1
+
+
+async def test_an_inbox_in_its_own_process_shows_the_gateways(
+    server_url: str, namespace: str, tmp_path: Path
+) -> None:
+    """It finds the gateway in Redis, and tells adapters of its own process from others."""
+
+    def settings(name: str, **more: Any) -> Settings:
+        url = SecretStr(server_url)
+        return Settings(
+            data_dir=tmp_path / name, port=0, namespace=namespace, REDIS_URL=url, **more
+        )
+
+    async with run_gateway(settings("one", adapters=())) as one:
+        await Inbox(one).route(targets=("slack:T1/C1",))
+        async with (
+            run_adapter(settings("two", adapters=("web",)), "web") as url,
+            visitor(Inbox(replace(one, url=url))) as ann,
+        ):
+            found = await ann.get("operations")
+    assert [row["leader"] for row in found["gateways"]] == [True]
+    assert {row["name"]: row["state"] for row in found["adapters"]} == {
+        "web": "working",
+        "slack": "elsewhere",
+    }
 
 
 @pytest.fixture

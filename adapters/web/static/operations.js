@@ -62,12 +62,13 @@ function show(found) {
   const count = wrong.length === 1 ? "One problem." : `${wrong.length} problems.`;
   const worst = found.status === "not ready" || wrong.some((one) => one.result === "fail") ? "problem" : "notice";
   say(found.status === "ready" && wrong.length ? count : SUMS[found.status], wrong.length ? worst : "quiet lead");
-  draw("kill", found.switch, ({ on, state, does }) => [
+  const act = me?.admin ? sure : () => ""; // who may only read has no buttons
+  draw("kill", [found.switch, me], ([{ on, state, does }]) => [
     make("p", {}, on ? make("strong", {}, state) : "Off."), make("p", { class: "quiet" }, does),
-    sure(`stop ${on}`, on ? "Let agents ask again" : "Stop everything", "", () => api("stop", { on: !on }), look)]);
+    act(`stop ${on}`, on ? "Let agents ask again" : "Stop everything", "", () => api("stop", { on: !on }), look)]);
   byId("cooling").hidden = !found.paused.length;
-  draw("paused", found.paused, (all) => all.map(({ agent, until }) => row(agent, make("p", { class: "quiet" }, `After too many denials in a row, until ${clock(until)}.`),
-    sure(`lift ${agent}`, "Let it ask", ` for ${agent}`, () => api("agents/lift", { agent }), look))));
+  draw("paused", [found.paused, me], ([all]) => all.map(({ agent, until }) => row(agent, make("p", { class: "quiet" }, `After too many denials in a row, until ${clock(until)}.`),
+    act(`lift ${agent}`, "Let it ask", ` for ${agent}`, () => api("agents/lift", { agent }), look))));
   draw("gateways", found.gateways, (all) => all.map((one) => row(one.name, told([
     ["Version", one.version || "unknown"], ["Last seen", `${span(one.renewed)} ago`], ...(one.leader ? [["Role", "leader"]] : [])]))));
   draw("adapters", found.adapters, (all) => all.map(({ name, state, outbox }) => row(name, told([
