@@ -127,6 +127,7 @@ class Inbox:
             ("GET", "/inbox/r/{id:[0-9a-f]{32}}", self._inbox),
             ("GET", "/inbox/batch", self._batch_page),
             ("GET", "/inbox/report", self._report_page),
+            ("GET", "/inbox/operations", self._operations_page),
             ("GET", "/inbox/devices", self._devices_page),
             ("GET", "/inbox/notifications", self._notifications_page),
             ("GET", "/inbox/login", self._login_page),
@@ -158,6 +159,9 @@ class Inbox:
 
     async def _report_page(self, request: web.Request) -> web.StreamResponse:
         return _build_file_response(request, self._pages["report.html"])
+
+    async def _operations_page(self, request: web.Request) -> web.StreamResponse:
+        return _build_file_response(request, self._pages["operations.html"])
 
     async def _devices_page(self, request: web.Request) -> web.StreamResponse:
         return _build_file_response(request, self._pages["devices.html"])

@@ -176,6 +176,17 @@ class ReadHandlers(Handlers):
         """Return the figures of the report for the last 30 days."""
         return web.json_response(plain(await self._api.operator.report(visitor.identity)))
 
+    @read("/inbox/api/operations")
+    async def _operations(self, _: web.Request, visitor: Visitor) -> web.Response:
+        """Return the state of all gateways, for admins. Escape deceptive characters in names."""
+        found = await self._api.inspect(visitor.identity)
+        switch = build_switch((await self._api.operator.status()).switch)
+        checks = [
+            {**plain(one), "says": build_line(render_safe(one.says).segments)}
+            for one in found.checks
+        ]
+        return web.json_response({**plain(found), "checks": checks, "switch": switch})
+
 
 async def find_name(api: AdapterApi, identity: Identity) -> str:
     """Return the name under which a person votes."""

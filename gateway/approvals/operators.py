@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from gateway.approvals.duplicates_and_overflow import GroupStore
@@ -14,11 +15,12 @@ from gateway.domain.policy_document import Budget, PolicyDocument, ToolRow
 from gateway.domain.records import Identity, Session, StoredRequest
 from gateway.domain.statistics import PeriodReport
 from gateway.domain.store import MessageContext, Store
-from gateway.errors import Conflict, Unauthorized, Unconfirmed
+from gateway.errors import Conflict, NotFound, Unauthorized, Unconfirmed
 from gateway.models import Reason
 from gateway.policy.authorization import answers_for
 from gateway.policy.declared_tools import ToolWord, check_word, dangers_of, with_word
 from gateway.ports.adapter_api import GatewayStatus
+from gateway.ports.operations import Operations
 
 _TRIES = 8
 
@@ -39,6 +41,7 @@ class OperatorService:
         self._groups = groups
         self._sessions = sessions
         self._health = health
+        self.measure: Callable[[], Awaitable[Operations]] | None = None  # set by the server
 
     async def status(self, identity: Identity | None = None) -> GatewayStatus:
         """Return the state of the gateway."""
@@ -92,6 +95,14 @@ class OperatorService:
         if not (await self._writer.fresh_policy()).is_admin(identity):
             raise Unauthorized("only an admin may see how people decide")
         return await read_report(self._store, self._writer.now(), since=since, until=until)
+
+    async def inspect(self, identity: Identity) -> Operations:
+        """Return the state of all gateways."""
+        if not (await self._writer.fresh_policy()).is_admin(identity):
+            raise Unauthorized("only an admin may see the state of the gateways")
+        if self.measure is None:
+            raise NotFound("this process does not measure the gateways")
+        return await self.measure()
 
     async def list_declared(self) -> tuple[ToolRow, ...]:
         """Return the declarations of operators."""

@@ -5,14 +5,13 @@ Start at `examine`. docs/guides/troubleshooting.md lists the checks.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.delivery.request_cards import mentions
 from gateway.doctor.live_trial import find_trial
-from gateway.doctor.policy_and_agents import STORED_DATA_CHECKS, check_push
+from gateway.doctor.push_devices import check_push
 from gateway.doctor.reachability import REACHABILITY_CHECKS, check_hosts, gateway_url
 from gateway.doctor.redis_and_archive import SERVER_CHECKS, check_archive, read_all_facts
 from gateway.domain.policy_document import PolicyDocument
@@ -28,9 +27,11 @@ from gateway.ports.adapters import (
     report_failure,
     report_ok,
 )
+from gateway.ports.operations import Check
 from gateway.server.connections import Backend
 from gateway.server.plugins import adapter_class
 from gateway.server.settings import Settings
+from gateway.server.stored_data_checks import STORED_DATA_CHECKS, label, run_check
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.embedded_server import DataFolder
 from gateway.stores.outbox import RedisAdapterStorage
@@ -49,16 +50,6 @@ _NO_REDIS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One finding: `result` is ok, warn or fail."""
-
-    name: str
-    result: str
-    says: str
-    remedy: str = ""
-
-
 async def examine(
     settings: Settings,
     backend: Callable[[], AbstractAsyncContextManager[Backend]],
@@ -73,21 +64,21 @@ async def examine(
     a trial, so reachability is not checked.
     """
     checks = REACHABILITY_CHECKS if trial is None else ()
-    found = [_label(name, await _run_check(check(settings))) for name, check in checks]
-    found += [_label(*one) for one in check_hosts(Path.home())]
+    found = [await run_check(name, check(settings)) for name, check in checks]
+    found += [label(*one) for one in check_hosts(Path.home())]
     try:
         async with backend() as connected:
-            found.append(_label("redis", await _run_check(_try_to_write(connected))))
+            found.append(await run_check("redis", _try_to_write(connected)))
             found += await _check_redis(settings, connected)
             found += await _check_adapters(settings, connected.store, live, trial)
     except Conflict as error:
-        found.append(_label("redis", report_ok("answers")))
-        found.append(_label("schema", report_failure(str(error), "update this gateway")))
+        found.append(label("redis", report_ok("answers")))
+        found.append(label("schema", report_failure(str(error), "update this gateway")))
     except _ERRORS as error:
         says = str(error)
         if settings.redis_url is None and DataFolder(settings.data_dir).is_full():
             says = f"the disk of {settings.data_dir} is full, where the gateway's own Redis writes"
-        found.append(_label("redis", report_failure(says, _NO_REDIS)))
+        found.append(label("redis", report_failure(says, _NO_REDIS)))
     return found
 
 
@@ -110,12 +101,12 @@ async def _check_redis(settings: Settings, backend: Backend) -> list[Check]:
             f"the server rejects the commands of this check: {error}",
             "see deploy/users.acl.example",
         )
-        found += [_label(name, refused) for name, _ in SERVER_CHECKS]
+        found += [label(name, refused) for name, _ in SERVER_CHECKS]
     else:
-        found += [_label(name, check(facts)) for name, check in SERVER_CHECKS]
-    found += [_label(name, await _run_check(check(backend))) for name, check in STORED_DATA_CHECKS]
-    found.append(_label("archive", await _run_check(check_archive(backend))))
-    found.append(_label("push", await _run_check(check_push(settings, backend))))
+        found += [label(name, check(facts)) for name, check in SERVER_CHECKS]
+    found += [await run_check(name, check(backend)) for name, check in STORED_DATA_CHECKS]
+    found.append(await run_check("archive", check_archive(backend)))
+    found.append(await run_check("push", check_push(settings, backend)))
     return found
 
 
@@ -130,19 +121,19 @@ async def _check_adapters(
             adapter, notes = adapter_class(name)(), RedisAdapterStorage(store, name)
             mine = find_trial(trial, settings, policy, name) if trial and adapter.posts else None
             if isinstance(mine, Finding):
-                found.append(_label(f"{name} live", mine))
+                found.append(label(f"{name} live", mine))
                 mine = None
             called = _list_called(policy, name)
             made = await adapter.checks(called, notes, live=live, trial=mine)
             looked = looked or bool(made)
-            found += [_label(*one) for one in made]
+            found += [label(*one) for one in made]
         except Exception as error:  # an adapter may raise anything; the other checks continue
             says = str(error) if isinstance(error, GatewayError) else _describe_error(error)
             remedy = "see GATEWAY_ADAPTERS, and the documentation of the adapter"
-            found.append(_label(f"adapter {name}", report_failure(says, remedy)))
+            found.append(label(f"adapter {name}", report_failure(says, remedy)))
     if live and not looked:
         found.append(
-            _label(
+            label(
                 "live",
                 report_doubt("no chat was tested, because none is configured here", _NO_CHAT),
             )
@@ -170,15 +161,3 @@ def _list_called(policy: PolicyDocument, adapter: str) -> dict[str, tuple[str, .
 def _describe_error(error: Exception) -> str:
     """Return the type and masked text of an adapter's exception, which may contain a secret."""
     return f"{type(error).__name__}: {mask(str(error))}"
-
-
-async def _run_check(check: Awaitable[Finding]) -> Finding:
-    """Run one check; turn an error of the gateway or of Redis into a finding."""
-    try:
-        return await check
-    except _ERRORS as error:
-        return report_failure(f"this cannot be checked: {error}", "see the gateway's log")
-
-
-def _label(name: str, finding: Finding) -> Check:
-    return Check(name=name, result=finding.result, says=finding.says, remedy=finding.remedy)

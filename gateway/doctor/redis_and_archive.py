@@ -15,6 +15,7 @@ from gateway.ports.adapters import Finding, report_doubt, report_failure, report
 from gateway.server.connections import Backend
 from gateway.server.settings import Settings
 from gateway.server.start_up_checks import OPEN_DEFAULT
+from gateway.server.stored_data_checks import MEMORY_REMEDY, MOST_USED
 from gateway.stores.archive_folder import Archive, ArchiveCursor, ArchiveProblem, name_numbers
 from gateway.stores.archiver import check_folder
 from gateway.stores.audit import find_strays, seals_of
@@ -28,10 +29,8 @@ _BACK = (
     "that is gone for good, SENTINEL RESET or CLUSTER FORGET"
 )
 _LARGEST_FIELD = 16 * 1_048_576  # bytes
-_MOST_USED = 0.8
 # Memory of a small decided request, by `make bench`: with its events, and without them.
 _ENDED_BYTES, _ARCHIVED_BYTES = 1606, 1011
-_FULL = "add memory, shorten GATEWAY_RETENTION_DAYS, or revoke the agent that fills it"
 _UNTOLD = (
     "after a fail-over they lack agents' users, or have revoked ones: use Sentinel or Cluster in "
     "REDIS_URL, or keep their ACL files equal"
@@ -124,16 +123,18 @@ def _memory(found: AllFacts) -> Finding:
         says = f"the server's memory has no limit ({where}); it may use all of the machine's"
         return report_doubt(says, "set `maxmemory`, for example 1gb")
     if where := found.where(lambda one: one.used >= one.room):
-        return report_failure(f"the memory is full ({where}), so requests are rejected", _FULL)
-    if where := found.where(lambda one: one.used > _MOST_USED * one.room):
-        return report_doubt(f"more than {_MOST_USED:.0%} used ({where})", _FULL)
+        return report_failure(
+            f"the memory is full ({where}), so requests are rejected", MEMORY_REMEDY
+        )
+    if where := found.where(lambda one: one.used > MOST_USED * one.room):
+        return report_doubt(f"more than {MOST_USED:.0%} used ({where})", MEMORY_REMEDY)
     if where := found.where(lambda one: not packs_records(one)):
         says = f"small requests use nearly 50 % more memory than necessary ({where})"
         return report_doubt(says, f"set `hash-max-listpack-value {PACKED_BYTES}`")
     daily = min(one.room for one in found.servers.values()) / found.days
     each = _ARCHIVED_BYTES if found.archived else _ENDED_BYTES
-    fits = f"room for {_round(_MOST_USED * daily / each)} small requests a day"
-    return report_ok(f"less than {_MOST_USED:.0%} used; {fits} for {found.days:g} days")
+    fits = f"room for {_round(MOST_USED * daily / each)} small requests a day"
+    return report_ok(f"less than {MOST_USED:.0%} used; {fits} for {found.days:g} days")
 
 
 def _round(figure: float) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from gateway.domain.records import StoredRequest
 from gateway.models import Status
+from gateway.wire.codec import Wire
 
 DISK_FULL = "the disk of the gateway's own Redis is full: nothing can be recorded"
 
@@ -46,6 +47,12 @@ class Health:
     def readiness(self) -> Readiness:
         """The current problems."""
         return Readiness(tuple(self._down.values()), tuple(self._degraded.values()))
+
+    @property
+    def problems(self) -> list[tuple[str, str, bool]]:
+        """The current problems: place, sentence, and whether it stops decisions or recording."""
+        down = [(place, sentence, True) for place, sentence in self._down.items()]
+        return down + [(place, sentence, False) for place, sentence in self._degraded.items()]
 
     def note(self, where: str, sentence: str | None, *, down: bool = False) -> None:
         """Set the problem of one place; None clears it."""
@@ -117,7 +124,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreFigures:
+class StoreFigures(Wire):
     """Measurements of the store.
 
     `memory` and `room` are the bytes used and available on the fullest server; `room` is 0 without

@@ -37,6 +37,7 @@ from gateway.policy.grants.grant import Effect, Grant, Match
 from gateway.policy.grants.offers import Offer
 from gateway.ports.claims import ClaimCalls
 from gateway.ports.devices import DeviceCalls
+from gateway.ports.operations import Operations
 from gateway.ports.outgoing import AdapterStorage, MessageLinks
 from gateway.ports.sign_in import LoginLinks, Logins, Prove
 from gateway.wire.codec import JsonObject
@@ -429,7 +430,8 @@ class AdapterApi:
     `inbox` is the public address of the inbox, or "". `logins` signs people in on web pages.
     `secure` means that browsers connect over TLS. `claims` adds new channels and accounts to the
     policy. `messages` has the addresses of messages in chats; an adapter adds its own function for
-    them when it runs. `away` names delegates.
+    them when it runs. `away` names delegates. `inspect` returns the state of all gateways. It
+    raises Unauthorized unless the person is an admin.
     """
 
     requests: RequestCalls
@@ -444,6 +446,7 @@ class AdapterApi:
     claims: ClaimCalls
     messages: MessageLinks
     away: AwayCalls
+    inspect: Callable[[Identity], Awaitable[Operations]]
     inbox: str = ""
     devices: DeviceCalls | None = None
     secure: bool = False

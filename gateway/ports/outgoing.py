@@ -166,7 +166,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutboxFigures:
+class OutboxFigures(Wire):
     """The delivery state of one adapter. Times are in seconds.
 
     `waiting` cards are due, the oldest since `overdue`. `stale` cards still have buttons although

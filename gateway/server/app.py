@@ -59,6 +59,7 @@ from gateway.server.background import (
 )
 from gateway.server.connections import Backend, build_core, open_backend, signer_of, url_of
 from gateway.server.lan import LocalNetwork
+from gateway.server.operations import measure_operations
 from gateway.server.plugins import adapter_class
 from gateway.server.settings import BadSettings, Settings
 from gateway.server.start_up_checks import POLICY_FILE, apply_at_start, enrolment, refuse_unsafe
@@ -324,7 +325,7 @@ async def run_gateway(
         pages = await stack.enter_async_context(_running_adapters(adapters, apis, core))
         work = partial(_work_for_all, settings, core, store, feed, hooks, push)
         await stack.enter_async_context(hold_duty(ingress.duty, work))
-        watching = _watch_health(settings, core, store, ingress, feed, tuple(adapters.values()))
+        watching = _watch_health(settings, core, backend, ingress, feed, adapters)
         watch = await stack.enter_async_context(watching)
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
         site = replace(
@@ -442,21 +443,23 @@ async def _running_hooks(settings: Settings) -> AsyncIterator[HookHost]:
 async def _watch_health(
     settings: Settings,
     core: Core,
-    store: RedisStore,
+    backend: Backend,
     ingress: Ingress,
     feed: RedisFeed,
-    adapters: Sequence[Adapter],
+    adapters: Mapping[str, Adapter],
 ) -> AsyncIterator[HealthWatch]:
     readers: dict[str, RedisFeed | Ingress] = {NOT_FOLLOWING: feed, NOT_TAKING_IN: ingress}
     own = settings.redis_url is None
     watch = HealthWatch(
         core.health,
-        store,
-        adapters,
+        backend.store,
+        tuple(adapters.values()),
         readers,
         serves_api=True,
         is_disk_full=DataFolder(settings.data_dir.resolve()).is_full if own else lambda: False,
     )
+    measure = partial(measure_operations, settings, backend, core)
+    core.operator.measure = partial(measure, adapters, watch.look)
     async with run_in_background("health", watch.run):
         yield watch
 
@@ -654,5 +657,7 @@ async def run_adapter(settings: Settings, name: str) -> AsyncIterator[str]:
         site = _site_of(settings, [pages])
         readers = {NOT_FOLLOWING: feed}
         watch = HealthWatch(core.health, backend.store, (adapter,), readers, serves_api=False)
+        measure = partial(measure_operations, settings, backend, core)
+        core.operator.measure = partial(measure, {name: adapter}, watch.look)
         await stack.enter_async_context(run_in_background("health", watch.run))
         yield await listen(build_pages(site, watch.look), settings, stack)

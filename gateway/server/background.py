@@ -66,6 +66,7 @@ def adapter_api(
         links=ChatLinks(logins, name, inbox),
         logins=logins,
         away=core.away,
+        inspect=core.operator.inspect,
         claims=ClaimService(store, RedisClaims(store, SystemClock()), SystemClock(), name),
         messages=core.copies.links,
         inbox=inbox,

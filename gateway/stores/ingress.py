@@ -14,7 +14,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import secrets
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,6 +25,7 @@ from redis.asyncio.connection import DefaultParser
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError
 
+from gateway import __version__
 from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.stores.keys import Keys
 from gateway.stores.scripts import At, Script, ignore_step
@@ -128,6 +131,8 @@ _BLOCK_MS = 4000
 _MEND_MS = 500
 _AT_ONCE = 32
 REPLICA_LEASE_MS = 6000
+REPLICA_SEPARATOR = "|"
+"""Separates name, version and random part of a replica's ID."""
 _TICK_SECONDS = 2.0
 _RETRY_SECONDS = 0.2
 MOST_ATTEMPTS = 5
@@ -173,7 +178,8 @@ class Ingress:
         self._lease = Script("share_streams", at)
         self._reader = BoundedReader(redis, blocking, keys.events, Script("drop_oversized", at))
         self._at = at
-        self._replica = secrets.token_hex(8)
+        name = f"{socket.gethostname()}, process {os.getpid()}"
+        self._replica = REPLICA_SEPARATOR.join((name, __version__, secrets.token_hex(8)))
         self._readers: dict[int, asyncio.Task[None]] = {}
         self._no_streams: set[str] = set()
         self._at_once = asyncio.Semaphore(_AT_ONCE)

@@ -47,7 +47,7 @@ class Keys:
         self.agents = self.of("agents")
         """Agents by the shard of their ingress stream (sorted set)."""
         self.replicas = self.of("replicas")
-        """Gateway replicas by the end of their lease (sorted set)."""
+        """Gateway replicas by the end of their lease (sorted set). IDs contain name and version."""
         self.owners = self.of("owners")
         """The replica that reads each shard, and the leader replica under `duty` (hash)."""
         self.attempts = self.of("attempts")

@@ -29,9 +29,10 @@ from gateway.domain.redaction import mask
 from gateway.domain.store import REROUTING, Due, MessageContext, Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.models import MAX_LIFE_SECONDS, RiskLevel
+from gateway.ports.operations import RunningGateway
 from gateway.stores.archive_folder import Archive, AuditHistory
 from gateway.stores.connect import each
-from gateway.stores.ingress import REPLICA_LEASE_MS
+from gateway.stores.ingress import REPLICA_LEASE_MS, REPLICA_SEPARATOR
 from gateway.stores.keys import Keys
 from gateway.stores.record_codec import NUMBER_FIELD, Recent, dumps, policy_of
 from gateway.stores.scripts import (
@@ -781,6 +782,30 @@ async def measure_store(store: RedisStore) -> StoreFigures:
         unarchived=unarchived,
         archive_bytes=archived,
     )
+
+
+async def list_gateways(store: RedisStore) -> tuple[RunningGateway, ...]:
+    """Return the gateways with a current lease, by name."""
+    now, keys = await store.now(), store.keys
+    leader = await store.redis.hget(keys.owners, "duty")
+    rows = await store.redis.zrange(keys.replicas, f"({now}", "+inf", byscore=True, withscores=True)
+    found = []
+    for replica, end in rows:
+        name, _, rest = replica.partition(REPLICA_SEPARATOR)
+        version = rest.partition(REPLICA_SEPARATOR)[0]
+        renewed = max(0, now - int(end) + REPLICA_LEASE_MS) / 1000
+        leads = replica == leader
+        found.append(RunningGateway(name=name, version=version, leader=leads, renewed=renewed))
+    return tuple(sorted(found, key=lambda one: one.name))
+
+
+async def measure_pending(store: RedisStore) -> dict[str, int]:
+    """Return the number of pending requests of each agent."""
+    pipeline = store.redis.pipeline(transaction=False)
+    agents = await store.agents()
+    for agent in agents:
+        pipeline.zcard(store.keys.pending_of(agent))
+    return dict(zip(agents, await pipeline.execute(), strict=True))
 
 
 async def _measure_lease(store: RedisStore, now: int) -> float:

@@ -16,6 +16,7 @@ document.addEventListener("visibilitychange", again);
 
 export function standing(me) {
   admin = me.admin;
+  document.getElementById("operations").hidden = !admin;
   draw(me.switch);
   warn(me.troubles);
 }

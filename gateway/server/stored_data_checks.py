@@ -1,4 +1,4 @@
-"""Check the data in Redis, such as people, grants, agents and outboxes, and check web push."""
+"""Check the data in Redis, such as people, grants, agents and outboxes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,31 @@ from gateway.domain.policy_document import ORIGIN, Mode, adapters_of
 from gateway.domain.records import REVIEWS, SCHEMA_VERSION
 from gateway.domain.store import REROUTING
 from gateway.domain.time_and_tasks import SystemClock
+from gateway.errors import GatewayError
 from gateway.policy.grant_book import every
 from gateway.policy.policy_file_reader import find_no_admin
-from gateway.ports.adapters import Finding, report_doubt, report_failure, report_ok
-from gateway.server.app import NO_KEY, NOT_INSTALLED, push_key_of
+from gateway.ports.adapters import (
+    Finding,
+    report_doubt,
+    report_failure,
+    report_ok,
+)
+from gateway.ports.operations import Check
 from gateway.server.connections import Backend
-from gateway.server.settings import Settings
-from gateway.stores.credentials import AGENT, APPROVER
-from gateway.stores.devices import RedisDevices
+from gateway.stores.credentials import AGENT, APPROVER, REDIS_ERRORS
 from gateway.stores.grants import RedisGrants
 from gateway.stores.requests import RedisGroups
 
+_ERRORS: tuple[type[Exception], ...] = (GatewayError, *REDIS_ERRORS)
 _LARGEST_CLOCK_GAP_MS = 1000
 _LATE_MS = 60_000
 _RECENT_MS = 3_600_000
 _MOST_EVENTS = 10_000
+MOST_NAMED = 3
+MOST_USED = 0.8
+"""The share of a limit from which an operator is warned."""
+MEMORY_REMEDY = "add memory, shorten GATEWAY_RETENTION_DAYS, or revoke the agent that fills it"
+UNREAD_REMEDY = "check that a gateway runs on this Redis; look for entry_failed in its log"
 _SWITCH = "run gateway stop-all, or gateway resume if agents may continue"
 
 
@@ -137,8 +147,7 @@ async def _unread(backend: Backend) -> Finding:
         unread += await store.redis.xlen(key)
     if unread:
         says = f"{unread} messages of agents are unread"
-        remedy = "check that a gateway runs on this Redis; look for entry_failed in its log"
-        return report_doubt(says, remedy)
+        return report_doubt(says, UNREAD_REMEDY)
     return report_ok("no unread messages")
 
 
@@ -199,7 +208,7 @@ async def _origins(backend: Backend) -> Finding:
         elif event.type in UNTRUE and f":{ORIGIN}/" in str(event.data.get("target")):
             why[str(event.data.get("why"))] += 1
     if why:
-        most = "; ".join(f"{count}: {said}" for said, count in why.most_common(_MOST_NAMED))
+        most = "; ".join(f"{count}: {said}" for said, count in why.most_common(MOST_NAMED))
         says = f"cards of the last hour that are not in their conversation: {most}"
         return report_doubt(says, "see docs/guides/where-cards-go.md")
     names = ", ".join(one.name for one in routes)
@@ -224,28 +233,15 @@ STORED_DATA_CHECKS: tuple[tuple[str, Callable[[Backend], Awaitable[Finding]]], .
 )
 
 
-# Checks web push: is there a key, was every device registered with it, and did pushes fail?
+async def run_check(name: str, check: Awaitable[Finding]) -> Check:
+    """Run one check. An error of the gateway or of Redis becomes a finding."""
+    try:
+        return label(name, await check)
+    except _ERRORS as error:
+        says = f"this cannot be checked: {error}"
+        return label(name, report_failure(says, "see the gateway's log"))
 
-_AGAIN = "turn notifications off and on again on these devices, or give every gateway the same key"
-_LOOK = "the inbox page Notifications lists them; their owners can send a test from there"
-_MOST_NAMED = 3
 
-
-async def check_push(settings: Settings, backend: Backend) -> Finding:
-    """Check the push key and the devices of a namespace."""
-    devices = await RedisDevices(backend.store).everybody()
-    key, missing = push_key_of(settings)
-    if key is None:
-        told = f"{len(devices)} devices get no notifications: {missing}" if devices else missing
-        remedies = {NOT_INSTALLED: "install it", NO_KEY: "set GATEWAY_PUSH_KEY"}
-        remedy = remedies.get(missing, "start the gateway, which creates a key")
-        # Without devices, a missing key is no problem.
-        return report_failure(told, remedy) if devices else report_ok(f"off: {missing}")
-    if strange := [one for one in devices if one.server_key != key.public]:
-        return report_failure(f"{len(strange)} devices were registered with another key", _AGAIN)
-    if failing := [one for one in devices if one.failure]:
-        named = "; ".join(f"{one.person}, {one.label}: {one.failure}" for one in failing)
-        many = len(failing) > _MOST_NAMED
-        says = f"{len(failing)} of {len(devices)} devices fail" if many else named
-        return report_doubt(says, _LOOK)
-    return report_ok(f"{len(devices)} devices, and the last push to each succeeded")
+def label(name: str, finding: Finding) -> Check:
+    """Return a finding with the name of its check."""
+    return Check(name=name, result=finding.result, says=finding.says, remedy=finding.remedy)
