@@ -26,6 +26,7 @@ from gateway.api.messages import (
     WhichAgent,
 )
 from gateway.approvals.services import Core
+from gateway.domain.log_context import log_also, log_also_of
 from gateway.domain.parsing import (
     check_agent_reason,
     check_agent_report,
@@ -69,7 +70,9 @@ async def submit(call: ApiCall) -> web.Response:
     """Store a request, or return the stored one."""
     body = call.body
     origin = call.origin("submit", body.process)
+    log_also(request=body.request.id)
     record, new = await call.core.approvals.submit(body.request, origin, detached=body.detached)
+    log_also_of(record)
     return reply(await _state(call, record, origin), 201 if new else 200)
 
 
@@ -283,6 +286,7 @@ class Intake:
 
     async def _submit(self, origin: MessageContext, fields: dict[str, str]) -> None:
         request = await parse_off_loop(parse_request, _body(fields))
+        log_also(request=request.id)
         await self._approvals.submit(request, origin, detached=fields.get("detached") == "1")
 
     async def _sync(self, origin: MessageContext, fields: dict[str, str]) -> None:
@@ -293,13 +297,17 @@ class Intake:
         if body.session is not None:
             await self._sessions.end(body.session, origin)
         elif body.id is not None:
+            log_also(request=body.id)
             await self._approvals.cancel(body.id, origin, reason=body.reason, message=body.message)
 
     async def _consume(self, origin: MessageContext, fields: dict[str, str]) -> None:
-        await self._approvals.consume(parse_message(IdBody, _body(fields)).id, origin)
+        body = parse_message(IdBody, _body(fields))
+        log_also(request=body.id)
+        await self._approvals.consume(body.id, origin)
 
     async def _report(self, origin: MessageContext, fields: dict[str, str]) -> None:
         body = parse_message(ReportBody, _body(fields))
+        log_also(request=body.id)
         await self._approvals.report(body.id, body.report, origin)
 
     async def _fetch(self, origin: MessageContext, fields: dict[str, str]) -> None:

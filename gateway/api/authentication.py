@@ -12,6 +12,7 @@ from typing import NoReturn
 from aiohttp import web
 
 from gateway.api.problems import TooMany, Unauthenticated, WrongHost
+from gateway.domain.log_context import log_also
 from gateway.domain.web_limits import FailureLimit
 from gateway.errors import NotFound, Unauthorized
 from gateway.ports import Credential, Credentials
@@ -46,6 +47,7 @@ class TokenAccess:
         if found is None:
             self._refuse(request)
         request[CALLER] = f"{found.kind} {found.name}"
+        log_also(agent=found.name if found.kind == "agent" else "")
         if found.kind not in kinds:
             raise Unauthorized(f"this call needs a token of kind {' or '.join(sorted(kinds))}")
         return found

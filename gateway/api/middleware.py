@@ -17,9 +17,11 @@ from gateway.api.authentication import CALLER, check_host, check_query
 from gateway.api.metrics import Metrics
 from gateway.api.problems import Unauthenticated, problem_of, refusal_of
 from gateway.domain.health_and_metrics import DISK_FULL
+from gateway.domain.log_context import log_about
 from gateway.domain.redaction import bug
 from gateway.errors import GatewayError, Unreachable
 from gateway.models import new_id
+from gateway.wire.schema import REQUEST_ID
 
 log = logging.getLogger("gateway.api")
 
@@ -47,6 +49,11 @@ async def log_call(request: web.Request, handler: Handler) -> web.StreamResponse
     """
     given = request.headers.get("X-Request-ID", "")
     request[CALL] = given if _CALL_ID.fullmatch(given) else new_id()
+    with log_about(request_id=request[CALL], **_ids_in(request)):
+        return await _log_answer(request, handler)
+
+
+async def _log_answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     began = request[_BEGAN] = time.monotonic()
     answer = await handler(request)
     caller = request.get(CALLER, "nobody")
@@ -60,12 +67,18 @@ async def log_call(request: web.Request, handler: Handler) -> web.StreamResponse
         request[CALL],
         extra={
             "event": "call",
-            "request_id": request[CALL],
             "caller": caller,
             "milliseconds": round((time.monotonic() - began) * 1000, 1),
         },
     )
     return answer
+
+
+def _ids_in(request: web.Request) -> dict[str, str]:
+    """Return the ids in the path for the log, but no other words of the caller."""
+    found = request.match_info
+    ids = {"request": found.get("id", ""), "grant": found.get("grant", "")}
+    return {name: one for name, one in ids.items() if REQUEST_ID.fullmatch(one)}
 
 
 def problem_guard(
@@ -178,4 +191,4 @@ def _with_allow(answer: web.Response, error: web.HTTPException) -> web.Response:
 
 
 def _log_failure(request: web.Request, error: Exception, event: str) -> None:
-    log.error("%s", bug(error), extra={"event": event, "request_id": request[CALL]})
+    log.error("%s", bug(error), extra={"event": event})

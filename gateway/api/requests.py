@@ -25,6 +25,7 @@ from gateway.api.messages import (
 )
 from gateway.approvals.decisions import MOST
 from gateway.cards.blocks import draw, weight_of
+from gateway.domain.log_context import log_also_of
 from gateway.domain.records import Click, Query, StoredRequest
 from gateway.domain.time_and_tasks import check_wanted
 from gateway.errors import NotRemembered
@@ -38,6 +39,7 @@ async def look(call: ApiCall) -> web.Response:
     """Return a request, with `wait` after waiting for a change."""
     query: WaitQuery = call.query
     record = await find_visible(call)
+    log_also_of(record)
     if query.wait and not _is_news(record, query.revision):
         record = await _news(call, query)
         await call.services.access.check_unchanged(call.request, call.caller)
@@ -106,6 +108,7 @@ async def decide(call: ApiCall) -> web.Response:
             record, warning = await call.core.requests.decide(click), ""
         except NotRemembered as told:  # the decision is valid without the grant
             record, warning = told.record, str(told)
+    log_also_of(record)
     (seen,) = await render_records([record])
     return reply({**seen, "warning": warning} if warning else seen)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 
 from gateway.approvals.services import Core
 from gateway.domain.store import MessageContext, Store
@@ -45,16 +46,19 @@ class Sweeper:
         """Handle everything that is due. A failed step is logged and tried again; the other steps
         continue."""
         due = await self._store.due(idle_ms=self._idle_ms, limit=_BATCH)
-        work = [
-            self._core.grants.sweep(due.now, _BATCH),
-            *(self._core.approvals.expire(request_id) for request_id in due.expired),
-            *(self._core.approvals.stop(request_id) for request_id in due.stopped),
-            *(self._store.expire_process(agent, process) for agent, process in due.lapsed),
-            *(self._core.sessions.end_idle(agent, session) for agent, session in due.idle),
+        approvals = self._core.approvals
+        work: list[tuple[dict[str, str], Awaitable[object]]] = [
+            ({}, self._core.grants.sweep(due.now, _BATCH)),
+            *(({"request": one}, approvals.expire(one)) for one in due.expired),
+            *(({"request": one}, approvals.stop(one)) for one in due.stopped),
+            *(({"agent": one}, self._store.expire_process(one, lost)) for one, lost in due.lapsed),
+            *(({"agent": one}, self._core.sessions.end_idle(one, idle)) for one, idle in due.idle),
         ]
-        for result in await asyncio.gather(*work, return_exceptions=True):
+        results = await asyncio.gather(*(step for _, step in work), return_exceptions=True)
+        for (about, _), result in zip(work, results, strict=True):
             if isinstance(result, Exception):
-                log.error("not settled: %r", result, extra={"event": "sweep_item_failed"})
+                known = {"event": "sweep_item_failed", **about}
+                log.error("not settled: %r", result, extra=known)
 
 
 # Revoked agents.

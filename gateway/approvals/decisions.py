@@ -127,8 +127,11 @@ class ClickJudge:
                 await self._remembering.settle(lines)
             await end_siblings(self._store, self._writer, record)
         except Exception as error:
+            about = {"request": record.id, "agent": record.request.agent}
+            about |= {"grant": grant.id} if grant else {}
             log.exception(
-                "the steps that follow a decision failed", extra={"event": "not_remembered"}
+                "the steps that follow a decision failed",
+                extra={"event": "not_remembered", **about},
             )
             raise NotRemembered(_say_failed(grant, error), record) from error
         return record

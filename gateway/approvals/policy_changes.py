@@ -39,7 +39,7 @@ async def recount(writer: Writer, store: Store) -> None:
                 await writer.update(request_id, _recount)
         except Exception:
             # One unreadable request must not stop the others, or following the policy.
-            about = {"event": "recount_failed", "request_id": request_id}
+            about = {"event": "recount_failed", "request": request_id}
             log.exception("could not count the votes again", extra=about)
 
 

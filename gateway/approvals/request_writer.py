@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from gateway.approvals.transitions import close_record
 from gateway.domain.health_and_metrics import Tally
+from gateway.domain.log_context import log_about
 from gateway.domain.policy_document import ORIGIN, REQUESTER, PolicyDocument, Ruling, adapters_of
 from gateway.domain.records import Click, MessageRef, RequestOutcome, StoredRequest
 from gateway.domain.redaction import mask
@@ -178,7 +179,8 @@ class Writer:
         forced: RequestOutcome | None = None
         for _ in range(self._tries):
             ruling = (await self.policy()).ruling_on(request)
-            record, data, timeout_ms = await plan(ruling, forced)
+            with log_about(request=request.id, agent=request.agent):
+                record, data, timeout_ms = await plan(ruling, forced)
             result, stored = await self._requests.create(
                 record,
                 origin,
@@ -236,7 +238,9 @@ class Writer:
         for _ in range(self._tries):
             record = known or await self._read(request_id)
             try:
-                transition = await step(record, (await self.policy()).ruling_on(record.request))
+                ruling = (await self.policy()).ruling_on(record.request)
+                with log_about(request=record.id, agent=record.request.agent):
+                    transition = await step(record, ruling)
             except (InvalidRequest, NotFound, Unauthorized):
                 if known is None:
                     raise

@@ -24,6 +24,7 @@ from gateway.cli.kept_settings import environment_without_kept, has_kept_changed
 from gateway.cli.redis_access import connect_backend
 from gateway.doctor import FAIL, Check, examine
 from gateway.doctor.live_trial import Recording
+from gateway.domain.log_context import add_ids
 from gateway.domain.redaction import mask
 from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.errors import Conflict, InvalidRequest, Unreachable
@@ -98,16 +99,22 @@ async def _open_alone(settings: Settings) -> AsyncIterator[Backend]:
 
 _REPEAT_SECONDS = 60.0
 _MOST_KNOWN = 1000
-_MEMBERS = ("event", "request_id", "caller", "agent", "milliseconds")
+_MEMBERS = ("event", "request", "agent", "grant", "request_id", "caller", "milliseconds")
 
 _Key = tuple[str, int, str, str]
 
 
 def configure_log(settings: Settings) -> None:
     """Send log records to standard error, as lines or as JSON objects."""
-    handler = CountingHandler()
+    logging.basicConfig(level=settings.log_level, handlers=[log_handler(settings)])
+
+
+def log_handler(settings: Settings, stream: TextIO | None = None) -> CountingHandler:
+    """Return the handler for all log records; it writes to standard error, or to `stream`."""
+    handler = CountingHandler(stream)
+    handler.addFilter(add_ids)
     handler.setFormatter(JsonFormatter() if settings.log_json else LineFormatter())
-    logging.basicConfig(level=settings.log_level, handlers=[handler])
+    return handler
 
 
 class CountingHandler(logging.StreamHandler[TextIO]):

@@ -71,7 +71,7 @@ class HookEvents:
             log.warning(
                 "policy hooks are too slow to get the result of %s",
                 request.id,
-                extra={"event": "hooks_missed"},
+                extra={"event": "hooks_missed", "request": request.id, "agent": request.agent},
             )
 
     async def _ask(self) -> None:
@@ -86,7 +86,7 @@ class HookEvents:
                 log.exception(
                     "policy hooks did not get the result of %s",
                     request_id,
-                    extra={"event": "hooks_missed"},
+                    extra={"event": "hooks_missed", "request": request_id},
                 )
 
     async def _after_tool(self, request_id: str) -> None:

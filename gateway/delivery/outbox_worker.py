@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 
+from gateway.domain.log_context import log_about
 from gateway.domain.records import OVERFLOW_MARK, AuditEvent
 from gateway.domain.store import Store
 from gateway.domain.time_and_tasks import Clock, cancel_and_wait
 from gateway.errors import Unreachable
-from gateway.ports.outgoing import Copy, CopyState, Outbox, OutboxFigures, Task, is_grant
+from gateway.ports.outgoing import GRANT, Copy, CopyState, Outbox, OutboxFigures, Task, is_grant
 
 log = logging.getLogger("gateway.delivery")
 
@@ -167,15 +168,17 @@ class Worker:
         self._looks.discard(look)
 
     async def _settle(self, request_id: str) -> None:
+        with log_about(**_ids_of(request_id)):
+            await self._settle_entry(request_id)
+
+    async def _settle_entry(self, request_id: str) -> None:
         try:
             try:
                 async with asyncio.timeout(self._seconds):
                     again = await self._look(request_id)
             except Exception:
                 # After any error, the card may be outdated, and other requests must continue.
-                log.exception(
-                    "not settled", extra={"event": "outbox_failed", "request_id": request_id}
-                )
+                log.exception("not settled", extra={"event": "outbox_failed"})
                 again = self._timings.retry
             again_ms = None if again is None else max(1, _ms(again))
             async with self._turn:
@@ -231,6 +234,15 @@ class Worker:
                             self._bell.set()
             except Unreachable:
                 log.info("the outbox missed events", extra={"event": "outbox_behind"})
+
+
+def _ids_of(subject_id: str) -> dict[str, str]:
+    """Return the ids for the log of an entry: of a request, a grant, or an agent's overflow."""
+    if subject_id.startswith(OVERFLOW_MARK):
+        return {"agent": subject_id.removeprefix(OVERFLOW_MARK)}
+    if is_grant(subject_id):
+        return {"grant": subject_id.removeprefix(GRANT)}
+    return {"request": subject_id}
 
 
 def _ms(seconds: float) -> int:

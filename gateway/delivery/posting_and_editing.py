@@ -18,6 +18,7 @@ from typing import TypeVar
 from gateway.approvals.request_writer import FOLLOWUPS
 from gateway.approvals.services import Core
 from gateway.delivery.outbox_worker import TIMINGS, Timings
+from gateway.domain.log_context import log_also
 from gateway.domain.records import MessageRef
 from gateway.domain.redaction import start_of
 from gateway.domain.time_and_tasks import Clock
@@ -192,6 +193,7 @@ class CardCopies(PostedMessages):
         self, subject: CardSource, places: Collection[str], copies: dict[str, Copy]
     ) -> list[float]:
         """Post missing cards and edit outdated ones. Return the seconds until each next look."""
+        log_also(agent=subject.agent)
         posting = (
             self._post(subject, copy, known=copies.get(copy.key))
             for copy in self._list_missing(subject, places, copies)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from gateway.approvals.request_writer import FOLLOWUPS, queues_of
 from gateway.approvals.services import Core
+from gateway.domain.log_context import log_also
 from gateway.domain.policy_document import ORIGIN, Ruling, adapters_of
 from gateway.domain.records import OVERFLOW_MARK, StoredRequest
 from gateway.domain.time_and_tasks import Clock
@@ -41,6 +42,7 @@ class Reminders:
             record = await self._requests.get(request_id)
         except NotFound:
             return None
+        log_also(agent=record.request.agent)
         if record.alike and (record.final or record.digest != record.request.digest):
             again = await self._holding.settle(record, self._clock.now_ms())
             if again is not None:
@@ -144,6 +146,7 @@ class Rerouting:
             record = await self._requests.get(request_id)
         except NotFound:
             return None
+        log_also(agent=record.request.agent)
         if record.final:
             return None
         await self._outbox.mark(FOLLOWUPS, request_id)  # a delegate may have lost the right

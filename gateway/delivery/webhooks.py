@@ -26,6 +26,7 @@ from gateway.delivery.egress_guard import (
     target_of,
 )
 from gateway.domain.health_and_metrics import Tally
+from gateway.domain.log_context import log_about
 from gateway.domain.records import AuditEvent
 from gateway.domain.time_and_tasks import Clock, check_wanted
 from gateway.errors import Unreachable
@@ -138,7 +139,9 @@ class Webhooks:
     async def _catch_up(self, first: AuditEvent | None) -> None:
         while (event := await self._due(first)) is not None:
             check_wanted()
-            if not event.request_id or await self._send(event):
+            with log_about(request=event.request_id, agent=event.agent):
+                sent = not event.request_id or await self._send(event)
+            if sent:
                 await self._cursor.save_cursor(event.id)
             else:
                 await self._pause(_OTHERS_SECONDS)

@@ -18,6 +18,7 @@ from gateway.cards.masks import MaskProofs
 from gateway.cards.summary import NOTICE_CHARS, discreet_notice, notice_of
 from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.delivery.posting_and_editing import PostedMessages
+from gateway.domain.log_context import log_also
 from gateway.domain.records import OVERFLOW_MARK, Identity, StoredRequest
 from gateway.domain.redaction import mask, render_safe
 from gateway.domain.store import Store
@@ -166,6 +167,7 @@ class Notifications:
             record = await self._requests.get(request_id)
         except NotFound:
             return None
+        log_also(agent=record.request.agent)
         copies = await self._outbox.copies(request_id)
         ours = {key: one for key, one in copies.items() if self._copies.is_ours(one.target)}
         told = {target_of(one): one for one in await self._list_told(record)}

@@ -29,7 +29,7 @@ from gateway.delivery.hook_events import HookEvents
 from gateway.delivery.outbox_worker import TIMINGS, measure_outbox
 from gateway.delivery.webhooks import Webhook, Webhooks
 from gateway.domain.health_and_metrics import Tally
-from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.policy_document import PolicyDocument, Route, adapters_of
 from gateway.domain.records import Identity
 from gateway.domain.time_and_tasks import Clock, SystemClock
 from gateway.errors import Conflict, GatewayError
@@ -421,8 +421,9 @@ def _with_figures(
 async def _measure_outboxes(
     store: RedisStore, core: Core, adapters: Mapping[str, Adapter]
 ) -> list[OutboxFigures]:
-    """Return how current the cards of each posting adapter are."""
-    names = [name for name, adapter in adapters.items() if adapter.posts]
+    """Return how current the cards of each posting adapter are, also of adapters that run apart."""
+    here = [name for name, adapter in adapters.items() if adapter.posts]
+    names = dict.fromkeys([*here, *adapters_of((await core.writer.policy()).places())])
     clock = SystemClock()
     return [await measure_outbox(name, store, core.outbox, clock) for name in names]
 

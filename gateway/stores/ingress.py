@@ -26,6 +26,7 @@ from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError
 
 from gateway import __version__
+from gateway.domain.log_context import log_about
 from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.stores.keys import Keys
 from gateway.stores.scripts import At, Script, ignore_step
@@ -323,26 +324,29 @@ class Ingress:
         before it. For later entries, only failed attempts are counted.
         """
         async with self._at_once:
-            name = f"{agent} {entry}"
-            if counted and await self._redis.hincrby(self._keys.attempts, name, 1) > MOST_ATTEMPTS:
-                await self._give_up(agent, entry, fields, name)
+            with log_about(agent=agent):
+                name = f"{agent} {entry}"
+                if (
+                    counted
+                    and await self._redis.hincrby(self._keys.attempts, name, 1) > MOST_ATTEMPTS
+                ):
+                    await self._give_up(agent, entry, fields, name)
+                    return True
+                self._at("entry:before")
+                try:
+                    await self._handle(agent, entry, fields)
+                except Exception:
+                    # After any error, continue with the other entries.
+                    log.exception(
+                        "an entry of a stream could not be handled", extra={"event": "entry_failed"}
+                    )
+                    if not counted:
+                        await self._redis.hincrby(self._keys.attempts, name, 1)
+                    return False
+                self._at("entry:after")
+                if counted:
+                    await self._redis.hdel(self._keys.attempts, name)
                 return True
-            self._at("entry:before")
-            try:
-                await self._handle(agent, entry, fields)
-            except Exception:
-                # After any error, continue with the other entries.
-                log.exception(
-                    "an entry of a stream could not be handled",
-                    extra={"event": "entry_failed", "agent": agent},
-                )
-                if not counted:
-                    await self._redis.hincrby(self._keys.attempts, name, 1)
-                return False
-            self._at("entry:after")
-            if counted:
-                await self._redis.hdel(self._keys.attempts, name)
-            return True
 
     async def _give_up(self, agent: str, entry: str, fields: dict[str, str], name: str) -> None:
         self._at("dead:before")

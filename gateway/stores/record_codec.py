@@ -240,7 +240,7 @@ class Recent:
                 "cannot read request %s: %s",
                 request_id,
                 bug(error),
-                extra={"event": "record_unreadable"},
+                extra={"event": "record_unreadable", "request": request_id},
             )
             return None
 

@@ -146,6 +146,9 @@ COMMANDS: dict[str, Line | list[Line]] = {
     ),
     "gateway approver add ben": Line("token +agw_"),
     "gateway agent rotate NAME": Line("token +agw_", first=("gateway agent add NAME",)),
+    "gateway agent rotate NAME --now": Line("token +agw_", first=("gateway agent add NAME",)),
+    "gateway agent revoke NAME": Line("is revoked", first=("gateway agent add NAME",)),
+    "gateway approver rotate NAME --now": Line("token +agw_", first=("gateway approver add NAME",)),
     "gateway archive give-up --yes": Line("nothing is lost"),
     "gateway pending --json": Line('"approvers"', first=ASKED),
     "gateway approver revoke NAME": Line(
