@@ -18,7 +18,7 @@ from gateway.domain.redaction import secrets_in
 from gateway.domain.store import MessageContext, Store
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from gateway.models import ApprovalRequest, new_id
-from gateway.policy.authorization import ADMIN, matching_approver
+from gateway.policy.authorization import ADMIN, matching_approver, refuse_auditor
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Effect, Grant, GrantVoter, Match, MatchResult
 from gateway.policy.grants.offers import Offer, offers
@@ -187,6 +187,7 @@ def may_end(policy: PolicyDocument, grant: Grant, identity: Identity) -> str:
 
     Raises Unauthorized.
     """
+    refuse_auditor(policy, identity)
     names = policy.names_of(identity)
     route = policy.route_for(grant.agent, grant.match.tool)
     if not (

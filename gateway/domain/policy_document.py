@@ -19,6 +19,8 @@ DEFAULT_TIMEOUT_SECONDS = 900.0
 REQUESTER = "requester"
 # In a route's `targets`, and in the targets of cards there: the conversation where it began.
 ORIGIN = "origin"
+# Begins the name of a group of the identity provider. No identity begins like this.
+GROUP = "oidc-group:"
 _CONVERSATION = re.compile(r"[a-z][a-z0-9_-]{0,31}:[A-Za-z0-9]{1,32}/[A-Za-z0-9]{1,32}")
 _THREAD = re.compile(r"[A-Za-z0-9.]{1,32}")
 ALLOWED_ORIGIN = re.compile(
@@ -260,6 +262,16 @@ class ToolRow(Wire):
     declared_at: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderGroup(Wire):
+    """The rights of the members of one group of the identity provider, beyond those of routes.
+    `name` is written as in routes: `oidc-group:NAME`."""
+
+    name: str
+    admin: bool = False
+    auditor: bool = False
+
+
 class StepUps(NamedTuple):
     """The required step-ups (any one of them is enough), and those of them that are possible. Both
     are empty if a tap is enough."""
@@ -330,10 +342,13 @@ class Rulebook(Wire):
     A tool author's declaration may free arguments, and declare the tool harmless, only for agents
     in `trust_declarations`. These are names in which `*` matches anything; empty means none. A
     recipient outside `own_domains` is a finding; an entry that begins with `*.` includes all
-    subdomains.
+    subdomains. `groups_claim` is the ID-token claim that lists a person's groups; without it,
+    groups admit nobody.
     """
 
     people: tuple[Person, ...] = ()
+    groups_claim: str = ""
+    groups: tuple[ProviderGroup, ...] = ()
     routes: tuple[Route, ...] = ()
     risks: tuple[RiskRule, ...] = ()
     rules: tuple[PolicyRule, ...] = ()
@@ -365,8 +380,13 @@ class PolicyDocument(Rulebook):
         return person.name if person else identity.written
 
     def names_of(self, identity: Identity) -> tuple[str, ...]:
-        """Return all entries by which a route may admit an identity, its person's name first."""
-        return (self.name_of(identity), identity.written, *identity.groups)
+        """Return all entries by which a route may admit an identity, its person's name first. No
+        route admits an auditor."""
+        person = self.person_of(identity)
+        if person and person.auditor:
+            return ()
+        groups = person.groups if person else ()
+        return (self.name_of(identity), identity.written, *identity.groups, *groups)
 
     def accounts_of(self, names: Iterable[str], platform: str) -> tuple[str, ...]:
         """Return the account ids of people on a platform, for each person one per workspace or
@@ -385,7 +405,46 @@ class PolicyDocument(Rulebook):
     def is_admin(self, identity: Identity) -> bool:
         """Whether an identity belongs to an admin."""
         person = self.person_of(identity)
-        return person is not None and person.admin
+        return person is not None and person.admin and not person.auditor
+
+    def is_auditor(self, identity: Identity) -> bool:
+        """Whether an identity belongs to an auditor."""
+        person = self.person_of(identity)
+        return person is not None and person.auditor
+
+    def may_read_all(self, identity: Identity) -> bool:
+        """Whether an identity may read the audit log, reports and explanations."""
+        return self.is_admin(identity) or self.is_auditor(identity)
+
+    @property
+    def provider_groups(self) -> frozenset[str]:
+        """The groups of the identity provider that this policy gives a right."""
+        if not self.groups_claim:
+            return frozenset()
+        named = [one for route in self.routes for one in route.admitted if one.startswith(GROUP)]
+        return frozenset((*named, *(one.name for one in self.groups)))
+
+    def with_member(self, member: Person, groups: Collection[str]) -> PolicyDocument:
+        """Return the policy with a group member who has the rights of these groups, or without the
+        member if no group gives a right. An auditor has no other right."""
+        kept = tuple(sorted(self.provider_groups.intersection(groups)))
+        rights = [one for one in self.groups if one.name in kept]
+        auditor = any(one.auditor for one in rights)
+        admin = not auditor and any(one.admin for one in rights)
+        new = replace(member, groups=kept, admin=admin, auditor=auditor)
+        people = {one.name: one for one in self.people} | {member.name: new}
+        return replace(self, people=tuple(one for one in people.values() if kept or one != new))
+
+    def succeed(self, before: PolicyDocument) -> PolicyDocument:
+        """Return this policy, read from a file, as the one to apply after `before`. The group
+        members stay, with the rights of the new file, unless the file lists them."""
+        after = replace(self, generation=before.generation)
+        names = {one.name for one in self.people}
+        taken = {identity for one in self.people for identity in one.identities}
+        for one in before.people:
+            if one.groups and one.name not in names and taken.isdisjoint(one.identities):
+                after = after.with_member(one, one.groups)
+        return after
 
     def places(self) -> tuple[str, ...]:
         """Return every target of every route, without duplicates."""

@@ -76,13 +76,23 @@ class Identity(Wire):
         return f"{self.platform}:{self.id}"
 
 
+AUDITOR = "you are an auditor: you can read everything, but change nothing"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person(Wire):
-    """One person. `identities` have the form `platform:id`, for example `slack:T1/U1`."""
+    """One person. `identities` have the form `platform:id`, for example `slack:T1/U1`.
+
+    An auditor reads everything and changes nothing. Only a group member has `groups`: the gateway
+    adds them when they sign in, and removes them when the identity provider no longer confirms
+    them.
+    """
 
     name: str
     identities: tuple[str, ...] = ()
     admin: bool = False
+    auditor: bool = False
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,11 +21,13 @@ from typing import Any
 from gateway.domain.parsing import parse_message
 from gateway.domain.policy_document import (
     ALLOWED_ORIGIN,
+    GROUP,
     ORIGIN,
     REQUESTER,
     Budget,
     PolicyDocument,
     PolicyRule,
+    ProviderGroup,
     Route,
     Rulebook,
     ToolRow,
@@ -85,6 +87,7 @@ def differences(before: PolicyDocument, after: PolicyDocument) -> list[str]:
     """Return the changes that a new document makes, one line for each."""
     return [
         *_compare_named("person", before.people, after.people),
+        *_compare_named("group", before.groups, after.groups),
         *_compare_named("route", before.routes, after.routes),
         *_compare_named("risk rule", before.risks, after.risks),
         *_compare_named("rule", before.rules, after.rules),
@@ -93,9 +96,12 @@ def differences(before: PolicyDocument, after: PolicyDocument) -> list[str]:
         *_compare_lists("trust_declarations", before, after),
         *_compare_lists("own_domains", before, after),
         *(
-            [f"~ guardrails: {before.guardrails} -> {after.guardrails}"]
-            if before.guardrails is not after.guardrails
-            else []
+            f"~ {name}: {_words(old)} -> {_words(new)}"
+            for name, old, new in (
+                ("groups_claim", before.groups_claim, after.groups_claim),
+                ("guardrails", before.guardrails, after.guardrails),
+            )
+            if old != new
         ),
     ]
 
@@ -142,9 +148,31 @@ def _mistakes(policy: PolicyDocument) -> Iterator[str]:
     for identity in written:
         if not all(identity.partition(":")):
             yield f"The identity {identity!r} must be written platform:id."
+    yield from _right_mistakes(policy)
     names = {person.name for person in policy.people}
     for route in policy.routes:
         yield from (f"Route {route.name!r}: {text}" for text in _mistakes_of(route, names))
+
+
+def _right_mistakes(policy: PolicyDocument) -> Iterator[str]:
+    """Yield the mistakes in groups of the identity provider and in the rights of auditors."""
+    yield from _doubles("group", [one.name for one in policy.groups])
+    named = [one for route in policy.routes for one in route.admitted]
+    for group in policy.groups:
+        if not group.name.removeprefix(GROUP) or not group.name.startswith(GROUP):
+            yield f"The group {group.name!r} must be written {GROUP}NAME."
+        if group.admin == group.auditor:
+            yield f"The group {group.name!r} needs either `admin = true` or `auditor = true`."
+        if group.auditor and group.name in named:
+            yield f"The group {group.name!r} of auditors cannot be among the approvers of a route."
+    groups = [*(one.name for one in policy.groups), *(one for one in named if GROUP in one)]
+    if groups and not policy.groups_claim:
+        yield f'The group {groups[0]!r} needs `groups_claim`, such as `groups_claim = "groups"`.'
+    for one in policy.people:
+        if one.groups or any(identity.startswith(GROUP) for identity in one.identities):
+            yield f"The person {one.name!r} cannot have groups: the identity provider names them."
+        if one.auditor and (one.admin or {one.name, *one.identities} & {*named}):
+            yield f"The auditor {one.name!r} can be neither an admin nor an approver of a route."
 
 
 def _role_mistakes(policy: PolicyDocument, text: str) -> Iterator[str]:
@@ -296,7 +324,9 @@ def _bare(value: Any) -> Any:
     return value
 
 
-def _describe(one: Person | Route | RiskRule | PolicyRule | Budget | ToolRow) -> dict[str, str]:
+def _describe(
+    one: Person | ProviderGroup | Route | RiskRule | PolicyRule | Budget | ToolRow,
+) -> dict[str, str]:
     """Return the members that differ from their defaults, in words."""
     return {name: _words(value) for name, value in plain(one).items() if name != "name"}
 
@@ -333,6 +363,8 @@ def find_no_admin(policy: PolicyDocument, tokens: Collection[str]) -> str:
     """Return a sentence if no admin could sign in under this policy, and what to do; "" if an admin
     could."""
     admins = {person.name: person for person in policy.people if person.admin}
+    if any(one.admin and one.name in policy.provider_groups for one in policy.groups):
+        return ""
     if any(_can_log_in(person, tokens) for person in admins.values()):
         return ""
     if admins:
