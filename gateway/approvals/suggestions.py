@@ -18,12 +18,7 @@ from gateway.domain.records import Identity, StoredRequest
 from gateway.domain.store import DECIDED_DAYS, Store
 from gateway.errors import InvalidRequest, Unauthorized
 from gateway.models import Action, Risk, RiskLevel, Status
-from gateway.policy.authorization import (
-    approver,
-    refuse_auditor,
-    refuse_unknown,
-    who_may_approve,
-)
+from gateway.policy.authorization import approver, refuse_unknown, who_may_approve
 from gateway.policy.grants.grant import Answer, Effect, MatchResult
 from gateway.policy.grants.offers import Offer, find_offer, might_cover, offers, would_cover
 from gateway.policy.rules import fits
@@ -95,7 +90,6 @@ class Suggestions:
     async def decline(self, identity: Identity, record: StoredRequest, offer: str) -> None:
         """Stop suggesting an offer to this person for 90 days."""
         policy = await self._writer.policy()
-        refuse_auditor(policy, identity)
         refuse_unknown(policy, identity)
         if find_offer(record, offer) is None:
             raise InvalidRequest("this suggestion is no longer offered")

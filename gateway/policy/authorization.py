@@ -84,8 +84,9 @@ def refuse_requester(
 
 
 def refuse_unknown(policy: PolicyDocument, identity: Identity) -> None:
-    """Raise Unauthorized if an account belongs to nobody in the policy, or to a group member who
-    could be a listed person."""
+    """Raise Unauthorized for accounts that belong to nobody in the policy, for auditors, and for
+    group members who could be a listed person."""
+    refuse_auditor(policy, identity)
     person = policy.person_of(identity)
     if person is None:
         raise Unauthorized(

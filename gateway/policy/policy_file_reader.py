@@ -165,7 +165,8 @@ def _right_mistakes(policy: PolicyDocument) -> Iterator[str]:
             yield f"The group {group.name!r} needs either `admin = true` or `auditor = true`."
         if group.auditor and group.name in named:
             yield f"The group {group.name!r} of auditors cannot be among the approvers of a route."
-    groups = [*(one.name for one in policy.groups), *(one for one in named if GROUP in one)]
+    groups = [one.name for one in policy.groups]
+    groups += [one for one in named if one.startswith(GROUP)]
     if groups and not policy.groups_claim:
         yield f'The group {groups[0]!r} needs `groups_claim`, such as `groups_claim = "groups"`.'
     for one in policy.people:

@@ -28,7 +28,6 @@ MOST_MEMBERS = 500
 _MOST_GROUPS = 1000
 _SUBJECT = re.compile(r"[\x20-\x7e]{1,255}")
 _NO_LETTER = re.compile(r"[^a-z0-9._-]+")
-_PAUSE_SECONDS = 5.0
 _AT_ONCE = 8
 _SILENT = "the identity provider did not confirm them for some minutes"
 
@@ -91,12 +90,6 @@ class GroupMembers:
         if now and (was is None or was.groups != now.groups):
             told = {"person": now.name, "groups": ", ".join(now.groups)}
             await self._kept.note("member_joined", data={**told, "as": identity.written})
-
-    async def run(self, renew: Renew) -> None:
-        """Check all members again and again, until cancelled."""
-        while True:
-            await self.check(renew)
-            await asyncio.sleep(_PAUSE_SECONDS)
 
     async def check(self, renew: Renew) -> None:
         """Check each member whose turn it is. An error about one does not stop the others."""

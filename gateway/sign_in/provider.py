@@ -148,6 +148,7 @@ BACK = "/inbox/login/back"
 _SIGNING_IN = "oidc"
 _BEGUN_OF_ADDRESS = 60  # sign-ins that one address may begin per minute
 _FRESH_SECONDS = 600.0
+_CHECK_SECONDS = 5.0
 _SCOPES = ("offline_access", "groups")
 _WORD = re.compile(r"[a-z_]{1,60}")
 
@@ -288,7 +289,13 @@ class OpenIdProvider:
 
     async def confirm_members(self) -> None:
         """Ask the provider about each group member again and again, until cancelled."""
-        await self._members.run(self.renew)
+        while True:
+            await self.check_members()
+            await asyncio.sleep(_CHECK_SECONDS)
+
+    async def check_members(self) -> None:
+        """Ask the provider about each group member whose turn it is."""
+        await self._members.check(self.renew)
 
     async def renew(self, refresh: str) -> tuple[JsonObject, str]:
         """Exchange a refresh token. See `gateway.sign_in.members.Renew`."""
