@@ -88,6 +88,7 @@ class GrantService:
         self, identity: Identity, *, agent: str | None = None, session: str | None = None
     ) -> list[Grant]:
         """Revoke all grants that this person may end, or only those of one agent or session."""
+        refuse_auditor(await self._writer.fresh_policy(), identity)
         mine = await self._of_person(identity, await self._lifecycle.all(agent, session))
         name = (await self._writer.policy()).name_of(identity)
         return await self._lifecycle.end(mine, "revoked", name)
