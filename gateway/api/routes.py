@@ -17,8 +17,8 @@ ENROL_SECRET = frozenset({"enrolment"})
 
 @dataclass(frozen=True, slots=True)
 class ApiRoute:
-    """The method and path of an operation, and the kinds of callers that may use it. With `reads`,
-    a POST changes nothing."""
+    """The method and path of an operation, and the callers that may use it. `reads`: a POST that
+    changes nothing."""
 
     method: str
     path: str

@@ -262,16 +262,6 @@ class ToolRow(Wire):
     declared_at: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderGroup(Wire):
-    """The rights of the members of one group of the identity provider, beyond those of routes.
-    `name` is written as in routes: `oidc-group:NAME`."""
-
-    name: str
-    admin: bool = False
-    auditor: bool = False
-
-
 class StepUps(NamedTuple):
     """The required step-ups (any one of them is enough), and those of them that are possible. Both
     are empty if a tap is enough."""
@@ -342,13 +332,14 @@ class Rulebook(Wire):
     A tool author's declaration may free arguments, and declare the tool harmless, only for agents
     in `trust_declarations`. These are names in which `*` matches anything; empty means none. A
     recipient outside `own_domains` is a finding; an entry that begins with `*.` includes all
-    subdomains. `groups_claim` is the ID-token claim that lists a person's groups; without it,
-    groups admit nobody.
+    subdomains. `groups_claim` is the ID-token claim that lists a person's groups, written
+    `oidc-group:NAME` in this policy.
     """
 
     people: tuple[Person, ...] = ()
     groups_claim: str = ""
-    groups: tuple[ProviderGroup, ...] = ()
+    admin_groups: tuple[str, ...] = ()
+    auditor_groups: tuple[str, ...] = ()
     routes: tuple[Route, ...] = ()
     risks: tuple[RiskRule, ...] = ()
     rules: tuple[PolicyRule, ...] = ()
@@ -419,18 +410,16 @@ class PolicyDocument(Rulebook):
     @property
     def provider_groups(self) -> frozenset[str]:
         """The groups of the identity provider that this policy gives a right."""
-        if not self.groups_claim:
-            return frozenset()
-        named = [one for route in self.routes for one in route.admitted if one.startswith(GROUP)]
-        return frozenset((*named, *(one.name for one in self.groups)))
+        named = (one for route in self.routes for one in route.admitted if one.startswith(GROUP))
+        every = (*named, *self.admin_groups, *self.auditor_groups)
+        return frozenset(every if self.groups_claim else ())
 
     def with_member(self, member: Person, groups: Collection[str]) -> PolicyDocument:
         """Return the policy with a group member who has the rights of these groups, or without the
         member if no group gives a right. An auditor has no other right."""
         kept = tuple(sorted(self.provider_groups.intersection(groups)))
-        rights = [one for one in self.groups if one.name in kept]
-        auditor = any(one.auditor for one in rights)
-        admin = not auditor and any(one.admin for one in rights)
+        auditor = not {*self.auditor_groups}.isdisjoint(kept)
+        admin = not auditor and not {*self.admin_groups}.isdisjoint(kept)
         new = replace(member, groups=kept, admin=admin, auditor=auditor)
         people = {one.name: one for one in self.people} | {member.name: new}
         return replace(self, people=tuple(one for one in people.values() if kept or one != new))

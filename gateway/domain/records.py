@@ -83,9 +83,8 @@ AUDITOR = "you are an auditor: you can read everything, but change nothing"
 class Person(Wire):
     """One person. `identities` have the form `platform:id`, for example `slack:T1/U1`.
 
-    An auditor reads everything and changes nothing. Only a group member has `groups`: the gateway
-    adds them when they sign in, and removes them when the identity provider no longer confirms
-    them.
+    Only a member of a group of the identity provider has `groups`; the gateway adds and removes
+    members.
     """
 
     name: str

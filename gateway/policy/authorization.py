@@ -95,7 +95,7 @@ def refuse_unknown(policy: PolicyDocument, identity: Identity) -> None:
         )
     if person.groups and (other := find_possible_double(policy)):
         raise Unauthorized(
-            f"you could be {other}, whose entry in the policy has no `oidc:` identity: an admin "
+            f"you could be {other}, whose entry in the policy has no `oidc:SUBJECT`: an admin "
             "can add it there"
         )
 
@@ -107,10 +107,11 @@ def refuse_auditor(policy: PolicyDocument, identity: Identity) -> None:
 
 
 def find_possible_double(policy: PolicyDocument) -> str:
-    """Return the name of a listed person who could also be a group member, or "". A person with an
-    `oidc:` identity cannot: the identity provider knows each person once."""
+    """Return the name of a listed person who could also be a group member, or "". A person whose
+    `oidc:` identity is a subject cannot. An e-mail address proves nothing, because it changes."""
     for one in policy.people:
-        if not one.groups and not any(own.startswith("oidc:") for own in one.identities):
+        known = (own for own in one.identities if own.startswith("oidc:") and "@" not in own)
+        if not one.groups and not any(known):
             return one.name
     return ""
 
@@ -236,10 +237,8 @@ def is_backed(policy: PolicyDocument, grant: Grant) -> bool:
     """
     if grant.effect is Effect.DENY or _by_admin(policy, grant.backers):
         return True
-    routes, voices = (
-        [policy.route_for(grant.agent, grant.match.tool)],
-        _present(policy, grant.backers),
-    )
+    voices = _present(policy, grant.backers)
+    routes = [policy.route_for(grant.agent, grant.match.tool)]
     if grant.match.shape in OF_ALL_TOOLS:
         routes = _routes_of(policy, grant.agent)
     return bool(routes) and all(

@@ -27,7 +27,6 @@ from gateway.domain.policy_document import (
     Budget,
     PolicyDocument,
     PolicyRule,
-    ProviderGroup,
     Route,
     Rulebook,
     ToolRow,
@@ -87,29 +86,25 @@ def differences(before: PolicyDocument, after: PolicyDocument) -> list[str]:
     """Return the changes that a new document makes, one line for each."""
     return [
         *_compare_named("person", before.people, after.people),
-        *_compare_named("group", before.groups, after.groups),
         *_compare_named("route", before.routes, after.routes),
         *_compare_named("risk rule", before.risks, after.risks),
         *_compare_named("rule", before.rules, after.rules),
         *_compare_named("budget", before.budgets, after.budgets),
         *_compare_named("tool", before.tools, after.tools),
-        *_compare_lists("trust_declarations", before, after),
-        *_compare_lists("own_domains", before, after),
-        *(
-            f"~ {name}: {_words(old)} -> {_words(new)}"
-            for name, old, new in (
-                ("groups_claim", before.groups_claim, after.groups_claim),
-                ("guardrails", before.guardrails, after.guardrails),
-            )
-            if old != new
-        ),
+        *(line for name in _PLAIN for line in _compare_values(name, before, after)),
     ]
 
 
-def _compare_lists(name: str, before: PolicyDocument, after: PolicyDocument) -> Iterator[str]:
+_PLAIN = (
+    *("groups_claim", "admin_groups", "auditor_groups"),
+    *("trust_declarations", "own_domains", "guardrails"),
+)
+
+
+def _compare_values(name: str, before: PolicyDocument, after: PolicyDocument) -> Iterator[str]:
     old, new = getattr(before, name), getattr(after, name)
     if old != new:
-        yield f"~ {name}: {_words(list(old))} -> {_words(list(new))}"
+        yield f"~ {name}: {_words(_bare(old))} -> {_words(_bare(new))}"
 
 
 def _with_login(person: Person) -> Person:
@@ -156,23 +151,20 @@ def _mistakes(policy: PolicyDocument) -> Iterator[str]:
 
 def _right_mistakes(policy: PolicyDocument) -> Iterator[str]:
     """Yield the mistakes in groups of the identity provider and in the rights of auditors."""
-    yield from _doubles("group", [one.name for one in policy.groups])
-    named = [one for route in policy.routes for one in route.admitted]
-    for group in policy.groups:
-        if not group.name.removeprefix(GROUP) or not group.name.startswith(GROUP):
-            yield f"The group {group.name!r} must be written {GROUP}NAME."
-        if group.admin == group.auditor:
-            yield f"The group {group.name!r} needs either `admin = true` or `auditor = true`."
-        if group.auditor and group.name in named:
-            yield f"The group {group.name!r} of auditors cannot be among the approvers of a route."
-    groups = [one.name for one in policy.groups]
-    groups += [one for one in named if one.startswith(GROUP)]
+    named = {one for route in policy.routes for one in route.admitted} | {*policy.admin_groups}
+    groups = {*policy.admin_groups, *policy.auditor_groups}
+    for group in sorted(groups):
+        if not group.startswith(GROUP) or group == GROUP:
+            yield f"The group {group!r} must be written {GROUP}NAME."
+    for group in sorted(named.intersection(policy.auditor_groups)):
+        yield f"The group {group!r} of auditors can have no other right."
+    groups |= {one for one in named if one.startswith(GROUP)}
     if groups and not policy.groups_claim:
-        yield f'The group {groups[0]!r} needs `groups_claim`, such as `groups_claim = "groups"`.'
+        yield f'The group {min(groups)!r} needs `groups_claim`, such as `groups_claim = "groups"`.'
     for one in policy.people:
         if one.groups or any(identity.startswith(GROUP) for identity in one.identities):
             yield f"The person {one.name!r} cannot have groups: the identity provider names them."
-        if one.auditor and (one.admin or {one.name, *one.identities} & {*named}):
+        if one.auditor and (one.admin or named & {one.name, *one.identities}):
             yield f"The auditor {one.name!r} can be neither an admin nor an approver of a route."
 
 
@@ -325,9 +317,7 @@ def _bare(value: Any) -> Any:
     return value
 
 
-def _describe(
-    one: Person | ProviderGroup | Route | RiskRule | PolicyRule | Budget | ToolRow,
-) -> dict[str, str]:
+def _describe(one: Person | Route | RiskRule | PolicyRule | Budget | ToolRow) -> dict[str, str]:
     """Return the members that differ from their defaults, in words."""
     return {name: _words(value) for name, value in plain(one).items() if name != "name"}
 
@@ -364,9 +354,7 @@ def find_no_admin(policy: PolicyDocument, tokens: Collection[str]) -> str:
     """Return a sentence if no admin could sign in under this policy, and what to do; "" if an admin
     could."""
     admins = {person.name: person for person in policy.people if person.admin}
-    if any(one.admin and one.name in policy.provider_groups for one in policy.groups):
-        return ""
-    if any(_can_log_in(person, tokens) for person in admins.values()):
+    if policy.admin_groups or any(_can_log_in(person, tokens) for person in admins.values()):
         return ""
     if admins:
         remedy = "give one of them a token first: " + "; ".join(

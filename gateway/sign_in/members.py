@@ -12,7 +12,6 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 from gateway.domain.policy_document import GROUP, PolicyDocument
 from gateway.domain.records import Identity, Person
@@ -37,8 +36,7 @@ Unauthorized if the provider refuses, Unreachable if it does not answer."""
 
 
 def identity_of(issuer: str, claims: JsonObject) -> Identity:
-    """Return the identity of a member: issuer and subject, which never change. Raises
-    Unauthorized."""
+    """Return the identity of a member, from issuer and subject. Raises Unauthorized."""
     subject = claims.get("sub")
     if not isinstance(subject, str) or not _SUBJECT.fullmatch(subject):
         raise Unauthorized("the identity provider sent no usable claim 'sub' about you")
@@ -46,8 +44,7 @@ def identity_of(issuer: str, claims: JsonObject) -> Identity:
 
 
 def read_groups(claims: JsonObject, claim: str) -> frozenset[str]:
-    """Return the groups in a claim, written as in the policy. Raises Unauthorized unless the claim
-    lists all of them."""
+    """Return the groups in a claim, as the policy writes them. Raises Unauthorized."""
     elsewhere = claims.get("_claim_names")
     if isinstance(elsewhere, dict) and claim in elsewhere:
         raise Unauthorized(
@@ -80,16 +77,8 @@ class GroupMembers:
                 "you left a group: its administrator can allow refresh tokens for this application"
             )
         await self._kept.save(identity, refresh)  # before the rights: they rest on it
-        after = await self._kept.change(partial(_add, identity, _name(identity, claims), groups))
-        await self._note_groups(policy, after, identity)
-
-    async def _note_groups(
-        self, before: PolicyDocument, after: PolicyDocument, identity: Identity
-    ) -> None:
-        was, now = before.person_of(identity), after.person_of(identity)
-        if now and (was is None or was.groups != now.groups):
-            told = {"person": now.name, "groups": ", ".join(now.groups)}
-            await self._kept.note("member_joined", data={**told, "as": identity.written})
+        name = _name(identity, claims)
+        await self._kept.change(lambda now: _add(now, identity, name, groups), about=name)
 
     async def check(self, renew: Renew) -> None:
         """Check each member whose turn it is. An error about one does not stop the others."""
@@ -100,18 +89,18 @@ class GroupMembers:
                 await self._check(policy, member, renew)
 
         members = [one for one in policy.people if one.groups]
-        for found in await asyncio.gather(*map(look, members), return_exceptions=True):
-            if isinstance(found, Exception):
-                log.error("a member was not checked", exc_info=found, extra={"event": "member"})
+        for error in await asyncio.gather(*map(look, members), return_exceptions=True):
+            if error is not None:
+                log.error("a member was not checked", exc_info=error, extra={"event": "member"})
 
     async def _check(self, policy: PolicyDocument, member: Person, renew: Renew) -> None:
         platform, _, rest = member.identities[0].partition(":")
         identity = Identity(platform=platform, id=rest)
         refresh = await self._kept.load(identity)
         if not refresh:
-            return await self._end(member, _SILENT)
-        if not await self._kept.take_turn(identity):
-            return None
+            await self._end(member, _SILENT)
+        if not refresh or not await self._kept.take_turn(identity):
+            return
         try:
             claims, new = await renew(refresh)
             if identity_of(str(claims["iss"]), claims) != identity:
@@ -122,22 +111,29 @@ class GroupMembers:
         except Unauthorized as refusal:
             if await self._kept.load(identity) == refresh:  # they did not sign in meanwhile
                 await self._end(member, str(refusal))
-            return None
+            return
         except (Unreachable, InvalidRequest) as error:
             log.warning("%s was not confirmed: %s", member.name, error, extra={"event": "member"})
-            return None
+            return
         await self._kept.save(identity, new or refresh)
-        after = await self._kept.change(lambda now: _update(now, member.name, groups))
-        return await self._note_groups(policy, after, identity)
+        await self._set(member.name, groups)
+
+    async def _set(self, name: str, groups: frozenset[str]) -> None:
+        """Give a member the rights of these groups, and no others."""
+
+        def update(policy: PolicyDocument) -> PolicyDocument:
+            found = next((one for one in policy.people if one.name == name and one.groups), None)
+            return policy.with_member(found, groups) if found else policy
+
+        await self._kept.change(update, about=name)
 
     async def _end(self, member: Person, why: str) -> None:
-        await self._kept.change(lambda policy: _update(policy, member.name, frozenset()))
+        await self._set(member.name, frozenset())
         await self._kept.note("member_left", data={"person": member.name, "why": why}, urgent=True)
 
 
 def _name(identity: Identity, claims: JsonObject) -> str:
-    """Return a name that no other person can have: it ends in a digest of the identity. Names in a
-    token of the gateway have no `@`."""
+    """Return a name that no other person can have, because it ends in a digest of the identity."""
     email, verified = claims.get("email"), claims.get("email_verified") is True
     local = email.partition("@")[0].lower() if isinstance(email, str) and verified else ""
     shown = _NO_LETTER.sub("-", local).strip("-._")[:40] or "member"
@@ -145,20 +141,12 @@ def _name(identity: Identity, claims: JsonObject) -> str:
 
 
 def _add(
-    identity: Identity, name: str, groups: frozenset[str], policy: PolicyDocument
+    policy: PolicyDocument, identity: Identity, name: str, groups: frozenset[str]
 ) -> PolicyDocument:
     known = policy.person_of(identity)
-    if known and not known.groups:
-        return policy  # listed meanwhile
     if known is None and any(one.name == name for one in policy.people):
         raise Unauthorized(f"the policy has another person with the name {name}")
     if known is None and sum(bool(one.groups) for one in policy.people) >= MOST_MEMBERS:
         raise Unauthorized(f"{MOST_MEMBERS} members of groups have rights already, the maximum")
-    member = known or Person(name=name, identities=(identity.written,))
-    return policy.with_member(member, groups)
-
-
-def _update(policy: PolicyDocument, name: str, groups: frozenset[str]) -> PolicyDocument:
-    """Return the policy with the current groups of a member, or without the member."""
-    found = next((one for one in policy.people if one.name == name and one.groups), None)
-    return policy.with_member(found, groups) if found else policy
+    member = known or Person(name=name, identities=(identity.written,), groups=(GROUP,))
+    return policy.with_member(member, groups) if member.groups else policy  # listed meanwhile

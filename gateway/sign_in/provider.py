@@ -185,7 +185,7 @@ class OpenIdProvider:
         self._clock = clock
         self._settings = settings
         self._calls = calls
-        self._members = GroupMembers(logins.members)
+        self.members = GroupMembers(logins.members)
         self._begun = FailureLimit(now=monotonic, most=_BEGUN_OF_ADDRESS)
         self._found: tuple[float, JsonObject] = (float("-inf"), {})
 
@@ -206,6 +206,9 @@ class OpenIdProvider:
             raise Busy("too many sign-ins were started here; try again in a minute")
         found = await self._discover(settings)
         page = _text(found, "authorization_endpoint")
+        policy = await self._logins.members.policy()
+        offered = found.get("scopes_supported") if policy.groups_claim else None
+        more = [one for one in _SCOPES if isinstance(offered, list) and one in offered]
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
         kept = json.dumps({"state": state, "nonce": nonce, "verifier": verifier})
         await self._attempts.remember(_SIGNING_IN, browser, kept.encode())
@@ -214,7 +217,7 @@ class OpenIdProvider:
             "response_type": "code",
             "client_id": settings.client,
             "redirect_uri": settings.back,
-            "scope": " ".join(("openid email profile", *await self._find_scopes(found))),
+            "scope": " ".join(("openid email profile", *more)),
             "state": state,
             "nonce": nonce,
             "code_challenge": urlsafe_b64encode(challenge).decode().rstrip("="),
@@ -263,13 +266,6 @@ class OpenIdProvider:
             )
         return await self._logins.open(holder, way=PLATFORM, device=device)
 
-    async def _find_scopes(self, found: JsonObject) -> list[str]:
-        """Return the scopes that the provider needs for groups and refresh tokens."""
-        offered = found.get("scopes_supported")
-        if not (await self._logins.members.policy()).groups_claim or not isinstance(offered, list):
-            return []
-        return [one for one in _SCOPES if one in offered]
-
     async def _join(
         self, settings: ProviderSettings, claims: JsonObject, refresh: str, address: str
     ) -> Holder | None:
@@ -282,7 +278,7 @@ class OpenIdProvider:
                     "person who runs the gateway"
                 )
             identity = identity_of(settings.issuer, claims)
-            await self._members.join(identity, claims, refresh)
+            await self.members.join(identity, claims, refresh)
         except Unauthorized as error:
             await self._refuse(address, str(error))
         return await self._logins.find_known(identity)
@@ -290,12 +286,8 @@ class OpenIdProvider:
     async def confirm_members(self) -> None:
         """Ask the provider about each group member again and again, until cancelled."""
         while True:
-            await self.check_members()
+            await self.members.check(self.renew)
             await asyncio.sleep(_CHECK_SECONDS)
-
-    async def check_members(self) -> None:
-        """Ask the provider about each group member whose turn it is."""
-        await self._members.check(self.renew)
 
     async def renew(self, refresh: str) -> tuple[JsonObject, str]:
         """Exchange a refresh token. See `gateway.sign_in.members.Renew`."""

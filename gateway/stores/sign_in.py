@@ -160,6 +160,7 @@ class RedisLogins:
             raise NotFound(
                 f"there is no approver {person}; to add one, run: gateway approver add NAME"
             )
+        await self._store.note("login_link_made", data={"person": person, "way": "link"})
         return await self._keep_code(_Code(holder=holder, way="link"), CODE_SECONDS)
 
     async def invite_known(self, identity: Identity, *, way: str) -> tuple[str, str]:
@@ -414,15 +415,15 @@ class RedisMembers:
         turn = self._name("member-turn", identity)
         return bool(await self._redis.set(turn, "", ex=_TURN_SECONDS, nx=True))
 
-    async def change(self, edit: Callable[[PolicyDocument], PolicyDocument]) -> PolicyDocument:
-        """Change the members in the policy, and return the policy. Raises Conflict."""
+    async def change(self, edit: Callable[[PolicyDocument], PolicyDocument], *, about: str) -> None:
+        """Change a member in the policy. Raises Conflict."""
         for _ in range(_POLICY_TRIES):
             policy = await self.policy()
             if (after := edit(policy)) == policy:
-                return policy
+                return
             with suppress(Conflict):
-                await self._store.apply(after, by="the identity provider")
-                return after
+                await self._store.apply(after, by=f"the identity provider, for {about},")
+                return
         raise Conflict("the policy keeps changing; sign in again")
 
     def _name(self, kind: str, identity: Identity) -> str:

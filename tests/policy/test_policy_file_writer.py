@@ -17,7 +17,6 @@ from gateway.domain.policy_document import (
     Mode,
     PolicyDocument,
     PolicyRule,
-    ProviderGroup,
     Route,
     RuleEffect,
     RuleLimit,
@@ -42,10 +41,8 @@ DAN = Person(name="dan", identities=("token:dan",), auditor=True)
 EVERYTHING = PolicyDocument(
     people=(ANN, BEN, PLAIN, DAN),
     groups_claim="groups",
-    groups=(
-        ProviderGroup(name="oidc-group:admins", admin=True),
-        ProviderGroup(name=f"oidc-group:{TEXT}", auditor=True),
-    ),
+    admin_groups=("oidc-group:admins",),
+    auditor_groups=(f"oidc-group:{TEXT}",),
     routes=(
         Route(
             name="pays",
