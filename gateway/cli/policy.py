@@ -73,9 +73,7 @@ async def apply(options: argparse.Namespace) -> int:
         told |= {"unanswerable": closed}
         print(json.dumps({"applied": applied, **told}))
     elif applied:
-        _print_applied(
-            len(changes), set(tokens), {one.name for one in document.people if not one.groups}
-        )
+        _print_applied(len(changes), set(tokens), {one.name for one in document.listed})
     elif changes:
         print("nothing was changed")
     elif options.check:

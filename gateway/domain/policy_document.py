@@ -408,6 +408,11 @@ class PolicyDocument(Rulebook):
         return self.is_admin(identity) or self.is_auditor(identity)
 
     @property
+    def listed(self) -> tuple[Person, ...]:
+        """The people of the policy file: all but group members."""
+        return tuple(one for one in self.people if not one.groups)
+
+    @property
     def provider_groups(self) -> frozenset[str]:
         """The groups of the identity provider that this policy gives a right."""
         named = (one for route in self.routes for one in route.admitted if one.startswith(GROUP))

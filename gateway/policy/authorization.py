@@ -109,9 +109,9 @@ def refuse_auditor(policy: PolicyDocument, identity: Identity) -> None:
 def find_possible_double(policy: PolicyDocument) -> str:
     """Return the name of a listed person who could also be a group member, or "". A person whose
     `oidc:` identity is a subject cannot. An e-mail address proves nothing, because it changes."""
-    for one in policy.people:
+    for one in policy.listed:
         known = (own for own in one.identities if own.startswith("oidc:") and "@" not in own)
-        if not one.groups and not any(known):
+        if not any(known):
             return one.name
     return ""
 

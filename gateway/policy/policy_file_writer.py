@@ -23,8 +23,7 @@ _ESCAPES = {"\n": "\\n", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
 def write_policy(policy: PolicyDocument) -> str:
     """Return a document as the text of a policy file, without its generation and without group
     members, who are in no file."""
-    people = tuple(one for one in policy.people if not one.groups)
-    values = plain(replace(policy, people=people, generation=0))
+    values = plain(replace(policy, people=policy.listed, generation=0))
     for person in values.get("people", ()):
         identities = person.pop("identities", [])
         if identities[:1] == [f"{LOGIN}:{person['name']}"]:  # `read_policy` puts it there

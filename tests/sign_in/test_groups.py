@@ -118,7 +118,9 @@ async def test_a_member_has_the_rights_of_the_group(
     assert record.decision.decided_by.name == found.name
     event = (await told(world, "policy_applied"))[-1]
     assert event.data["by"] == f"the identity provider, for {found.name},"
-    assert write_policy(await world.store.policy()) == write_policy(read_policy(POLICY))
+    policy = await world.store.policy()
+    assert write_policy(policy) == write_policy(read_policy(POLICY))
+    assert [one.name for one in policy.listed] == ["ann"], "who gets a link from an operator"
 
 
 async def test_an_unusable_claim_gives_no_right(
