@@ -98,7 +98,7 @@ class Inbox:
 
     def __init__(self, api: AdapterApi) -> None:
         logins = api.logins
-        self._guard = Guard(logins, secure=api.secure)
+        self._guard = Guard(logins, api.requests.person, secure=api.secure)
         self._streams = Streams(api, self._guard)
         signing_in = SignInHandlers(logins, self._guard, self._streams)
         reading = ReadHandlers(api, self._guard)

@@ -122,7 +122,7 @@ class DecisionHandlers(Handlers):
         offered = await self._passkeys.begin_proof(visitor.session, subject_of(record, click))
         return web.json_response(offered)
 
-    @write("/inbox/api/requests/{id}/diff", _DIFF, needed=())
+    @write("/inbox/api/requests/{id}/diff", _DIFF, needed=(), auditors=True)
     async def _diff(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """Return the differences between an edit and the current call."""
         record = await self._api.requests.get(request.match_info["id"])

@@ -91,7 +91,8 @@ class ReadHandlers(Handlers):
                 for name, words in LIFETIMES_BY_LENGTH.items()
                 if name in PASS_LIFETIME_WORDS
             },
-            "admin": person is not None and person.admin,
+            "admin": person is not None and person.admin and not person.auditor,
+            "auditor": person is not None and person.auditor,
             "switch": build_switch(status.switch),
             "troubles": status.troubles,
         }

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from gateway.errors import GatewayError
 from gateway.ports import (
+    AUDITOR,
     LONGEST_SECONDS,
     AdapterApi,
     BodyTooLarge,
@@ -28,6 +29,7 @@ from gateway.ports import (
     Identity,
     JsonObject,
     Logins,
+    Person,
     parse_json,
     read_whole,
 )
@@ -38,6 +40,7 @@ CSRF_HEADER = "X-CSRF-Token"
 MAX_BODY = 512 * 1024  # bytes of one decision, edited arguments included
 
 T = TypeVar("T")
+FindPerson = Callable[[Identity], Awaitable[Person | None]]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 HEADERS = {
@@ -73,8 +76,9 @@ class Visitor:
 class Guard:
     """Checks requests and adds the security headers to responses."""
 
-    def __init__(self, logins: Logins, *, secure: bool) -> None:
+    def __init__(self, logins: Logins, find_person: FindPerson, *, secure: bool) -> None:
         self._logins = logins
+        self._find_person = find_person
         self._secure = secure
 
     def find_session(self, request: web.Request) -> str:
@@ -142,6 +146,12 @@ class Guard:
         visitor = await self.find_visitor(request)
         self.check_token(request, visitor)
         return visitor
+
+    async def refuse_auditor(self, visitor: Visitor) -> None:
+        """Raise VisitRefused for an auditor."""
+        person = await self._find_person(visitor.identity)
+        if person and person.auditor:
+            raise VisitRefused(403, "unauthorized", AUDITOR)
 
     def sign_in(self, request: web.Request, response: web.Response, session: str) -> None:
         """Set the session cookie. It outlives the browser, because phones close browsers often. The
@@ -305,17 +315,24 @@ def read(path: str) -> Callable[[Reading], Method]:
 
 
 def write(
-    path: str, members: dict[str, type], *, needed: tuple[str, ...] | None = None
+    path: str,
+    members: dict[str, type],
+    *,
+    needed: tuple[str, ...] | None = None,
+    auditors: bool = False,
 ) -> Callable[[Writing], Method]:
     """Serve a method of `Handlers` at a path, for POST, after checks of visitor and body.
 
     `members` are the known members and their types. All are required, unless `needed` lists some.
+    With `auditors`, auditors may call it too: it changes only the caller's own sign-in, or nothing.
     """
     wanted = tuple(members) if needed is None else needed
 
     def mark(work: Writing) -> Method:
         async def serve(self: Any, request: web.Request) -> web.StreamResponse:
             visitor = await self._guard.check_writer(request)
+            if not auditors:
+                await self._guard.refuse_auditor(visitor)
             body = check_members(parse_json(await read_json_body(request)), members, wanted)
             return await run_to_end(work(self, request, visitor, body))
 

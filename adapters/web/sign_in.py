@@ -119,19 +119,19 @@ class PasskeyHandlers(Handlers):
         told = {"items": items, "problem": self._passkeys.problem, "most": MOST_PASSKEYS}
         return web.json_response(told)
 
-    @write("/inbox/api/passkeys/options", {})
+    @write("/inbox/api/passkeys/options", {}, auditors=True)
     async def _begin_adding(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
         return web.json_response(await self._passkeys.begin_adding(visitor.session))
 
-    @write("/inbox/api/passkeys", {"credential": dict})
+    @write("/inbox/api/passkeys", {"credential": dict}, auditors=True)
     async def _add(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         device = name_device(request.headers.get("User-Agent", ""))
         await self._passkeys.add(visitor.session, body["credential"], device=device)
         return web.json_response({"ok": True})
 
-    @write("/inbox/api/passkeys/remove", {"id": str})
+    @write("/inbox/api/passkeys/remove", {"id": str}, auditors=True)
     async def _remove(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
@@ -220,7 +220,7 @@ class DeviceHandlers(Handlers):
         items = [asdict(one) for one in await self._logins.list_devices(visitor.session)]
         return web.json_response({"items": items, "now": SystemClock().now_ms()})
 
-    @write("/inbox/api/devices/end", {"device": str, "others": bool}, needed=())
+    @write("/inbox/api/devices/end", {"device": str, "others": bool}, needed=(), auditors=True)
     async def _end(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """End the session of one device, or of all other devices. A missing member never means
         all."""

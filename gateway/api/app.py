@@ -14,7 +14,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.log import server_logger
 
 from gateway.api.agent_hooks import HostHook, hook_routes
-from gateway.api.api_call import Enrolment, Intercept, Limits, Services, answer_call
+from gateway.api.api_call import APPROVER, Enrolment, Intercept, Limits, Services, answer_call
 from gateway.api.authentication import LOOPBACK_HOSTS, TokenAccess
 from gateway.api.metrics import AdapterProblems, Measure, Metrics, Outboxes, no_outboxes
 from gateway.api.middleware import (
@@ -30,9 +30,11 @@ from gateway.api.problems import problem_of
 from gateway.api.routes import ApiRoute, routes
 from gateway.approvals.services import Core
 from gateway.domain.health_and_metrics import Readiness
+from gateway.domain.records import Identity
 from gateway.domain.store import Store
 from gateway.domain.web_limits import FailureLimit
 from gateway.errors import GatewayError
+from gateway.policy.authorization import refuse_auditor
 from gateway.ports import Credentials
 from gateway.wire.codec import JsonObject
 from gateway.wire.schema import REQUEST_ID
@@ -175,6 +177,9 @@ def _serve(route: ApiRoute, services: Services) -> Handler:
         who = None
         if route.needs_token:
             who = await services.access.authenticate(request, route.who)
+            if who.kind == APPROVER and not (route.reads or route.method == "GET"):
+                policy = await services.core.writer.fresh_policy()
+                refuse_auditor(policy, Identity(platform="token", id=who.name))
         elif route.who and services.enrolment is not None:
             services.access.check_secret(request, services.enrolment.secret)
         query, body = operation.query, operation.body

@@ -17,12 +17,14 @@ ENROL_SECRET = frozenset({"enrolment"})
 
 @dataclass(frozen=True, slots=True)
 class ApiRoute:
-    """The method and path of an operation, and the kinds of callers that may use it."""
+    """The method and path of an operation, and the callers that may use it. `reads`: a POST that
+    changes nothing."""
 
     method: str
     path: str
     operation: Operation
     who: frozenset[str]
+    reads: bool = False
 
     @property
     def needs_token(self) -> bool:
@@ -58,7 +60,7 @@ ROUTES: tuple[ApiRoute, ...] = (
     ApiRoute("GET", "/v1/agents/paused", operators.list_paused, APPROVERS),
     ApiRoute("POST", "/v1/agents/{agent}/lift", operators.lift, APPROVERS),
     ApiRoute("GET", "/v1/report", operators.report, APPROVERS),
-    ApiRoute("POST", "/v1/explain", operators.explain, APPROVERS),
+    ApiRoute("POST", "/v1/explain", operators.explain, APPROVERS, reads=True),
     ApiRoute("GET", "/v1/events", events.stream, APPROVERS),
     ApiRoute("POST", "/v1/hooks", agent_verbs.run_hooks, AGENTS),
     ApiRoute("POST", ENROLL_PATH, agent_verbs.enroll, ENROL_SECRET),

@@ -16,6 +16,7 @@ from gateway.domain.store import Store
 from gateway.domain.time_and_tasks import Clock
 from gateway.domain.typed_codes import make_code, read_code
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
+from gateway.policy.authorization import refuse_auditor
 from gateway.ports.claims import (
     ChatClaim,
     Claimant,
@@ -54,6 +55,7 @@ class ClaimService:
     async def claim(self, code: str, by: Claimant, place: ClaimedPlace | None = None) -> str:
         """Claim a channel or an account with a code. Return the number that claimant and operator
         compare."""
+        refuse_auditor(await self._store.policy(), by.identity)
         identity = by.identity.written
         found = await self._claims.find(_hash(code))
         if found is None or not self._fits(found[0], place):

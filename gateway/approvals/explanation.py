@@ -94,7 +94,7 @@ class Explanations:
         Raises Unauthorized unless the person is an admin.
         """
         policy = await self._writer.fresh_policy()
-        if not policy.is_admin(identity):
+        if not policy.may_read_all(identity):
             raise Unauthorized("only an admin may see how calls would be decided")
         opinions = await self._approvals.explain(request)
         stopped = await self._store.is_stopped() is not False

@@ -18,7 +18,7 @@ from gateway.domain.redaction import secrets_in
 from gateway.domain.store import MessageContext, Store
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from gateway.models import ApprovalRequest, new_id
-from gateway.policy.authorization import ADMIN, matching_approver
+from gateway.policy.authorization import ADMIN, matching_approver, refuse_auditor
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Effect, Grant, GrantVoter, Match, MatchResult
 from gateway.policy.grants.offers import Offer, offers
@@ -88,6 +88,7 @@ class GrantService:
         self, identity: Identity, *, agent: str | None = None, session: str | None = None
     ) -> list[Grant]:
         """Revoke all grants that this person may end, or only those of one agent or session."""
+        refuse_auditor(await self._writer.fresh_policy(), identity)
         mine = await self._of_person(identity, await self._lifecycle.all(agent, session))
         name = (await self._writer.policy()).name_of(identity)
         return await self._lifecycle.end(mine, "revoked", name)
@@ -187,6 +188,7 @@ def may_end(policy: PolicyDocument, grant: Grant, identity: Identity) -> str:
 
     Raises Unauthorized.
     """
+    refuse_auditor(policy, identity)
     names = policy.names_of(identity)
     route = policy.route_for(grant.agent, grant.match.tool)
     if not (

@@ -48,7 +48,7 @@ class OperatorService:
         found = await self._store.stopped_by()
         by, at = found or ("", 0)
         waiting = await self._store.count_pending()
-        admin = identity is not None and (await self._writer.policy()).is_admin(identity)
+        admin = identity is not None and (await self._writer.policy()).may_read_all(identity)
         return GatewayStatus(
             switch=KillSwitch(on=found is not None, by=by, at=at, waiting=waiting),
             paused=tuple(await self._groups.list_paused()),
@@ -92,14 +92,14 @@ class OperatorService:
         self, identity: Identity, *, since: int | None = None, until: int | None = None
     ) -> PeriodReport:
         """Return statistics of decisions in a period."""
-        if not (await self._writer.fresh_policy()).is_admin(identity):
-            raise Unauthorized("only an admin may see how people decide")
+        if not (await self._writer.fresh_policy()).may_read_all(identity):
+            raise Unauthorized("only an admin or auditor may see how people decide")
         return await read_report(self._store, self._writer.now(), since=since, until=until)
 
     async def inspect(self, identity: Identity) -> Operations:
         """Return the state of all gateways."""
-        if not (await self._writer.fresh_policy()).is_admin(identity):
-            raise Unauthorized("only an admin may see the state of the gateways")
+        if not (await self._writer.fresh_policy()).may_read_all(identity):
+            raise Unauthorized("only an admin or auditor may see the state of the gateways")
         if self.measure is None:
             raise NotFound("this process does not measure the gateways")
         return await self.measure()

@@ -54,6 +54,7 @@ async def apply(options: argparse.Namespace) -> int:
     refuse_unknown(document)
     async with connect_backend(acting=not options.check) as found:
         now = await found.store.policy()
+        document = document.succeed(now)
         changes = differences(now, document)
         taken_back, lost = declared_since(now, document), [*lost_logins(now, document)]
         tokens = [row.name for row in await found.credentials.list_all(APPROVER)]
@@ -66,13 +67,13 @@ async def apply(options: argparse.Namespace) -> int:
             raise BadPolicy(f"nothing was changed: {missing}; to apply the file anyway, add --yes")
         applied = bool(changes) and not options.check and _confirm(options)
         if applied:
-            await found.store.apply(replace(document, generation=now.generation), by=options.by)
+            await found.store.apply(document, by=options.by)
     if options.json:
         told = {"changes": changes, "taken_back": taken_back, "lost_logins": lost}
         told |= {"unanswerable": closed}
         print(json.dumps({"applied": applied, **told}))
     elif applied:
-        _print_applied(len(changes), set(tokens), {person.name for person in document.people})
+        _print_applied(len(changes), set(tokens), {one.name for one in document.listed})
     elif changes:
         print("nothing was changed")
     elif options.check:

@@ -89,7 +89,7 @@ def _format_device(row: dict[str, Any]) -> str:
 
 
 def _only_person(policy: PolicyDocument) -> str:
-    names = [one.name for one in policy.people]
+    names = [one.name for one in policy.listed]
     if len(names) != 1:
         raise InvalidRequest(
             f"choose whose link to print: gateway login NAME, with one of: {', '.join(names)}"

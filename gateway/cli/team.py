@@ -274,7 +274,7 @@ async def print_links(options: argparse.Namespace) -> int:
         raise InvalidRequest("--qr needs an extra: install approval-gateway[lan]")
     url = gateway_url(Settings())
     async with connect_backend(acting=True) as found:
-        names = options.names or [one.name for one in (await found.store.policy()).people]
+        names = options.names or [one.name for one in (await found.store.policy()).listed]
         codes = {name: await found.logins.invite(name) for name in names}
     links = {name: f"{url}/inbox/login#code={code}" for name, code in codes.items()}
     lines = []

@@ -78,6 +78,7 @@ _SENTENCES = {
     "signed_in": "{person} signed in to the inbox",
     "signed_out": "{by} signed {person} out of the inbox",
     "sign_in_refused": "a sign-in from {from} was refused: {why}",
+    "member_left": "{person} lost the rights of all groups: {why}",
     "passkey_added": "{person} added the passkey {name}",
     "passkey_removed": "{by} removed a passkey of {person}",
     "push_added": "{person} turned notifications on for {device}",

@@ -19,6 +19,8 @@ DEFAULT_TIMEOUT_SECONDS = 900.0
 REQUESTER = "requester"
 # In a route's `targets`, and in the targets of cards there: the conversation where it began.
 ORIGIN = "origin"
+# Begins the name of a group of the identity provider. No identity begins like this.
+GROUP = "oidc-group:"
 _CONVERSATION = re.compile(r"[a-z][a-z0-9_-]{0,31}:[A-Za-z0-9]{1,32}/[A-Za-z0-9]{1,32}")
 _THREAD = re.compile(r"[A-Za-z0-9.]{1,32}")
 ALLOWED_ORIGIN = re.compile(
@@ -330,10 +332,14 @@ class Rulebook(Wire):
     A tool author's declaration may free arguments, and declare the tool harmless, only for agents
     in `trust_declarations`. These are names in which `*` matches anything; empty means none. A
     recipient outside `own_domains` is a finding; an entry that begins with `*.` includes all
-    subdomains.
+    subdomains. `groups_claim` is the ID-token claim that lists a person's groups, written
+    `oidc-group:NAME` in this policy.
     """
 
     people: tuple[Person, ...] = ()
+    groups_claim: str = ""
+    admin_groups: tuple[str, ...] = ()
+    auditor_groups: tuple[str, ...] = ()
     routes: tuple[Route, ...] = ()
     risks: tuple[RiskRule, ...] = ()
     rules: tuple[PolicyRule, ...] = ()
@@ -365,8 +371,13 @@ class PolicyDocument(Rulebook):
         return person.name if person else identity.written
 
     def names_of(self, identity: Identity) -> tuple[str, ...]:
-        """Return all entries by which a route may admit an identity, its person's name first."""
-        return (self.name_of(identity), identity.written, *identity.groups)
+        """Return all entries by which a route may admit an identity, its person's name first. No
+        route admits an auditor."""
+        person = self.person_of(identity)
+        if person and person.auditor:
+            return ()
+        groups = person.groups if person else ()
+        return (self.name_of(identity), identity.written, *identity.groups, *groups)
 
     def accounts_of(self, names: Iterable[str], platform: str) -> tuple[str, ...]:
         """Return the account ids of people on a platform, for each person one per workspace or
@@ -385,7 +396,49 @@ class PolicyDocument(Rulebook):
     def is_admin(self, identity: Identity) -> bool:
         """Whether an identity belongs to an admin."""
         person = self.person_of(identity)
-        return person is not None and person.admin
+        return person is not None and person.admin and not person.auditor
+
+    def is_auditor(self, identity: Identity) -> bool:
+        """Whether an identity belongs to an auditor."""
+        person = self.person_of(identity)
+        return person is not None and person.auditor
+
+    def may_read_all(self, identity: Identity) -> bool:
+        """Whether an identity may read the audit log, reports and explanations."""
+        return self.is_admin(identity) or self.is_auditor(identity)
+
+    @property
+    def listed(self) -> tuple[Person, ...]:
+        """The people of the policy file: all but group members."""
+        return tuple(one for one in self.people if not one.groups)
+
+    @property
+    def provider_groups(self) -> frozenset[str]:
+        """The groups of the identity provider that this policy gives a right."""
+        named = (one for route in self.routes for one in route.admitted if one.startswith(GROUP))
+        every = (*named, *self.admin_groups, *self.auditor_groups)
+        return frozenset(every if self.groups_claim else ())
+
+    def with_member(self, member: Person, groups: Collection[str]) -> PolicyDocument:
+        """Return the policy with a group member who has the rights of these groups, or without the
+        member if no group gives a right. An auditor has no other right."""
+        kept = tuple(sorted(self.provider_groups.intersection(groups)))
+        auditor = not {*self.auditor_groups}.isdisjoint(kept)
+        admin = not auditor and not {*self.admin_groups}.isdisjoint(kept)
+        new = replace(member, groups=kept, admin=admin, auditor=auditor)
+        people = {one.name: one for one in self.people} | {member.name: new}
+        return replace(self, people=tuple(one for one in people.values() if kept or one != new))
+
+    def succeed(self, before: PolicyDocument) -> PolicyDocument:
+        """Return this policy, read from a file, as the one to apply after `before`. The group
+        members stay, with the rights of the new file, unless the file lists them."""
+        after = replace(self, generation=before.generation)
+        names = {one.name for one in self.people}
+        taken = {identity for one in self.people for identity in one.identities}
+        for one in before.people:
+            if one.groups and one.name not in names and taken.isdisjoint(one.identities):
+                after = after.with_member(one, one.groups)
+        return after
 
     def places(self) -> tuple[str, ...]:
         """Return every target of every route, without duplicates."""

@@ -76,13 +76,22 @@ class Identity(Wire):
         return f"{self.platform}:{self.id}"
 
 
+AUDITOR = "you are an auditor: you can read everything, but change nothing"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person(Wire):
-    """One person. `identities` have the form `platform:id`, for example `slack:T1/U1`."""
+    """One person. `identities` have the form `platform:id`, for example `slack:T1/U1`.
+
+    Only a member of a group of the identity provider has `groups`; the gateway adds and removes
+    members.
+    """
 
     name: str
     identities: tuple[str, ...] = ()
     admin: bool = False
+    auditor: bool = False
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

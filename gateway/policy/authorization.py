@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gateway.domain.absences import Absence
-from gateway.domain.policy_document import PolicyDocument, Route, Ruling
-from gateway.domain.records import Approvers, Identity, ScopeQuorum, StoredRequest
+from gateway.domain.policy_document import GROUP, PolicyDocument, Route, Ruling
+from gateway.domain.records import AUDITOR, Approvers, Identity, ScopeQuorum, StoredRequest
 from gateway.domain.risk import StepUp, is_named
 from gateway.errors import Unauthorized
 from gateway.models import RiskLevel
@@ -43,6 +43,7 @@ def approver(ruling: Ruling, record: StoredRequest, identity: Identity) -> Appro
     if record.unreviewed:
         raise Unauthorized("policy hooks are still reviewing this request; try again in a moment")
     policy, route = ruling.policy, ruling.route_at(record)
+    refuse_auditor(policy, identity)
     names = policy.names_of(identity)
     via = matching_approver(route, names)
     if via is None:
@@ -76,15 +77,43 @@ def refuse_requester(
         raise Unauthorized(f"you submitted this request yourself; {instead}")
     if asked:
         refuse_unknown(policy, identity)
+    person = policy.person_of(identity)
+    # A chat account that nobody has may belong to any group member.
+    if person and person.groups and not asked <= {one.name for one in policy.people}:
+        raise Unauthorized(f"the policy does not know who submitted this request; {instead}")
 
 
 def refuse_unknown(policy: PolicyDocument, identity: Identity) -> None:
-    """Raise Unauthorized if an account belongs to nobody in the policy."""
-    if policy.person_of(identity) is None:
+    """Raise Unauthorized for accounts that belong to nobody in the policy, for auditors, and for
+    group members who could be a listed person."""
+    refuse_auditor(policy, identity)
+    person = policy.person_of(identity)
+    if person is None:
         raise Unauthorized(
             "only people in the policy may do this: an admin can add "
             f"{identity.written} to your identities there"
         )
+    if person.groups and (other := find_possible_double(policy)):
+        raise Unauthorized(
+            f"you could be {other}, whose entry in the policy has no `oidc:SUBJECT`: an admin "
+            "can add it there"
+        )
+
+
+def refuse_auditor(policy: PolicyDocument, identity: Identity) -> None:
+    """Raise Unauthorized for an auditor, who reads everything and changes nothing."""
+    if policy.is_auditor(identity):
+        raise Unauthorized(AUDITOR)
+
+
+def find_possible_double(policy: PolicyDocument) -> str:
+    """Return the name of a listed person who could also be a group member, or "". A person whose
+    `oidc:` identity is a subject cannot. An e-mail address proves nothing, because it changes."""
+    for one in policy.listed:
+        known = (own for own in one.identities if own.startswith("oidc:") and "@" not in own)
+        if not any(known):
+            return one.name
+    return ""
 
 
 def requesters(policy: PolicyDocument, record: StoredRequest) -> set[str]:
@@ -107,20 +136,40 @@ def with_valid_votes(ruling: Ruling, record: StoredRequest) -> StoredRequest:
     """
     votes = record.votes
     if votes:
-        known = {person.name for person in ruling.policy.people}
+        known = _find_countable(ruling.policy)
         route, asked = ruling.route_at(record), ruling.step_up(record).asked
         each = bool(asked) and StepUp.PERSON not in asked
         votes = tuple(
             vote
             for vote in votes
-            if vote.person in known
-            and matching_approver(route, (vote.via,))
+            if matching_approver(route, (vote.via,))
+            and vote.person in known
+            and _admits(vote.via, known[vote.person])
             and not (each and vote.stepped is None)
         )
     quorum = max(record.quorum, ruling.quorum(record))
     if (votes, quorum) == (record.votes, record.quorum):
         return record
     return replace(record, votes=votes, quorum=quorum)
+
+
+def _find_countable(policy: PolicyDocument) -> dict[str, tuple[str, ...]]:
+    """Return the people who can be told apart from all others, each with their groups."""
+    doubtful = bool(find_possible_double(policy))
+    return {one.name: one.groups for one in policy.people if not (one.groups and doubtful)}
+
+
+def _present(policy: PolicyDocument, voices: tuple[GrantVoter, ...]) -> tuple[GrantVoter, ...]:
+    """Return the makers of a grant who are still members of the groups that admitted them."""
+    groups = {one.name: one.groups for one in policy.people}
+    return tuple(
+        replace(one, via=tuple(via for via in one.via if _admits(via, groups.get(one.person, ()))))
+        for one in voices
+    )
+
+
+def _admits(via: str, groups: tuple[str, ...]) -> bool:
+    return not via.startswith(GROUP) or via in groups
 
 
 def who_may_approve(ruling: Ruling, record: StoredRequest) -> Approvers:
@@ -188,12 +237,12 @@ def is_backed(policy: PolicyDocument, grant: Grant) -> bool:
     """
     if grant.effect is Effect.DENY or _by_admin(policy, grant.backers):
         return True
+    voices = _present(policy, grant.backers)
     routes = [policy.route_for(grant.agent, grant.match.tool)]
     if grant.match.shape in OF_ALL_TOOLS:
         routes = _routes_of(policy, grant.agent)
     return bool(routes) and all(
-        any(_speaks(route.at(level), grant, grant.backers) for level in REMEMBERED)
-        for route in routes
+        any(_speaks(route.at(level), grant, voices) for level in REMEMBERED) for route in routes
     )
 
 
@@ -208,7 +257,7 @@ def holds_at_risk(
     if route.step_up(record.risk.level):
         return False
     there = route.at(record.risk.level)
-    return there is route or _speaks(there, grant, grant.backers)
+    return there is route or _speaks(there, grant, _present(policy, grant.backers))
 
 
 def _routes_of(policy: PolicyDocument, agent: str) -> list[Route]:
@@ -220,7 +269,7 @@ def lets_through(policy: PolicyDocument, grant: Grant, record: StoredRequest, ro
 
     On a route without self-approval, votes of the people who requested it do not count.
     """
-    voices = grant.backers
+    voices = _present(policy, grant.backers)
     asked = set() if route.self_approval else requesters(policy, record)
     if asked:
         others = {one.name for one in policy.people} - asked

@@ -21,6 +21,7 @@ from typing import Any
 from gateway.domain.parsing import parse_message
 from gateway.domain.policy_document import (
     ALLOWED_ORIGIN,
+    GROUP,
     ORIGIN,
     REQUESTER,
     Budget,
@@ -90,20 +91,20 @@ def differences(before: PolicyDocument, after: PolicyDocument) -> list[str]:
         *_compare_named("rule", before.rules, after.rules),
         *_compare_named("budget", before.budgets, after.budgets),
         *_compare_named("tool", before.tools, after.tools),
-        *_compare_lists("trust_declarations", before, after),
-        *_compare_lists("own_domains", before, after),
-        *(
-            [f"~ guardrails: {before.guardrails} -> {after.guardrails}"]
-            if before.guardrails is not after.guardrails
-            else []
-        ),
+        *(line for name in _PLAIN for line in _compare_values(name, before, after)),
     ]
 
 
-def _compare_lists(name: str, before: PolicyDocument, after: PolicyDocument) -> Iterator[str]:
+_PLAIN = (
+    *("groups_claim", "admin_groups", "auditor_groups"),
+    *("trust_declarations", "own_domains", "guardrails"),
+)
+
+
+def _compare_values(name: str, before: PolicyDocument, after: PolicyDocument) -> Iterator[str]:
     old, new = getattr(before, name), getattr(after, name)
     if old != new:
-        yield f"~ {name}: {_words(list(old))} -> {_words(list(new))}"
+        yield f"~ {name}: {_words(_bare(old))} -> {_words(_bare(new))}"
 
 
 def _with_login(person: Person) -> Person:
@@ -142,9 +143,29 @@ def _mistakes(policy: PolicyDocument) -> Iterator[str]:
     for identity in written:
         if not all(identity.partition(":")):
             yield f"The identity {identity!r} must be written platform:id."
+    yield from _right_mistakes(policy)
     names = {person.name for person in policy.people}
     for route in policy.routes:
         yield from (f"Route {route.name!r}: {text}" for text in _mistakes_of(route, names))
+
+
+def _right_mistakes(policy: PolicyDocument) -> Iterator[str]:
+    """Yield the mistakes in groups of the identity provider and in the rights of auditors."""
+    named = {one for route in policy.routes for one in route.admitted} | {*policy.admin_groups}
+    groups = {*policy.admin_groups, *policy.auditor_groups}
+    for group in sorted(groups):
+        if not group.startswith(GROUP) or group == GROUP:
+            yield f"The group {group!r} must be written {GROUP}NAME."
+    for group in sorted(named.intersection(policy.auditor_groups)):
+        yield f"The group {group!r} of auditors can have no other right."
+    groups |= {one for one in named if one.startswith(GROUP)}
+    if groups and not policy.groups_claim:
+        yield f'The group {min(groups)!r} needs `groups_claim`, such as `groups_claim = "groups"`.'
+    for one in policy.people:
+        if one.groups or any(identity.startswith(GROUP) for identity in one.identities):
+            yield f"The person {one.name!r} cannot have groups: the identity provider names them."
+        if one.auditor and (one.admin or named & {one.name, *one.identities}):
+            yield f"The auditor {one.name!r} can be neither an admin nor an approver of a route."
 
 
 def _role_mistakes(policy: PolicyDocument, text: str) -> Iterator[str]:
@@ -333,7 +354,7 @@ def find_no_admin(policy: PolicyDocument, tokens: Collection[str]) -> str:
     """Return a sentence if no admin could sign in under this policy, and what to do; "" if an admin
     could."""
     admins = {person.name: person for person in policy.people if person.admin}
-    if any(_can_log_in(person, tokens) for person in admins.values()):
+    if policy.admin_groups or any(_can_log_in(person, tokens) for person in admins.values()):
         return ""
     if admins:
         remedy = "give one of them a token first: " + "; ".join(

@@ -21,8 +21,9 @@ _ESCAPES = {"\n": "\\n", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
 
 
 def write_policy(policy: PolicyDocument) -> str:
-    """Return a document as the text of a policy file, without its generation."""
-    values = plain(replace(policy, generation=0))
+    """Return a document as the text of a policy file, without its generation and without group
+    members, who are in no file."""
+    values = plain(replace(policy, people=policy.listed, generation=0))
     for person in values.get("people", ()):
         identities = person.pop("identities", [])
         if identities[:1] == [f"{LOGIN}:{person['name']}"]:  # `read_policy` puts it there

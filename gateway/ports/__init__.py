@@ -14,6 +14,7 @@ from gateway.cards.card import Card
 from gateway.cards.grant_cards import GrantCard
 from gateway.domain.event_sentences import list_facts, name_event, say_event
 from gateway.domain.records import (
+    AUDITOR,
     Approvers,
     AuditEvent,
     Click,
@@ -106,6 +107,7 @@ from gateway.wire.codec import JsonObject, plain
 from gateway.wire.schema import REQUEST_ID
 
 __all__ = [
+    "AUDITOR",
     "CHAT_LINK_SECONDS",
     "FAIL",
     "LONGEST_SECONDS",

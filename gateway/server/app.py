@@ -323,7 +323,7 @@ async def run_gateway(
         apis = {name: _api(name, settings, core, backend, push) for name in settings.adapters}
         adapters = {name: adapter_class(name)() for name in apis}
         pages = await stack.enter_async_context(_running_adapters(adapters, apis, core))
-        work = partial(_work_for_all, settings, core, store, feed, hooks, push)
+        work = partial(_work_for_all, settings, core, backend, feed, hooks, push)
         await stack.enter_async_context(hold_duty(ingress.duty, work))
         watching = _watch_health(settings, core, backend, ingress, feed, adapters)
         watch = await stack.enter_async_context(watching)
@@ -488,18 +488,20 @@ async def _upkeep(settings: Settings, core: Core, store: RedisStore) -> AsyncIte
 async def _work_for_all(
     settings: Settings,
     core: Core,
-    store: RedisStore,
+    backend: Backend,
     feed: RedisFeed,
     hooks: HookHost,
     push: PushParts,
 ) -> AsyncIterator[None]:
     """Run the work of the leader replica, see ADR 35.
 
-    It is: seals, reviews, reminders, targets, pushes, webhooks, notices and hook events.
+    It is: seals, reviews, reminders, targets, pushes, webhooks, notices, hook events and members.
     """
+    store = backend.store
     works: dict[str, Callable[[], Awaitable[None]]] = {
         "sealer": Sealer(store, feed).run,
         "targets": partial(follow_targets, core.feed, store),
+        "members": backend.logins.provider.confirm_members,
         "protocol notices": notices_of(core, store, receivers_of(settings)).run,
     }
     if settings.webhook_url is not None:

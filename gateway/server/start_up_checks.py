@@ -14,7 +14,6 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -158,7 +157,7 @@ async def apply_file(backend: Backend, path: Path) -> None:
     store = backend.store
     text, digest = _read(path)
     now, last = await store.policy(), await store.policy_file()
-    written = read_policy(text)
+    written = read_policy(text).succeed(now)
     refuse_unknown(written)
     if last.digest == digest:
         if differences(now, written):
@@ -174,7 +173,7 @@ async def apply_file(backend: Backend, path: Path) -> None:
     await _refuse_lockout(backend, now, written)
     try:
         named = f"the file {path.name}"
-        await store.apply(replace(written, generation=now.generation), by=named, digest=digest)
+        await store.apply(written, by=named, digest=digest)
     except Conflict:
         if (await store.policy_file()).digest != digest:
             raise

@@ -35,7 +35,8 @@ from gateway.domain.redaction import bug
 from gateway.domain.time_and_tasks import Clock
 from gateway.domain.web_limits import BodyTooLarge, BodyTooSlow, FailureLimit, read_whole
 from gateway.errors import Busy, InvalidRequest, Unauthorized, Unreachable
-from gateway.stores.sign_in import RedisAttempts, RedisLogins
+from gateway.sign_in.members import PLATFORM, GroupMembers, identity_of
+from gateway.stores.sign_in import Holder, RedisAttempts, RedisLogins
 from gateway.wire.canonical_json import parse
 from gateway.wire.codec import JsonObject
 
@@ -43,7 +44,11 @@ from gateway.wire.codec import JsonObject
 
 _SECONDS = 10.0
 _MOST_BYTES = 256 * 1024
-_OK = 200
+_OK, _REJECTED = 200, 400
+
+
+class Rejected(Unreachable):
+    """The provider answered that a code or token is not valid (any more)."""
 
 
 class ProviderCalls:
@@ -81,7 +86,8 @@ class ProviderCalls:
             ):
                 body = await read_whole(answer.content.iter_any(), most=_MOST_BYTES)
                 if answer.status != _OK:
-                    raise Unreachable(f"the identity provider returned status {answer.status}")
+                    refused = Rejected if answer.status == _REJECTED else Unreachable
+                    raise refused(f"the identity provider returned status {answer.status}")
                 found = parse(body)
         except (Forbidden, aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable("the identity provider could not be reached") from error
@@ -109,10 +115,10 @@ def is_there() -> bool:
 
 
 def check_id_token(
-    token: str, keys: JsonObject, *, issuer: str, client: str, nonce: str, now: int
+    token: str, keys: JsonObject, *, issuer: str, client: str, nonce: str | None, now: int
 ) -> JsonObject:
     """Return the claims in a token; `now` is in seconds. Raises Unauthorized unless the provider
-    signed it recently, for this gateway and this sign-in."""
+    signed it recently, for this gateway and this sign-in. A renewed token has no `nonce`."""
     from joserfc import jwt  # noqa: PLC0415 (see above)
     from joserfc.jwk import KeySet  # noqa: PLC0415
 
@@ -125,7 +131,7 @@ def check_id_token(
             iss={"essential": True, "value": issuer},
             aud={"essential": True, "value": client},
             exp={"essential": True},
-            nonce={"essential": True, "value": nonce},
+            nonce={} if nonce is None else {"essential": True, "value": nonce},
         ).validate(claims)
     except Exception as error:
         # The input came over the network, so any error in reading it means that nothing is proven.
@@ -138,11 +144,12 @@ def check_id_token(
     return claims
 
 
-PLATFORM = "oidc"
 BACK = "/inbox/login/back"
 _SIGNING_IN = "oidc"
 _BEGUN_OF_ADDRESS = 60  # sign-ins that one address may begin per minute
 _FRESH_SECONDS = 600.0
+_CHECK_SECONDS = 5.0
+_SCOPES = ("offline_access", "groups")
 _WORD = re.compile(r"[a-z_]{1,60}")
 
 
@@ -178,6 +185,7 @@ class OpenIdProvider:
         self._clock = clock
         self._settings = settings
         self._calls = calls
+        self.members = GroupMembers(logins.members)
         self._begun = FailureLimit(now=monotonic, most=_BEGUN_OF_ADDRESS)
         self._found: tuple[float, JsonObject] = (float("-inf"), {})
 
@@ -196,7 +204,11 @@ class OpenIdProvider:
         settings = self._need()
         if not self._begun.count(address):
             raise Busy("too many sign-ins were started here; try again in a minute")
-        page = _text(await self._discover(settings), "authorization_endpoint")
+        found = await self._discover(settings)
+        page = _text(found, "authorization_endpoint")
+        policy = await self._logins.members.policy()
+        offered = found.get("scopes_supported") if policy.groups_claim else None
+        more = [one for one in _SCOPES if isinstance(offered, list) and one in offered]
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
         kept = json.dumps({"state": state, "nonce": nonce, "verifier": verifier})
         await self._attempts.remember(_SIGNING_IN, browser, kept.encode())
@@ -205,7 +217,7 @@ class OpenIdProvider:
             "response_type": "code",
             "client_id": settings.client,
             "redirect_uri": settings.back,
-            "scope": "openid email profile",
+            "scope": " ".join(("openid email profile", *more)),
             "state": state,
             "nonce": nonce,
             "code_challenge": urlsafe_b64encode(challenge).decode().rstrip("="),
@@ -238,24 +250,72 @@ class OpenIdProvider:
             why = word if told else "an error" if word else "no code"
             await self._refuse(address, f"the identity provider refused the sign-in: {why}")
         try:
-            claims = await self._redeem(settings, found, answer["code"], began)
+            claims, refresh = await self._redeem(settings, found, answer["code"], began)
         except (Unauthorized, Unreachable) as error:
             await self._logins.note_refusal(PLATFORM, address, str(error))
             raise
         identity = await self._find_identity(settings, claims, address)
-        return await self._open(identity, address=address, device=device)
+        holder = await self._logins.find_known(identity)
+        if holder is None and (await self._logins.members.policy()).groups_claim:
+            holder = await self._join(settings, claims, refresh, address)
+        if holder is None:
+            await self._refuse(
+                address,
+                f"nobody here has the identity {identity.written}: the person who runs the gateway "
+                "can add it to a person's identities",
+            )
+        return await self._logins.open(holder, way=PLATFORM, device=device)
+
+    async def _join(
+        self, settings: ProviderSettings, claims: JsonObject, refresh: str, address: str
+    ) -> Holder | None:
+        """Add a person whom only their groups admit. Their account must be known by the subject, so
+        that nobody is both a listed person and a member."""
+        try:
+            if settings.claim != "sub" or not settings.secret:
+                raise Unauthorized(
+                    "groups need GATEWAY_OIDC_CLAIM=sub and GATEWAY_OIDC_CLIENT_SECRET: ask the "
+                    "person who runs the gateway"
+                )
+            identity = identity_of(settings.issuer, claims)
+            await self.members.join(identity, claims, refresh)
+        except Unauthorized as error:
+            await self._refuse(address, str(error))
+        return await self._logins.find_known(identity)
+
+    async def confirm_members(self) -> None:
+        """Ask the provider about each group member again and again, until cancelled."""
+        while True:
+            await self.members.check(self.renew)
+            await asyncio.sleep(_CHECK_SECONDS)
+
+    async def renew(self, refresh: str) -> tuple[JsonObject, str]:
+        """Exchange a refresh token. See `gateway.sign_in.members.Renew`."""
+        settings = self._need()
+        found = await self._discover(settings)
+        form = {"grant_type": "refresh_token", "refresh_token": refresh}
+        try:
+            return await self._ask_tokens(settings, found, form, None)
+        except Rejected as error:
+            raise Unauthorized("the identity provider no longer confirms the sign-in") from error
 
     async def _redeem(
         self, settings: ProviderSettings, found: JsonObject, code: str, began: JsonObject
-    ) -> JsonObject:
-        """Exchange the authorization code for the claims about the person."""
+    ) -> tuple[JsonObject, str]:
+        """Exchange the authorization code for the claims about the person and a refresh token."""
         form = {
             "grant_type": "authorization_code",
             "code": code,
             "redirect_uri": settings.back,
             "code_verifier": began["verifier"],
-            "client_id": settings.client,
         }
+        return await self._ask_tokens(settings, found, form, began["nonce"])
+
+    async def _ask_tokens(
+        self, settings: ProviderSettings, found: JsonObject, form: dict[str, str], nonce: str | None
+    ) -> tuple[JsonObject, str]:
+        """Return the claims of the ID token for a grant, and the refresh token or ""."""
+        form = {**form, "client_id": settings.client}
         methods = found.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
         login = None
         if settings.secret and "client_secret_basic" in methods:
@@ -263,16 +323,20 @@ class OpenIdProvider:
         elif settings.secret:
             form["client_secret"] = settings.secret
         tokens = await self._calls.send(_text(found, "token_endpoint"), form, login)
+        if nonce is None and "id_token" not in tokens:
+            raise Unauthorized("the identity provider renews a sign-in without an ID token")
         keys = await self._calls.read(_text(found, "jwks_uri"))
-        return await asyncio.to_thread(
+        claims = await asyncio.to_thread(
             check_id_token,
             _text(tokens, "id_token"),
             keys,
             issuer=settings.issuer,
             client=settings.client,
-            nonce=began["nonce"],
+            nonce=nonce,
             now=self._clock.now_ms() // 1000,
         )
+        refresh = tokens.get("refresh_token")
+        return claims, refresh if isinstance(refresh, str) else ""
 
     async def _find_identity(
         self, settings: ProviderSettings, claims: JsonObject, address: str
@@ -289,16 +353,6 @@ class OpenIdProvider:
             # Only ASCII: lower-casing other letters may produce another person's address.
             value = value.encode().lower().decode()
         return Identity(platform=PLATFORM, id=value)
-
-    async def _open(self, identity: Identity, *, address: str, device: str) -> str:
-        holder = await self._logins.find_known(identity)
-        if holder is None:
-            await self._refuse(
-                address,
-                f"nobody here has the identity {identity.written}: the person who runs the gateway "
-                "can add it to a person's identities",
-            )
-        return await self._logins.open(holder, way=PLATFORM, device=device)
 
     async def _refuse(self, address: str, why: str) -> NoReturn:
         await self._logins.note_refusal(PLATFORM, address, why)

@@ -41,6 +41,7 @@ _HELD = {
 _LEFT_OUT = (
     *("in:", "out:", "waiting:", "shard:", "changing:", "secret:", "challenge:", "archive:claim"),
     *("webhooks:claim", "processes", "replicas", "owners", "attempts", "probe", "control"),
+    *("member:", "member-turn:"),
 )
 _CREDENTIALS, _META, _EVENTS, _NO_ENTRY = "credentials", "meta", "events", "0-0"
 _PAGE, _TRIES, _NEW = 500, 3, os.O_WRONLY | os.O_CREAT | os.O_EXCL

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import monotonic
@@ -144,6 +144,7 @@ class RedisLogins:
         self._keys = store.keys
         self._clock = clock
         self._holders = Holders(store)
+        self.members = RedisMembers(store)
         self._wrong = FailureLimit(now=monotonic)
         # Two limits, so that an address above its own limit does not use up the total.
         self._told = FailureLimit(now=monotonic, most=_TOLD_OF_ADDRESS, in_all=_NO_BOUND)
@@ -159,6 +160,7 @@ class RedisLogins:
             raise NotFound(
                 f"there is no approver {person}; to add one, run: gateway approver add NAME"
             )
+        await self._store.note("login_link_made", data={"person": person, "way": "link"})
         return await self._keep_code(_Code(holder=holder, way="link"), CODE_SECONDS)
 
     async def invite_known(self, identity: Identity, *, way: str) -> tuple[str, str]:
@@ -345,6 +347,9 @@ class RedisLogins:
         kept = _parse(raw)
         if kept is None or self._clock.now_ms() >= kept.ends or not standing.admits(kept.holder):
             return None
+        person = standing.policy.person_of(kept.holder.identity)
+        if person and person.groups and not await self.members.load(kept.holder.identity):
+            return None  # no replica could confirm the member
         return kept
 
     async def _prolong(self, name: str, kept: _Kept) -> None:
@@ -378,6 +383,51 @@ class RedisLogins:
 def _parse(raw: str | None) -> _Kept | None:
     """Parse a stored session. Return None if it does not exist."""
     return build(_Kept, json.loads(raw)) if raw else None
+
+
+# Members of the identity provider's groups: the refresh token that confirms each of them.
+
+MEMBER_SECONDS = 300
+"""How long a member keeps their rights while the identity provider does not answer."""
+_TURN_SECONDS = 20
+_POLICY_TRIES = 8
+
+
+class RedisMembers:
+    """Stores what confirms each group member. The token is useless without the client secret."""
+
+    def __init__(self, store: RedisStore) -> None:
+        self._store = store
+        self._redis = store.redis
+        self.note = store.note
+        self.policy = store.policy
+
+    async def load(self, identity: Identity) -> str:
+        """Return the refresh token of a member, or "" if they were not confirmed recently."""
+        return str(await self._redis.get(self._name("member", identity)) or "")
+
+    async def save(self, identity: Identity, refresh: str) -> None:
+        """Record that the identity provider confirmed a member now."""
+        await self._redis.set(self._name("member", identity), refresh, ex=MEMBER_SECONDS)
+
+    async def take_turn(self, identity: Identity) -> bool:
+        """Return whether it is time to check a member; true for one caller of all replicas."""
+        turn = self._name("member-turn", identity)
+        return bool(await self._redis.set(turn, "", ex=_TURN_SECONDS, nx=True))
+
+    async def change(self, edit: Callable[[PolicyDocument], PolicyDocument], *, about: str) -> None:
+        """Change a member in the policy. Raises Conflict."""
+        for _ in range(_POLICY_TRIES):
+            policy = await self.policy()
+            if (after := edit(policy)) == policy:
+                return
+            with suppress(Conflict):
+                await self._store.apply(after, by=f"the identity provider, for {about},")
+                return
+        raise Conflict("the policy keeps changing; sign in again")
+
+    def _name(self, kind: str, identity: Identity) -> str:
+        return self._store.keys.of(kind, sha256_hex(identity.written.encode()))
 
 
 # Secrets for sign-ins in progress: for one browser and purpose, once, for five minutes.

@@ -18,10 +18,11 @@ from gateway.domain.records import Identity
 from gateway.errors import Unauthorized, Unreachable
 from gateway.sign_in.logins import Ways
 from gateway.sign_in.provider import ProviderSettings
-from gateway.stores.sign_in import RedisAttempts
+from gateway.stores.sign_in import MEMBER_SECONDS, RedisAttempts
 from tests.clocks import ShiftedClock
 from tests.ports import free_port
 from tests.sign_in.provider import CLIENT, SECRET
+from tests.sign_in.test_groups import POLICY, apply, check
 from tests.world import World
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +43,15 @@ class Site:
 
     ways: Ways
     world: World
+    process: asyncio.subprocess.Process
+    settings: ProviderSettings
+
+    async def set_groups(self, name: str, groups: object) -> None:
+        """Set the groups of an account at the provider; None deactivates the account."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(f"{name} {json.dumps(groups)}\n".encode())
+        while (line := await self.process.stdout.readline()) != b"set\n":
+            assert line, "the provider ended"  # it also says what it warns about
 
     async def come_back(self, name: str, browser: str = BROWSER) -> dict[str, str]:
         """Begin, sign in at the provider under a name, and return what it sends back."""
@@ -91,6 +101,7 @@ async def site(world: World) -> AsyncIterator[Site]:
         (MODULES / "oidc-provider/lib/index.js").as_uri(),
         str(port),
         BACK,
+        stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
@@ -106,7 +117,8 @@ async def site(world: World) -> AsyncIterator[Site]:
             claim="email",
             public_url=PUBLIC,
         )
-        yield Site(Ways(world.store, ShiftedClock(), provider=settings), world)
+        ways = Ways(world.store, ShiftedClock(), provider=settings)
+        yield Site(ways, world, process, settings)
     finally:
         if process.returncode is None:
             process.kill()
@@ -147,3 +159,50 @@ async def test_it_refuses_a_code_a_second_time(site: Site) -> None:
     await attempts.remember("oidc", BROWSER, raw)
     with pytest.raises(Unreachable, match="400"):
         await site.finish(answer)
+
+
+async def test_a_group_there_gives_rights_here_until_it_is_left(site: Site) -> None:
+    """The provider's own refresh tokens confirm it, again and again, and each only once."""
+    settings = replace(site.settings, claim="sub")
+    site.ways = Ways(site.world.store, ShiftedClock(), provider=settings)
+    await apply(site.world, POLICY)
+    await site.set_groups("eve", ["payments", "admins"])
+    session = await site.finish(await site.come_back("eve"))
+    who = await site.ways.who(session)
+    assert who == Identity(platform="oidc", id=f"{settings.issuer}#eve")
+    first = await site.ways.members.load(who)
+    for _ in range(3):
+        await check(site.world, site.ways)
+        assert await site.ways.who(session) == who
+    assert await site.ways.members.load(who) != first
+    assert (await site.world.store.policy()).is_admin(who)
+    await site.set_groups("eve", ["payments"])
+    await check(site.world, site.ways)
+    assert await site.ways.who(session) == who
+    assert not (await site.world.store.policy()).is_admin(who)
+    await site.set_groups("eve", None)
+    await check(site.world, site.ways)
+    assert await site.ways.who(session) is None
+    assert (await site.world.store.policy()).person_of(who) is None
+    with pytest.raises(Unauthorized, match="no longer confirms"):
+        await site.ways.provider.renew(first)
+
+
+async def test_it_is_silent_when_it_is_gone(site: Site) -> None:
+    """Then a member keeps the rights for a bounded time, and no longer."""
+    site.ways = Ways(site.world.store, ShiftedClock(), provider=replace(site.settings, claim="sub"))
+    await apply(site.world, POLICY)
+    await site.set_groups("eve", ["payments"])
+    session = await site.finish(await site.come_back("eve"))
+    who = await site.ways.who(session)
+    assert who is not None
+    site.process.kill()
+    await site.process.wait()
+    await check(site.world, site.ways)
+    assert await site.ways.who(session) == who
+    left = await site.world.store.redis.ttl(site.ways.members._name("member", who))
+    assert 0 < left <= MEMBER_SECONDS
+    await site.world.store.redis.delete(site.ways.members._name("member", who))
+    await check(site.world, site.ways)
+    assert await site.ways.who(session) is None
+    assert (await site.world.store.policy()).person_of(who) is None

@@ -32,6 +32,9 @@ class Provider:
     key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, {"kid": "one"}))
     asked: dict[str, dict[str, str]] = field(default_factory=dict)
     tried: int = 0
+    accounts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The claims about each subject that has a refresh token; without them, it is refused."""
+    refreshes: dict[str, str] = field(default_factory=dict)
 
     def agree(self, page: str) -> dict[str, str]:
         """Do what somebody does who signs in there; return what they come back with."""
@@ -67,6 +70,8 @@ class Provider:
     async def _token(self, request: web.Request) -> web.Response:
         self.tried += 1
         form = {name: str(value) for name, value in (await request.post()).items()}
+        if form["grant_type"] == "refresh_token":
+            return self._renew(request, form)
         asked = self.asked.pop(form.get("code", ""), None)
         words = f"{CLIENT}:a%20secret%20%2F%20with%20signs%3A".encode()
         known = request.headers.get("Authorization") == f"Basic {b64encode(words).decode()}"
@@ -78,10 +83,36 @@ class Provider:
         now = int(time.clock_gettime(time.CLOCK_REALTIME))
         told = {"iss": self.issuer, "aud": CLIENT, "exp": now + 300, "iat": now}
         told |= {"nonce": asked["nonce"], **self.claims, **self.bent.get("claims", {})}
+        subject = str(told.get("sub"))
+        self.accounts[subject] = dict(self.claims)
+        more = {} if self.bent.get("no refresh") else {"refresh_token": self._make_refresh(subject)}
+        return web.json_response(self._sign(told) | more)
+
+    def _make_refresh(self, subject: str) -> str:
+        refresh = secrets.token_urlsafe(16)
+        self.refreshes[refresh] = subject
+        return refresh
+
+    def _sign(self, told: dict[str, Any]) -> dict[str, Any]:
         told = {name: value for name, value in told.items() if value is not None}
         key, header = self.bent.get("key", self.key), {"alg": "RS256", "kid": "one"}
         token = self.bent.get("token") or jwt.encode(header, told, key)
-        return web.json_response({"id_token": token, "access_token": "x", "token_type": "Bearer"})
+        return {"id_token": token, "access_token": "x", "token_type": "Bearer"}
+
+    def _renew(self, request: web.Request, form: dict[str, str]) -> web.Response:
+        """Take a refresh token once, as providers with rotation do."""
+        if status := self.bent.get("status"):
+            return web.json_response({"error": "temporarily_unavailable"}, status=status)
+        subject = self.refreshes.pop(form["refresh_token"], "")
+        if subject not in self.accounts or "Authorization" not in request.headers:
+            return web.json_response({"error": "invalid_grant"}, status=400)
+        now = int(time.clock_gettime(time.CLOCK_REALTIME))
+        told = {"iss": self.issuer, "aud": CLIENT, "exp": now + 300, "iat": now}
+        told |= {**self.accounts[subject], **self.bent.get("renewed", {})}
+        answer = self._sign(told) | {"refresh_token": self._make_refresh(subject)}
+        if self.bent.get("no token"):
+            del answer["id_token"]
+        return web.json_response(answer)
 
 
 @asynccontextmanager

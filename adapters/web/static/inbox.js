@@ -239,7 +239,7 @@ follow({
     me = await signIn();
     await load();
     parts.cards.tellCards({ facts: me });
-    tabs.find((tab) => tab.dataset.view === "audit").hidden = !me.admin;
+    tabs.find((tab) => tab.dataset.view === "audit").hidden = !me.admin && !me.auditor;
     parts.news.standing(me);
     hand();
     import("./subscription.js").then(({ renew }) => renew(me)).catch(() => null);

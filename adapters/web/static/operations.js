@@ -1,4 +1,4 @@
-// The page Operations, for admins: the problems of all gateways, what to do about each, and the figures.
+// The page Operations, for admins and auditors: the problems of all gateways, what to do about each, and the figures.
 import { api, signIn } from "./api.js";
 import { line, make, told } from "./dom.js";
 import { clock, setClock } from "./time_left.js";

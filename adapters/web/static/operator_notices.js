@@ -7,21 +7,22 @@ import { sure } from "./confirm.js";
 const stop = document.getElementById("stop"), wrong = document.getElementById("wrong"), switching = document.getElementById("switch"), told = document.getElementById("told");
 const TOLD = ["grant_made", "grant_ending", "grant_ended", "grant_suspended"];
 const LOOK_MS = 30_000;
-let admin = false;
+let admin = false, watches = false;
 
 // Problems of the gateway send no event, so look regularly.
-const again = () => admin && look().catch(() => null);
+const again = () => watches && look().catch(() => null);
 setInterval(again, LOOK_MS);
 document.addEventListener("visibilitychange", again);
 
 export function standing(me) {
   admin = me.admin;
-  document.getElementById("operations").hidden = !admin;
+  watches = me.admin || me.auditor;
+  document.getElementById("operations").hidden = !watches;
   draw(me.switch);
   warn(me.troubles);
 }
 
-// Show admins the current problems of the gateway.
+// Show admins and auditors the current problems of the gateway.
 function warn(troubles) {
   wrong.hidden = !troubles.length;
   const said = troubles.map((one) => make("p", {}, one));
