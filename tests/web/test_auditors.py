@@ -63,7 +63,7 @@ async def test_every_write_of_the_inbox_refuses_an_auditor(box: Inbox) -> None:
             status, answer = await eve.post(filled, {})
             refused = (status, answer.get("detail")) == (403, AUDITOR)
             assert refused is (path not in OWN | READING), (path, status, answer)
-        for path in ("audit", "report", "queue", "grants", "sessions", "devices"):
+        for path in ("audit", "report", "queue", "grants", "sessions", "devices", "operations"):
             async with eve.http.get(f"{eve.url}/inbox/api/{path}") as answer_:
                 assert answer_.status in (200, 404), (path, await answer_.text())
         assert (await eve.shown(record))["mine"] is False
