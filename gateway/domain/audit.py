@@ -2,7 +2,8 @@
 start reading at `verify`.
 
 A line is `{"event": {...}}` or `{"seal": {...}}`; a seal follows the last event that it covers.
-An evidence report about some events has `{"hidden": {...}}` in place of each other event. With an archive, `{"store": {...}}` follows the last seal and names the last seal that Redis knows.
+An evidence report has `{"hidden": {...}}` in place of the events of other requests.
+With an archive, `{"store": {...}}` follows the last seal and names the last seal that Redis knows.
 `{"missing": {...}}` replaces a segment that could not be read. `verify` needs nothing but the
 lines.
 """
@@ -53,7 +54,8 @@ class Seal(Wire):
 @dataclass(slots=True, kw_only=True)
 class Verification:
     """The result of `verify`. `unsealed` counts the events after the last seal, which are not a
-    problem. `hidden` counts the events of which a report has only the hash."""
+    problem. `hidden` counts the events of which a report has only the hash. `notes` are facts
+    about a report, in words."""
 
     events: int = 0
     hidden: int = 0
@@ -61,6 +63,7 @@ class Verification:
     unsealed: int = 0
     starts_at: str = GENESIS
     problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:

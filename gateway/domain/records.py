@@ -616,6 +616,8 @@ def _told_ruling(record: StoredRequest) -> JsonObject:
         "quorum": record.quorum,
         "risk": risk.level.value,
     }
+    if record.away:
+        told["away"] = plain(record.away)
     if risk.reasons:
         reasons = record.hide_in(list(risk.reasons))
         told["risk_reasons"] = [start_of(one, _MOST_NAME) for one in reasons]
