@@ -377,28 +377,21 @@ def _open_for_writing(name: str) -> Iterator[TextIO]:
 
 def verify_file(options: argparse.Namespace) -> int:
     """Check that an exported audit log, or an evidence report, is complete and unchanged."""
-    with read_lines(Path(options.file)) as lines:
+    with Path(options.file).open(encoding="utf-8", newline="\n") as lines:
         first = next(lines, "")
         whole = chain((first,), lines)
-        if first.strip() != FIRST_LINE:
-            return print_verification(verify(whole), options)
         key = options.key or os.environ.get("GATEWAY_PUBLIC_KEY")
+        if first.strip() != FIRST_LINE:
+            return _print_verification(verify(whole), options)
         if not key:
             raise InvalidRequest(
                 "an evidence report proves nothing without a key that you trust: give the "
                 "gateway's public key with --key"
             )
-        return print_verification(verify_report(whole, key), options)
+        return _print_verification(verify_report(whole, key), options)
 
 
-@contextmanager
-def read_lines(path: Path) -> Iterator[Iterator[str]]:
-    """Open a file of the audit log as an iterator over its lines."""
-    with path.open(encoding="utf-8", newline="\n") as lines:
-        yield iter(lines)
-
-
-def print_verification(found: Verification, options: argparse.Namespace) -> int:
+def _print_verification(found: Verification, options: argparse.Namespace) -> int:
     """Print the result of a check. Return 0 if nothing is wrong, otherwise 1."""
     if options.json:
         print(json.dumps(asdict(found)))

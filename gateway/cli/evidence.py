@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gateway import __version__
-from gateway.cli.audit import print_verification, read_lines
+from gateway.cli.audit import verify_file
 from gateway.cli.redis_access import connect_backend
 from gateway.domain.evidence import (
     EvidenceScope,
@@ -18,7 +18,6 @@ from gateway.domain.evidence import (
     ReportPage,
     parse_scope,
     sign_report,
-    verify_report,
 )
 from gateway.domain.records import AuditEvent, StoredRequest, place_of
 from gateway.errors import InvalidRequest, NotFound
@@ -36,20 +35,23 @@ async def write_evidence(options: argparse.Namespace) -> int:
     """Write an evidence report, readable only by this user, and check it. Return 1 if the audit log
     has gaps; the report then names them."""
     settings, scope, path = Settings(), parse_scope(options.about), Path(options.file)
-    if not (key := known_public_key(settings)):
+    if not known_public_key(settings):
         raise InvalidRequest(
             "the signing key is unknown here: set GATEWAY_SIGNING_KEY, or run this command on "
             "the gateway's host"
         )
+    signer = signer_of(settings)  # also sets the key of the masks
     async with connect_backend(acting=True) as found:
         record = await found.store.load(scope.request_id) if scope.request_id else None
         if scope.request_id and record is None:
             raise NotFound(f'there is no request "{scope.request_id}"; name its whole id')
+        if scope.since > await found.store.now():
+            raise InvalidRequest(f'the period "{options.about}" has not begun')
         heading = Heading(
             scope=scope,
             made=await _note_report(found.store, {"by": options.by, "about": scope.words}),
             namespace=settings.namespace,
-            public_key=key,
+            public_key=signer.public_key,
             version=__version__,
             calls=tuple(_list_calls(record)),
         )
@@ -63,12 +65,12 @@ async def write_evidence(options: argparse.Namespace) -> int:
                 _write(file, page.bottom())
                 file.seek(0)
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-                _write(file, [sign_report(digest, signer_of(settings))])
+                _write(file, [sign_report(digest, signer)])
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
-    with read_lines(path) as lines:
-        return print_verification(verify_report(lines, key), options)
+    options.key = signer.public_key
+    return verify_file(options)
 
 
 async def _note_report(store: RedisStore, told: JsonObject) -> int:

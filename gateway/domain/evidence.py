@@ -13,8 +13,9 @@ import html
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from itertools import chain
 from string import Template
@@ -41,8 +42,9 @@ from gateway.wire.signatures import Signer, Verifier
 
 FIRST_LINE = "<!doctype html>"
 _PURPOSE = b"approval-gateway evidence 1\n"  # no signed decision begins like this
-_SIGNATURE = re.compile(r"<!-- signature ([A-Za-z0-9+/=]+) -->")
-_DATA = re.compile(r"<(?:tr|html)[^>]* data-line='([^']*)'>.*")
+_SIGNATURE = re.compile(r"<!-- signature ([A-Za-z0-9+/=]+) -->\n")
+_HEADING = re.compile(r"<html lang=\"en\" data-line='([^']*)'>\n")
+_ROW = re.compile(r"<tr[^>]* data-line='([^']*)'>.*\n")
 _QUARTER = re.compile(r"(\d{4})Q([1-4])")
 _DAYS = re.compile(r"(\d{4}-\d\d-\d\d)\.\.(\d{4}-\d\d-\d\d)")
 _MASK_DIGEST = re.compile(r", digest [0-9a-f]{8}…(?=⟩)")  # another machine masks with another key
@@ -77,11 +79,9 @@ class EvidenceScope(Wire):
     @property
     def words(self) -> str:
         """The scope as people read it."""
-        return (
-            f"request {self.request_id}"
-            if self.request_id
-            else (f"{_moment(self.since)} to {_moment(self.until)} UTC")
-        )
+        if self.request_id:
+            return f"request {self.request_id}"
+        return f"{_moment(self.since)} to {_moment(self.until)} UTC"
 
 
 def parse_scope(about: str) -> EvidenceScope:
@@ -90,21 +90,18 @@ def parse_scope(about: str) -> EvidenceScope:
     try:
         if found := _QUARTER.fullmatch(about):
             year, number = int(found[1]), int(found[2])
-            first = date(year, 3 * number - 2, 1)
-            after = date(year + number // 4, 3 * number % 12 + 1, 1)
+            first = datetime(year, 3 * number - 2, 1, tzinfo=UTC)
+            after = datetime(year + number // 4, 3 * number % 12 + 1, 1, tzinfo=UTC)
         elif found := _DAYS.fullmatch(about):
-            first, last = map(date.fromisoformat, found.groups())
+            first, last = (datetime.fromisoformat(f"{day}T00:00Z") for day in found.groups())
             after = last + timedelta(days=1)
         else:
             return EvidenceScope(request_id=about)
     except (ValueError, OverflowError) as error:
         raise InvalidRequest(f'"{about}" is not a period: {error}') from error
-    since, until = (
-        int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1000)
-        for day in (first, after)
-    )
-    if since >= until:
+    if first >= after:
         raise InvalidRequest(f'the period "{about}" ends before it begins')
+    since, until = (int(one.timestamp()) * 1000 for one in (first, after))
     return EvidenceScope(since=since, until=until)
 
 
@@ -139,12 +136,10 @@ class ReportPage:
         """Return the lines before the rows."""
         one = self._heading
         calls = "\n".join(json.dumps(call, ensure_ascii=False) for call in one.calls)
-        values = {"scope": one.scope.words, "made": _moment(one.made), "calls": calls}
-        values |= {"namespace": one.namespace, "version": one.version}
-        values |= {"public_key": one.public_key}
-        told = {name: _escape(text) for name, text in values.items()}
-        told["heading"] = html.escape(json.dumps(plain(one)))
-        return Template(_ABOVE).substitute(told).split("\n")[:-1]
+        told = plain(one) | {"scope": one.scope.words, "made": _moment(one.made), "calls": calls}
+        values = {name: _escape(text) for name, text in told.items()}
+        values["heading"] = html.escape(json.dumps(plain(one)))
+        return Template(_ABOVE).substitute(values).split("\n")[:-1]
 
     def row(self, line: str) -> str:
         """Return the row for a line of the audit log. Raises an error of `_DAMAGED` for other
@@ -156,16 +151,16 @@ class ReportPage:
         elif kind == "event":
             event = build(AuditEvent, body)
             self._tally.take(event)
-            self.digests.add(str(event.data.get("digest")))
+            if self._heading.calls:
+                self.digests.add(str(event.data.get("digest")))
             self.begun = self.begun or event.revision == 1
             named = [f"request: {event.request_id}, revision {event.revision}"]
-            facts = [*(named if event.request_id else []), *list_facts(event)]
-            cells = [_moment(event.at), say_event(event), *facts]
+            cells = [_moment(event.at), say_event(event), *(named if event.request_id else [])]
+            cells += list_facts(event)
         data = html.escape(line, quote=False).replace("'", "&#39;")
-        told = (
-            f"<td>{'<td>'.join(map(_escape, cells[:2]))}<td>{'<br>'.join(map(_escape, cells[2:]))}"
-        )
-        return f"<tr{'' if cells else ' hidden'} data-line='{data}'>{told if cells else ''}</tr>"
+        told = [_escape(cell) for cell in cells]
+        shown = "".join(f"<td>{cell}" for cell in (*told[:2], "<br>".join(told[2:])) if told)
+        return f"<tr{'' if cells else ' hidden'} data-line='{data}'>{shown}</tr>"
 
     def bottom(self) -> list[str]:
         """Return the lines after the rows. For a period they show the figures of `gateway
@@ -180,8 +175,8 @@ def sign_report(digest: str, signer: Signer) -> str:
     return f"<!-- signature {signer.sign(_PURPOSE + digest.encode())} -->"
 
 
-def _escape(text: str) -> str:
-    shown = "\n".join(make_visible(line).text for line in text.split("\n"))
+def _escape(text: object) -> str:
+    shown = "\n".join(make_visible(line).text for line in str(text).split("\n"))
     return html.escape(_MASK_DIGEST.sub("", shown))
 
 
@@ -191,107 +186,99 @@ def verify_report(file: Iterable[str], keys: str) -> Verification:
 
     `file` yields lines with their line ends, and `keys` are public keys as for `Verifier`. Raises
     Unverified if they are unusable."""
-    reader = _ReportReader(Verifier(keys))
+    verifier, lines = Verifier(keys), iter(file)
+    first = [next(lines, ""), next(lines, "")]
     try:
-        reader.check(iter(file))
+        if (found := _HEADING.fullmatch(first[1])) is None:
+            raise InvalidRequest("its second line has no data")
+        heading = build(Heading, json.loads(html.unescape(found[1])))
+        reader = _ReportReader(heading)
+        checked = verify(reader.lines(chain(first, lines)), reader.selects)
+        checked.problems += reader.find_problems(verifier, checked)
     except _DAMAGED as error:
-        reader.problems.append(f"this is not an evidence report: {error}")
-    reader.found.problems += reader.problems
-    return reader.found
+        return Verification(problems=[f"this is not an evidence report: {error}"])
+    checked.notes += reader.notes
+    return checked
 
 
 class _ReportReader:
-    """Reads a report line by line, in constant memory."""
+    """Reads a report line by line, and draws it again from its data. Memory is constant."""
 
-    def __init__(self, verifier: Verifier) -> None:
-        self.found = Verification()
-        self.problems: list[str] = []
-        self._verifier = verifier
-        self._sum = hashlib.sha256()
-        self._frame: list[str] = []
+    def __init__(self, heading: Heading) -> None:
+        self._heading = heading
+        self._page = ReportPage(heading)
+        self._sum, self._drawn_sum = hashlib.sha256(), hashlib.sha256()
         self._last = ""
         self._places: list[int] = []  # when the first and the last event happened
+        self._gaps: list[tuple[int, int]] = []
         self._lost = False
+        self.notes = [f"{heading.scope.words}, made {_moment(heading.made)} UTC"]
 
-    def check(self, file: Iterator[str]) -> None:
-        """Check the whole file."""
-        first = [next(file, ""), next(file, "")]
-        if (found := _DATA.fullmatch(first[1].rstrip("\n"))) is None:
-            raise InvalidRequest("its second line has no data")
-        heading = build(Heading, json.loads(html.unescape(found[1])))
-        page, scope = ReportPage(heading), heading.scope
-
-        def selects(event: HiddenEvent) -> bool:
-            place = place_of(event.id)[0]
-            if self._lost:
-                self._tell_gap(self._places[-1] if self._places else scope.since, place)
-            self._places[1:] = [place]
-            self._lost = False
-            return scope.selects(event)
-
-        self.found = verify(self._lines(chain(first, file), page, heading.version), selects)
-        self.found.notes.append(f"{scope.words}, made {_moment(heading.made)} UTC")
-        self._check_text(page, heading)
-        self._check_ends(page, heading)
-
-    def _lines(self, file: Iterable[str], page: ReportPage, version: str) -> Iterator[str]:
+    def lines(self, file: Iterable[str]) -> Iterator[str]:
         """Yield the line of the audit log in each row, and "" for the other lines."""
-        above = len(page.top())
-        for number, raw in enumerate(file, start=1):
+        self._draw(self._page.top())
+        for raw in file:
             self._sum.update(self._last.encode())
-            self._last, line = raw, raw.removesuffix("\n")
-            row = _DATA.fullmatch(line) if number > above else None
-            if row is None:
-                self._frame.append(line)
-                yield ""
-                continue
-            told = html.unescape(row[1])
+            self._last = raw
+            row = _ROW.fullmatch(raw)
+            told = html.unescape(row[1]) if row else ""
             self._lost = self._lost or told.startswith('{"missing"')
-            try:
-                drawn = page.row(told)
-            except _DAMAGED:
-                drawn = ""  # `verify` says what is wrong with the line
-            if len(self._frame) != above or (version == __version__ and drawn != line):
-                self.problems.append(f"line {number}: the text differs from the event")
+            if told:
+                with suppress(*_DAMAGED):  # `verify` says what is wrong with the line
+                    self._draw([self._page.row(told)])
             yield told
+        self._draw(self._page.bottom())
 
-    def _check_text(self, page: ReportPage, heading: Heading) -> None:
-        """Check the text outside the rows, and the signature over all."""
-        notes = self.found.notes
-        if heading.version != __version__:
-            notes.append(f"version {heading.version} made the text: only the signature covers it")
-        elif self._frame[:-1] != page.top() + page.bottom():
-            self.problems.append("the text outside the table differs from the events")
-        for call in heading.calls:
-            if masks_in(call):
-                notes.append("the call has masked secrets: only the signature covers its text")
-            elif action_digest(**call) not in page.digests:
-                self.problems.append("the call differs from the digest in the events")
-        signature = _SIGNATURE.fullmatch(self._last.removesuffix("\n"))
+    def selects(self, event: HiddenEvent) -> bool:
+        """Return whether the report must show the next event."""
+        place = place_of(event.id)[0]
+        if self._lost:
+            self._gaps.append(((self._places or [self._heading.scope.since])[-1], place))
+        self._places[1:] = [place]
+        self._lost = False
+        return self._heading.scope.selects(event)
+
+    def find_problems(self, verifier: Verifier, found: Verification) -> Iterator[str]:
+        """Yield what is wrong with the file, apart from the hash chain."""
+        heading, digest = self._heading, self._sum.hexdigest()
+        signature = _SIGNATURE.fullmatch(self._last)
         try:
-            message = _PURPOSE + self._sum.hexdigest().encode()
-            self._verifier.verify(message, signature[1] if signature else None)
+            verifier.verify(_PURPOSE + digest.encode(), signature[1] if signature else None)
         except Unverified:
-            self.problems.append("no key that you trust signed this file as it is")
+            yield "no key that you trust signed this file as it is"
+        if heading.version != __version__:
+            words = f"version {heading.version} made the text: only the signature covers it"
+            self.notes.append(words)
+        elif digest != self._drawn_sum.hexdigest():
+            yield "the text differs from the events"
+        yield from self._check_calls()
+        if found.unsealed or not self._places:
+            yield "the report does not end with a seal"
+        elif not heading.scope.request_id:
+            self._find_gaps(found.starts_at)
+        elif not self._page.begun:
+            yield f"the beginning of {heading.scope.words} is missing"
+        for since, until in self._gaps:
+            yield f"the audit log is missing from {_moment(since)} to {_moment(until)} UTC"
 
-    def _check_ends(self, page: ReportPage, heading: Heading) -> None:
-        """Check that the first and the last event of the scope are in the file."""
-        scope, (first, *_, last) = heading.scope, (self._places or [0]) * 2
-        if self.found.unsealed or not self._places:
-            self.problems.append("the report does not end with a seal")
-        elif self._lost:
-            self._tell_gap(last, heading.made)
-        elif scope.request_id:
-            if not page.begun:
-                self.problems.append(f"the beginning of {scope.words} is missing")
-        else:
-            if first >= scope.since and self.found.starts_at != GENESIS:
-                self._tell_gap(scope.since, first)
-            if last < (end := min(scope.until, heading.made)):
-                self._tell_gap(last, end)
-            if heading.made < scope.until:
-                self.found.notes.append("the period was not over when the report was made")
+    def _check_calls(self) -> Iterator[str]:
+        for call in self._heading.calls:
+            if masks_in(call):
+                self.notes.append("the call has masked secrets: only the signature covers it")
+            elif action_digest(**call) not in self._page.digests:
+                yield "the call differs from the digest in the events"
 
-    def _tell_gap(self, since: int, until: int) -> None:
-        span = f"{_moment(since)} to {_moment(until)} UTC"
-        self.problems.append(f"the audit log is missing from {span}")
+    def _find_gaps(self, starts_at: str) -> None:
+        """Check that no event of the period is before the first or after the last event."""
+        scope, made = self._heading.scope, self._heading.made
+        first, last = self._places[0], self._places[-1]
+        if first >= scope.since and starts_at != GENESIS:
+            self._gaps.append((scope.since, first))
+        if last < (end := min(scope.until, made)):
+            self._gaps.append((last, end))
+        if made < scope.until:
+            self.notes.append("the period was not over when the report was made")
+
+    def _draw(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self._drawn_sum.update(f"{line}\n".encode())

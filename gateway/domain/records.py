@@ -610,18 +610,11 @@ def told_submission(record: StoredRequest) -> JsonObject:
 
 
 def _told_ruling(record: StoredRequest) -> JsonObject:
-    risk = record.risk
-    told: JsonObject = {
-        "route": record.route,
-        "quorum": record.quorum,
-        "risk": risk.level.value,
-    }
-    if record.away:
-        told["away"] = plain(record.away)
-    if risk.reasons:
-        reasons = record.hide_in(list(risk.reasons))
-        told["risk_reasons"] = [start_of(one, _MOST_NAME) for one in reasons]
-    return told | ({"edits": record.hide_in(plain(record.edits))} if record.edits else {})
+    reasons = [start_of(one, _MOST_NAME) for one in record.hide_in(list(record.risk.reasons))]
+    told = {"risk_reasons": reasons, "away": plain(record.away)}
+    told["edits"] = record.hide_in(plain(record.edits))
+    given = {name: value for name, value in told.items() if value}
+    return {"route": record.route, "quorum": record.quorum, "risk": record.risk.level, **given}
 
 
 _DUPLICATE_KEY_LENGTH = 16

@@ -215,9 +215,7 @@ def changes(
     for transition in transitions:
         before, after, guards = transition.before, transition.after, transition.guards()
         decision, told = ending_of(after, guards.generation)
-        data = transition.data or {}
-        if guards.generation is not None:
-            data = {**data, GENERATION: guards.generation}
+        data = {} if guards.generation is None else {GENERATION: guards.generation}
         named = _keys_of_change(keys, before)
         values: Values = {
             "agent": after.request.agent,
@@ -227,7 +225,9 @@ def changes(
             "digest": after.digest,
             "decision": decision or None,
             "event": transition.event,
-            "data": told if told and not before.final else dumps(data),
+            "data": told
+            if told and not before.final
+            else dumps({**(transition.data or {}), **data}),
             "consumer": after.consumers[-1] if after.consumers else None,
             "untaken": "1" if after.untaken else None,
             "attached+": before.attached,
