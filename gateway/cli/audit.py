@@ -19,7 +19,7 @@ from gateway.approvals.search_and_report import DAY_MS, read_report, tell_event
 from gateway.cards.summary import plain_summary, summarize
 from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.cli.requests import exact, say
-from gateway.domain.audit import Verification, verify
+from gateway.domain.audit import verify
 from gateway.domain.evidence import FIRST_LINE, verify_report
 from gateway.domain.records import AuditEvent, StoredRequest
 from gateway.domain.redaction import mask, start_of
@@ -377,22 +377,16 @@ def _open_for_writing(name: str) -> Iterator[TextIO]:
 
 def verify_file(options: argparse.Namespace) -> int:
     """Check that an exported audit log, or an evidence report, is complete and unchanged."""
+    key = options.key or os.environ.get("GATEWAY_PUBLIC_KEY", "")
     with Path(options.file).open(encoding="utf-8", newline="\n") as lines:
-        first = next(lines, "")
-        whole = chain((first,), lines)
-        key = options.key or os.environ.get("GATEWAY_PUBLIC_KEY")
-        if first.strip() != FIRST_LINE:
-            return _print_verification(verify(whole), options)
-        if not key:
+        whole = chain((first := next(lines, ""),), lines)
+        is_report = first.strip() == FIRST_LINE
+        if is_report and not key:
             raise InvalidRequest(
                 "an evidence report proves nothing without a key that you trust: give the "
                 "gateway's public key with --key"
             )
-        return _print_verification(verify_report(whole, key), options)
-
-
-def _print_verification(found: Verification, options: argparse.Namespace) -> int:
-    """Print the result of a check. Return 0 if nothing is wrong, otherwise 1."""
+        found = verify_report(whole, key) if is_report else verify(whole)
     if options.json:
         print(json.dumps(asdict(found)))
         return 0 if found.events + found.hidden and found.ok else 1

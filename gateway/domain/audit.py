@@ -95,11 +95,6 @@ def event_line(event: AuditEvent) -> str:
     return json.dumps({"event": plain(event)}, ensure_ascii=False)
 
 
-def hidden_line(event: HiddenEvent) -> str:
-    """Return a hidden event as a line of an evidence report."""
-    return json.dumps({"hidden": plain(event)}, ensure_ascii=False)
-
-
 def seal_line(seal: Seal) -> str:
     """Return a seal as a line of the export."""
     return json.dumps({"seal": plain(seal)})

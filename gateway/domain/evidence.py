@@ -21,15 +21,7 @@ from itertools import chain
 from string import Template
 
 from gateway import __version__
-from gateway.domain.audit import (
-    GENESIS,
-    HiddenEvent,
-    Verification,
-    event_line,
-    hidden_line,
-    hide_event,
-    verify,
-)
+from gateway.domain.audit import GENESIS, HiddenEvent, Verification, hide_event, verify
 from gateway.domain.event_sentences import list_facts, say_event
 from gateway.domain.records import AuditEvent, place_of
 from gateway.domain.redaction import masks_in
@@ -74,7 +66,8 @@ class EvidenceScope(Wire):
     def line(self, event: AuditEvent) -> str:
         """Return an event as a line of the report."""
         hidden = hide_event(event)
-        return event_line(event) if self.selects(hidden) else hidden_line(hidden)
+        shown = {"event": event} if self.selects(hidden) else {"hidden": hidden}
+        return json.dumps({kind: plain(one) for kind, one in shown.items()}, ensure_ascii=False)
 
     @property
     def words(self) -> str:

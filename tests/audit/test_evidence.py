@@ -341,11 +341,11 @@ async def test_an_event_of_the_request_cannot_be_hidden(evidence: Evidence) -> N
     record = await denied(evidence.world)
     export = await exported(evidence.world)
     events = [json.loads(line)["event"] for line in export if line.startswith('{"event"')]
-    from gateway.domain.audit import hidden_line, hide_event  # noqa: PLC0415
+    from gateway.domain.audit import hide_event  # noqa: PLC0415
     from gateway.domain.records import AuditEvent  # noqa: PLC0415
-    from gateway.wire.codec import build  # noqa: PLC0415
+    from gateway.wire.codec import build, plain  # noqa: PLC0415
 
-    hidden = [hidden_line(hide_event(build(AuditEvent, one))) for one in events]
+    hidden = [json.dumps({"hidden": plain(hide_event(build(AuditEvent, one)))}) for one in events]
     lines = [*hidden, *(line for line in export if line.startswith('{"seal"'))]
     own = verify(lines, lambda event: event.request_id == record.id).problems
     assert [one.split(": ")[1] for one in own] == [

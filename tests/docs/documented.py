@@ -189,14 +189,14 @@ COMMANDS: dict[str, Line | list[Line]] = {
         typed="GATEWAY_DATA_DIR=none REDIS_URL=redis://127.0.0.1:1 "
         "gateway audit verify audit.jsonl",
     ),
-    "gateway audit evidence": NAMED,
     "gateway audit evidence ID evidence.html": Line("nothing is wrong", first=("gateway deny ID",)),
     "gateway audit evidence 2026Q4 quarter.html": Line("nothing is wrong"),
     "gateway audit verify evidence.html --key KEY": Line(
         "nothing is wrong",
         first=("gateway audit evidence ID evidence.html",),
-        typed="GATEWAY_DATA_DIR=none REDIS_URL=redis://127.0.0.1:1 gateway audit verify evidence.html "
-        "--key $(sed -n 's/.*public_key&quot;: &quot;\\([^&]*\\)&quot;.*/\\1/p' evidence.html)",
+        typed="GATEWAY_DATA_DIR=none REDIS_URL=redis://127.0.0.1:1 "
+        "gateway audit verify evidence.html --key "
+        "$(sed -n 's/.*public_key&quot;: &quot;\\([^&]*\\)&quot;.*/\\1/p' evidence.html)",
     ),
     "gateway audit erase ID": Line("keeps its digest", first=("gateway deny ID",)),
     "gateway audit export --form interchange FILE": Line("lines written"),
