@@ -14,7 +14,7 @@ from gateway.cli.audit import verify_file
 from gateway.cli.redis_access import connect_backend
 from gateway.domain.evidence import (
     EvidenceScope,
-    Heading,
+    ReportHeading,
     ReportPage,
     parse_scope,
     sign_report,
@@ -47,7 +47,7 @@ async def write_evidence(options: argparse.Namespace) -> int:
             raise NotFound(f'there is no request "{scope.request_id}"; name its whole id')
         if scope.since > await found.store.now():
             raise InvalidRequest(f'the period "{options.about}" has not begun')
-        heading = Heading(
+        heading = ReportHeading(
             scope=scope,
             made=await _note_report(found.store, {"by": options.by, "about": scope.words}),
             namespace=settings.namespace,

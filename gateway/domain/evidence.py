@@ -103,7 +103,7 @@ def _moment(ms: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heading(Wire):
+class ReportHeading(Wire):
     """What a report says before its table. `calls` are the call of a request and its edit, in the
     members that the action digest covers, with secrets masked."""
 
@@ -119,7 +119,7 @@ class ReportPage:
     """Draws a report from its heading and the lines of the audit log. The same input gives the same
     bytes, so a reader can check the text."""
 
-    def __init__(self, heading: Heading) -> None:
+    def __init__(self, heading: ReportHeading) -> None:
         self._heading = heading
         self._tally = EventTally()
         self.digests: set[str] = set()
@@ -184,7 +184,7 @@ def verify_report(file: Iterable[str], keys: str) -> Verification:
     try:
         if (found := _HEADING.fullmatch(first[1])) is None:
             raise InvalidRequest("its second line has no data")
-        heading = build(Heading, json.loads(html.unescape(found[1])))
+        heading = build(ReportHeading, json.loads(html.unescape(found[1])))
         reader = _ReportReader(heading)
         checked = verify(reader.lines(chain(first, lines)), reader.selects)
         checked.problems += reader.find_problems(verifier, checked)
@@ -197,7 +197,7 @@ def verify_report(file: Iterable[str], keys: str) -> Verification:
 class _ReportReader:
     """Reads a report line by line, and draws it again from its data. Memory is constant."""
 
-    def __init__(self, heading: Heading) -> None:
+    def __init__(self, heading: ReportHeading) -> None:
         self._heading = heading
         self._page = ReportPage(heading)
         self._sum, self._drawn_sum = hashlib.sha256(), hashlib.sha256()
