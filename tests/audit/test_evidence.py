@@ -31,6 +31,7 @@ from tests.approvals.test_absences import leave
 from tests.approvals.test_grant_creation import remember
 from tests.audit.test_archive import archived, forgotten, reopened, sealed
 from tests.audit.test_audit import exported
+from tests.web.chromium import chromium
 from tests.world import SEED, World, click, identity, over_http
 
 KEY = Signer(SEED).public_key
@@ -204,6 +205,24 @@ async def test_each_way_to_end_is_told_and_verifies(
     assert (code, says in shown(text)) == (0, True), said
     if record.edited is not None:
         assert text.count("&quot;arguments&quot;: {&quot;n&quot;: ") == 4, "as data and as text"
+
+
+async def test_a_browser_shows_the_text_and_runs_nothing(evidence: Evidence) -> None:
+    """The words of people and agents stay words; the hidden rows and the data are not seen."""
+    hostile = "</td></table><img src=x onerror='document.title=1'><script>document.title=2</script>"
+    record = await evidence.world.submit(arguments={"text": hostile})
+    await evidence.world.core.requests.decide(click(record, Action.DENY, message=hostile))
+    code, said, path = await evidence.make(record.id)
+    assert code == 0, said
+    async with chromium() as page:
+        await page.goto(path.as_uri())
+        text = await page.evaluate("document.body.innerText")
+        assert text.count(hostile) == 3, "the call, the sentence, and the message of the decision"
+        assert "data-line" not in text and "previous" not in text
+        found = "document.scripts.length + document.images.length"
+        assert await page.evaluate(found) == 0
+        assert await page.evaluate("document.title") == f"Evidence report: request {record.id}"
+        assert await page.evaluate("document.querySelectorAll('table').length") == 1
 
 
 async def test_secrets_are_masked_on_every_machine(evidence: Evidence) -> None:
