@@ -58,7 +58,7 @@ class Evidence:
     async def make(self, about: str) -> tuple[int, str, Path]:
         """Write a report; return the exit code, what the command said, and the file."""
         path = self.folder / f"{about}.html"
-        return *(await self.run("evidence", about, str(path), "--by", "ines")), path
+        return *(await self.run("evidence", about, str(path), "--by", "eve")), path
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ async def test_a_report_says_who_decided_by_which_rules(evidence: Evidence) -> N
     assert len(others) == 3
     assert not any(other in told for other in others)
     (noted,) = [one for one in await evidence.world.events() if one.type == "evidence_made"]
-    assert noted.data == {"by": "ines", "about": f"request {record.id}"}
+    assert noted.data == {"by": "eve", "about": f"request {record.id}"}
 
 
 async def decided_by_grant(world: World) -> StoredRequest:
