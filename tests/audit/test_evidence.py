@@ -216,6 +216,7 @@ async def test_a_browser_shows_the_text_and_runs_nothing(evidence: Evidence) -> 
     assert code == 0, said
     async with chromium() as page:
         await page.goto(path.as_uri())
+        await page.until("document.title && document.readyState === 'complete'")
         text = await page.evaluate("document.body.innerText")
         assert text.count(hostile) == 3, "the call, the sentence, and the message of the decision"
         assert "data-line" not in text and "previous" not in text
