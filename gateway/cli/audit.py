@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,7 +19,8 @@ from gateway.approvals.search_and_report import DAY_MS, read_report, tell_event
 from gateway.cards.summary import plain_summary, summarize
 from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.cli.requests import exact, say
-from gateway.domain.audit import Verification, verify
+from gateway.domain.audit import verify
+from gateway.domain.evidence import FIRST_LINE, verify_report
 from gateway.domain.records import AuditEvent, StoredRequest
 from gateway.domain.redaction import mask, start_of
 from gateway.domain.safe_text import make_visible
@@ -373,27 +376,31 @@ def _open_for_writing(name: str) -> Iterator[TextIO]:
 
 
 def verify_file(options: argparse.Namespace) -> int:
-    """Check that an exported audit log is complete and unchanged."""
-    found = _verify(Path(options.file))
+    """Check that an exported audit log, or an evidence report, is complete and unchanged."""
+    key = options.key or os.environ.get("GATEWAY_PUBLIC_KEY", "")
+    with Path(options.file).open(encoding="utf-8", newline="\n") as lines:
+        whole = chain((first := next(lines, ""),), lines)
+        is_report = first.strip() == FIRST_LINE
+        if is_report and not key:
+            raise InvalidRequest(
+                "an evidence report proves nothing without a key that you trust: give the "
+                "gateway's public key with --key"
+            )
+        found = verify_report(whole, key) if is_report else verify(whole)
     if options.json:
         print(json.dumps(asdict(found)))
-        return 0 if found.events and found.ok else 1
-    for problem in found.problems:
-        print(problem)
-    if not found.events:
+        return 0 if found.events + found.hidden and found.ok else 1
+    for line in (*found.notes, *found.problems):
+        print(make_visible(line).text)
+    if not found.events + found.hidden:
         print(f"{options.file} contains no event: nothing was checked")
         return 1
-    problems = len(found.problems)
+    problems, hidden = len(found.problems), f"{found.hidden} hidden, " if found.hidden else ""
     print(
-        f"{found.events} events, {found.seals} seals, {found.unsealed} not sealed yet: "
+        f"{found.events} events, {hidden}{found.seals} seals, {found.unsealed} not sealed yet: "
         f"{'nothing is wrong' if found.ok else f'problems: {problems}'}"
     )
     return 0 if found.ok else 1
-
-
-def _verify(path: Path) -> Verification:
-    with path.open(encoding="utf-8") as lines:
-        return verify(lines)
 
 
 async def erase(options: argparse.Namespace) -> int:

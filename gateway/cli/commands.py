@@ -578,11 +578,26 @@ def _add_audit_commands(verbs: Verbs) -> None:
         help="export format: `sealed`, which `verify` reads (default), or the format of another "
         "system",
     )
-    verify = trail("verify", "verify_file", "verify an exported audit log; needs no gateway")
-    verify.add_argument("file", help="path of an export with seals")
+    verify = trail(
+        "verify", "verify_file", "verify an audit export or an evidence report; needs no gateway"
+    )
+    verify.add_argument("file", help="path of an export with seals, or of an evidence report")
+    verify.add_argument(
+        "--key", help="public keys that you trust for a report (default: GATEWAY_PUBLIC_KEY)"
+    )
+    proof = trail("evidence", "write_evidence", "write an evidence report, which `verify` reads")
+    proof.set_defaults(run="evidence.write_evidence")
+    proof.add_argument(
+        "about",
+        metavar="ABOUT",
+        help="whole id of a request, a quarter such as 2026Q4, or the first and last day, such as "
+        "2026-10-01..2026-10-31 (UTC)",
+    )
+    proof.add_argument("file", help="path of the HTML file; replaces an older file")
     erase = trail("erase", "erase", "erase the content of a decided request")
     erase.add_argument("id", help="whole id of the request to erase")
-    erase.add_argument("--by", default="operator", help="your name, for the audit log")
+    for one in (proof, erase):
+        one.add_argument("--by", default="operator", help="your name, for the audit log")
     archive = _group(verbs, "archive", "audit", "repair the archive of the audit log")
     lost = archive(
         "give-up", "give_up", "let the audit continue although archive segments are lost"

@@ -2,6 +2,7 @@
 start reading at `verify`.
 
 A line is `{"event": {...}}` or `{"seal": {...}}`; a seal follows the last event that it covers.
+An evidence report has `{"hidden": {...}}` in place of the events of other requests.
 With an archive, `{"store": {...}}` follows the last seal and names the last seal that Redis knows.
 `{"missing": {...}}` replaces a segment that could not be read. `verify` needs nothing but the
 lines.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from gateway.domain.records import AuditEvent, place_of
@@ -30,6 +31,16 @@ _BACKWARDS = "the audit went backwards: Redis has forgotten what was sealed befo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenEvent(Wire):
+    """The part of an event that a seal hashes: its id, the request that it is about, if any, and
+    the SHA-256 of its RFC 8785 JSON. Neither can be changed without the seal."""
+
+    id: str
+    request_id: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Seal(Wire):
     """One link of the hash chain. It covers `count` events, from stream id `first` to `last`."""
 
@@ -43,13 +54,16 @@ class Seal(Wire):
 @dataclass(slots=True, kw_only=True)
 class Verification:
     """The result of `verify`. `unsealed` counts the events after the last seal, which are not a
-    problem."""
+    problem. `hidden` counts the events of which a report has only the hash. `notes` are facts
+    about a report, in words."""
 
     events: int = 0
+    hidden: int = 0
     seals: int = 0
     unsealed: int = 0
     starts_at: str = GENESIS
     problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -57,10 +71,16 @@ class Verification:
         return not self.problems
 
 
-def seal_events(events: Iterable[AuditEvent], previous: str) -> Seal:
+def hide_event(event: AuditEvent) -> HiddenEvent:
+    """Return an event without its content."""
+    about = event.request_id or str(event.data.get("request_id", ""))
+    return HiddenEvent(id=event.id, request_id=about, sha256=sha256_hex(canonical(plain(event))))
+
+
+def seal_events(events: Iterable[AuditEvent | HiddenEvent], previous: str) -> Seal:
     """Return the seal over these events, which must be in stream order. `previous` is the head of
     the chain."""
-    batch = list(events)
+    batch = [one if isinstance(one, HiddenEvent) else hide_event(one) for one in events]
     return Seal(
         first=batch[0].id,
         last=batch[-1].id,
@@ -90,14 +110,16 @@ def missing_line(number: int, why: str) -> str:
     return json.dumps({"missing": {"segment": number, "why": why}})
 
 
-def verify(lines: Iterable[str]) -> Verification:
+def verify(
+    lines: Iterable[str], selects: Callable[[HiddenEvent], bool] = lambda event: True
+) -> Verification:
     """Check an export: the hash chain, the order, and that each request ends only once, decided by
     a decider that the gateway knows.
 
     If retention has deleted old events, the export begins later, and `starts_at` is the hash that
     its first seal builds on.
     """
-    checker = _Checker()
+    checker = _Checker(selects)
     for number, line in enumerate(lines, start=1):
         if line.strip():
             checker.line(number, line)
@@ -107,11 +129,12 @@ def verify(lines: Iterable[str]) -> Verification:
 class _Checker:
     """Reads an export line by line and checks it."""
 
-    def __init__(self) -> None:
+    def __init__(self, selects: Callable[[HiddenEvent], bool]) -> None:
+        self._selects = selects
         self._found = Verification()
         self._head: str | None = None
         self._heads = {GENESIS}
-        self._batch: list[AuditEvent] = []
+        self._batch: list[HiddenEvent] = []
         self._last = (0, 0)
         self._endings: Counter[str] = Counter()
         self._revisions: dict[str, int] = {}
@@ -123,6 +146,8 @@ class _Checker:
             kind, body = next(iter(value.items()))
             if kind == "event":
                 self._event(number, build(AuditEvent, body))
+            elif kind == "hidden":
+                self._take(number, build(HiddenEvent, body), hidden=True)
             elif kind == "seal":
                 self._check_seal(number, build(Seal, body))
             elif kind == "store":
@@ -140,14 +165,20 @@ class _Checker:
         return self._found
 
     def _event(self, number: int, event: AuditEvent) -> None:
+        self._take(number, hide_event(event), hidden=False)
+        if event.request_id and event.revision:
+            self._of_request(number, event)
+
+    def _take(self, number: int, event: HiddenEvent, *, hidden: bool) -> None:
         place = place_of(event.id)
         if place <= self._last:
             self._wrong(number, f"event {event.id} is out of order")
+        if self._selects(event) is hidden:
+            self._wrong(number, f"event {event.id} must {'not be' if hidden else 'be'} hidden")
         self._last = place
-        self._found.events += 1
+        self._found.events += not hidden
+        self._found.hidden += hidden
         self._batch.append(event)
-        if event.request_id and event.revision:
-            self._of_request(number, event)
 
     def _of_request(self, number: int, event: AuditEvent) -> None:
         known = self._revisions.get(event.request_id, 0)

@@ -93,6 +93,7 @@ _SENTENCES = {
     "resumed": "{by} turned the kill switch off",
     "restored": "{by} restored a backup that was made at {made}",
     "restore_confirmed": "{by} confirmed the {kind} of a restored backup",
+    "evidence_made": "{by} made an evidence report: {about}",
     "archive_given_up": "{by} gave up lost segments of the archive: {segments}",
 }
 

@@ -594,14 +594,14 @@ def summary(decision: JsonObject, record: StoredRequest) -> JsonObject:
         values["approved_by"] = list(names)
     if record.stepped:
         values["stepped"] = plain(record.stepped)
-    return values | _told_edits(record)
+    return values | _told_ruling(record)
 
 
 def told_changes(record: StoredRequest) -> JsonObject:
-    """Return event data about who raised the risk or changed the call, with secrets masked; empty
-    if nobody did."""
+    """Return event data about the rules for a request, and about who raised the risk or changed the
+    call, with secrets masked."""
     raised = {"raised": record.hide_in(plain(record.raised))} if record.raised else {}
-    return raised | _told_edits(record)
+    return raised | _told_ruling(record)
 
 
 def told_submission(record: StoredRequest) -> JsonObject:
@@ -618,8 +618,12 @@ def told_submission(record: StoredRequest) -> JsonObject:
     return told
 
 
-def _told_edits(record: StoredRequest) -> JsonObject:
-    return {"edits": record.hide_in(plain(record.edits))} if record.edits else {}
+def _told_ruling(record: StoredRequest) -> JsonObject:
+    reasons = [start_of(one, _MOST_NAME) for one in record.hide_in(list(record.risk.reasons))]
+    told = {"risk_reasons": reasons, "away": plain(record.away)}
+    told["edits"] = record.hide_in(plain(record.edits))
+    given = {name: value for name, value in told.items() if value}
+    return {"route": record.route, "quorum": record.quorum, "risk": record.risk.level, **given}
 
 
 _DUPLICATE_KEY_LENGTH = 16

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 
 from redis.exceptions import RedisError
 
@@ -96,15 +97,16 @@ class Sealer:
         return len(events) if won else 0
 
 
-async def export(store: RedisStore) -> AsyncIterator[str]:
+async def export(store: RedisStore, since: int = 0) -> AsyncIterator[str]:
     """Yield the audit log as lines with events and seals in order, first from the archive, then
-    from Redis.
+    from Redis. It may leave out segments of the archive that ended before `since`, in ms, but not
+    the last of them.
 
     For an unreadable part of the archive, it yields a line that `verify` reports.
     """
     meta = await store.redis.hmget(store.keys.meta, "head", "sealed", "archived")
     head, sealed, archived = meta
-    reading = _SealedPart(store, sealed or NOTHING, ArchiveCursor.parse(archived))
+    reading = _SealedPart(store, sealed or NOTHING, ArchiveCursor.parse(archived), since)
     async for line in reading.lines():
         yield line
     if reading.archived:
@@ -122,7 +124,8 @@ class _SealedPart:
     More events may leave Redis during the read.
     """
 
-    def __init__(self, store: RedisStore, end: str, mark: ArchiveCursor) -> None:
+    def __init__(self, store: RedisStore, end: str, mark: ArchiveCursor, since: int) -> None:
+        self._since_ms = since
         self._store = store
         self._end = end
         self._mark = mark
@@ -132,7 +135,7 @@ class _SealedPart:
 
     async def lines(self) -> AsyncIterator[str]:
         """Yield the lines of this part of the audit log."""
-        async for line in self._whole(self._mark.segments):
+        async for line in self._whole(await asyncio.to_thread(self._find_segments)):
             yield line
         async for line in self._whole(await find_strays(self._store, self._mark)):
             yield line
@@ -152,6 +155,15 @@ class _SealedPart:
                     yield seal_line(one.seal)
                 self._told = one.seal.last
             pages = bool(page)
+
+    def _find_segments(self) -> Sequence[int]:
+        numbers = self._mark.segments
+        for number in reversed(numbers):
+            with suppress(ArchiveProblem):  # an earlier one may be readable
+                head = self._store.audit.need_archive().head_of(number)
+                if place_of(head.last)[0] < self._since_ms:
+                    return range(number, numbers.stop)
+        return numbers
 
     async def _whole(self, numbers: Iterable[int]) -> AsyncIterator[str]:
         for number in numbers:

@@ -25,6 +25,9 @@ from gateway.wire.codec import JsonObject, build, default_of, fitters_of, plain
 
 log = logging.getLogger("gateway.stores")
 
+GENERATION = "policy_generation"
+"""Member of an event's data: the generation of the policy that the gateway applied."""
+
 NUMBER_FIELD = "number"
 """Field with the verification code of the agent. It is read separately, never as part of a
 record."""
@@ -126,12 +129,14 @@ def _asked(record: StoredRequest) -> str:
     return "" if asked == record.digest else asked
 
 
-def ending_of(record: StoredRequest) -> tuple[str, str]:
-    """Return the stored form of a record's decision and the data of its event, as JSON or ""."""
+def ending_of(record: StoredRequest, generation: int | None = None) -> tuple[str, str]:
+    """Return the stored form of a record's decision and the data of its event, as JSON or "".
+    `generation` is that of the policy, or None if the policy did not matter."""
     if record.decision is None:
         return "", ""
     values = record.decision.values()
-    return dumps(_short(values, record) or values), dumps(summary(values, record))
+    told = summary(values, record) | ({} if generation is None else {GENERATION: generation})
+    return dumps(_short(values, record) or values), dumps(told)
 
 
 def _short(values: JsonObject, record: StoredRequest) -> list[Any] | None:

@@ -34,7 +34,7 @@ from gateway.stores.archive_folder import Archive, AuditHistory
 from gateway.stores.connect import each
 from gateway.stores.ingress import REPLICA_LEASE_MS, REPLICA_SEPARATOR
 from gateway.stores.keys import Keys
-from gateway.stores.record_codec import NUMBER_FIELD, Recent, dumps, policy_of
+from gateway.stores.record_codec import GENERATION, NUMBER_FIELD, Recent, dumps, policy_of
 from gateway.stores.scripts import (
     DECIDED_MS,
     At,
@@ -485,6 +485,7 @@ class RedisStore:
         `digest` is the digest of the policy file named in the settings, if that file is applied.
         """
         keys, body = self.keys, plain(replace(policy, generation=0))
+        told = {"by": by, "policy": body, GENERATION: policy.generation + 1}
         new = await self._apply.run(
             self.line,
             [
@@ -495,7 +496,7 @@ class RedisStore:
                 keys.pending,
                 keys.dirty(REROUTING),
             ],
-            [policy.generation, dumps(body), dumps({"by": by, "policy": body}), digest],
+            [policy.generation, dumps(body), dumps(told), digest],
         )
         if new < 0:
             raise Conflict("someone else changed the policy at the same time; try again")

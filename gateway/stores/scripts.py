@@ -21,6 +21,7 @@ from gateway.models import DeciderKind, RiskLevel, Status
 from gateway.policy.grants.grant import Grant
 from gateway.stores.keys import Keys
 from gateway.stores.record_codec import (
+    GENERATION,
     NUMBER_FIELD,
     OF_SCRIPTS,
     body_of_grant,
@@ -166,14 +167,14 @@ def submission(
 ) -> ScriptCall:
     """Build the call of submit_request.lua that creates a record."""
     request = record.request
-    decision, told = ending_of(record)
+    decision, told = ending_of(record, generation)
     fields = fields_of(record)
     values: Values = {
         "agent": request.agent,
         "session": request.session,
         "digest": record.digest,
         "status": record.status.value,
-        "data": dumps(data),
+        "data": dumps({**data, GENERATION: generation}),
         "timeout": timeout_ms,
         "body": fields["body"],
         "process": record.process or None,
@@ -213,7 +214,8 @@ def changes(
     call = ScriptCall([], [])
     for transition in transitions:
         before, after, guards = transition.before, transition.after, transition.guards()
-        decision, told = ending_of(after)
+        decision, told = ending_of(after, guards.generation)
+        data = {} if guards.generation is None else {GENERATION: guards.generation}
         named = _keys_of_change(keys, before)
         values: Values = {
             "agent": after.request.agent,
@@ -223,7 +225,9 @@ def changes(
             "digest": after.digest,
             "decision": decision or None,
             "event": transition.event,
-            "data": told if told and not before.final else dumps(transition.data or {}),
+            "data": told
+            if told and not before.final
+            else dumps({**(transition.data or {}), **data}),
             "consumer": after.consumers[-1] if after.consumers else None,
             "untaken": "1" if after.untaken else None,
             "attached+": before.attached,

@@ -194,6 +194,15 @@ COMMANDS: dict[str, Line | list[Line]] = {
         typed="GATEWAY_DATA_DIR=none REDIS_URL=redis://127.0.0.1:1 "
         "gateway audit verify audit.jsonl",
     ),
+    "gateway audit evidence ID evidence.html": Line("nothing is wrong", first=("gateway deny ID",)),
+    "gateway audit evidence 2026Q4 quarter.html": Line("nothing is wrong"),
+    "gateway audit verify evidence.html --key KEY": Line(
+        "nothing is wrong",
+        first=("gateway audit evidence ID evidence.html",),
+        typed="GATEWAY_DATA_DIR=none REDIS_URL=redis://127.0.0.1:1 "
+        "gateway audit verify evidence.html --key "
+        "$(sed -n 's/.*public_key&quot;: &quot;\\([^&]*\\)&quot;.*/\\1/p' evidence.html)",
+    ),
     "gateway audit erase ID": Line("keeps its digest", first=("gateway deny ID",)),
     "gateway audit export --form interchange FILE": Line("lines written"),
     "gateway audit export --form trace FILE": Line("lines written"),
@@ -469,6 +478,10 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway audit verify": [
         Line("lines written", typed="gateway audit export FILE"),
         Line("nothing is wrong", typed="gateway audit verify FILE"),
+        Line("nothing is wrong", typed="gateway audit verify FILE --key unused"),
+    ],
+    "gateway audit evidence": [
+        Line("nothing is wrong", typed="gateway audit evidence ID FILE --by ana", first=ASKED),
     ],
     "gateway audit erase": Line(
         "keeps its digest", typed="gateway audit erase ID", first=("gateway deny ID",)
