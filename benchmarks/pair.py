@@ -158,7 +158,11 @@ def _foreign_row(spent: dict[str, list[float]]) -> Row:
         value=p50(ratios),
         unit="of own (CPU)",
         target="<= 1.3",
-        samples={f"{name}_us": p50(values) for name, values in sorted(spent.items())},
+        samples={
+            "with_redis_ratio": (p50(spent["foreign"]) + p50(spent["redis_foreign"]))
+            / (p50(spent["own"]) + p50(spent["redis_own"])),
+            **{f"{name}_us": p50(values) for name, values in sorted(spent.items())},
+        },
     )
 
 

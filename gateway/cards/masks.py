@@ -123,9 +123,9 @@ class _Part(NamedTuple):
 class MaskProofs:
     """Remembers the results of `hides` for pending requests, because the first check may take long.
 
-    Each process has a cache. A record can also contain a proof that no mask hides anything, for
-    other gateways. Whoever writes to Redis cannot make a proof, because it needs `key`, a secret of
-    the gateways. Without a key there are no proofs.
+    Each process has a cache. A record can also contain a proof that its masks hide nothing, so that
+    other gateways need not check it. A proof needs `key`, which only gateways have, so nobody can
+    forge it in Redis. Without a key there are no proofs.
     """
 
     def __init__(self, key: bytes = b"") -> None:

@@ -70,7 +70,7 @@ def _fits(record: StoredRequest, query: Query) -> bool:
 
 
 STREAMS_PER_SHARD = 50
-_FIRST_SHARDS = 8
+_FIRST_SHARDS = 8  # so many replicas can share the work for the first agents
 # As long as a rejected submission may overlap with one that is stored.
 _PROBE_MS = 10_000
 _UNSTORED_SECONDS = 3600

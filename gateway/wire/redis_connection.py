@@ -95,9 +95,8 @@ class DirectReplies(asyncio.Protocol):
         return not self._transport.is_closing()
 
     def write(self, packed: bytes) -> None:
-        """Send packed commands, together with all others of this iteration of the event loop,
-        because each call of the system costs more than a command. Raises ConnectionError if the
-        connection is lost."""
+        """Send packed commands, together with all others of this iteration of the event loop.
+        Raises ConnectionError if the connection is lost."""
         if not self.open:
             raise Disconnected(self._why)
         if not self._outgoing:
@@ -105,7 +104,8 @@ class DirectReplies(asyncio.Protocol):
         self._outgoing.append(packed)
 
     def _flush(self) -> None:
-        """Send the collected commands. If the connection is lost, `lost` reports that."""
+        """Send the collected commands at once, because a system call costs more than a command.
+        `lost` reports a lost connection."""
         packed, self._outgoing = b"".join(self._outgoing), []
         if self.open:
             self._transport.write(packed)

@@ -4,8 +4,8 @@
 -- Later shards are filled one after the other.
 --
 -- KEYS 1 agents with their shard, 2 meta, 3 events. ARGV 1 agent, 2 streams per shard, 3 prefix of the
--- shards' announcement streams, 4 shards of the first agents. Returns the server's time, or that of the newest event if the clock was
--- set back: earlier requests under this name are always older.
+-- shards' announcement streams, 4 shards of the first agents. Returns the server's time, or that of the
+-- newest event if the clock was set back: earlier requests under this name are always older.
 
 local shard = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not shard then
