@@ -133,11 +133,14 @@ async def test_commands_of_one_moment_are_sent_together(
         assert reading == "public"
         return
     sent: list[bytes] = []
-    write = replies._transport.write
-    monkeypatch.setattr(replies, "_transport", SimpleNamespace(
-        write=lambda packed: (sent.append(packed), write(packed)),
-        is_closing=replies._transport.is_closing, abort=replies._transport.abort,
-    ))  # fmt: skip
+    transport = replies._transport
+
+    def write(packed: bytes) -> None:
+        sent.append(packed)
+        transport.write(packed)
+
+    watched = SimpleNamespace(write=write, is_closing=transport.is_closing, abort=transport.abort)
+    monkeypatch.setattr(replies, "_transport", watched)
     answers = await asyncio.gather(*(line.send("ECHO", number) for number in range(20)))
     assert answers == [str(number) for number in range(20)]
     assert len(sent) == 1
