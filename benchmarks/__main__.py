@@ -23,6 +23,7 @@ from benchmarks.intake import intake
 from benchmarks.many_waiters import many_waiters
 from benchmarks.memory import memory
 from benchmarks.paint import paint
+from benchmarks.pair import pair
 from benchmarks.processes import start_up
 from benchmarks.pushed import pushed
 from benchmarks.remembered import grants
@@ -46,6 +47,7 @@ PHASES = (
     hooks,
     frameworks,
     throughput,
+    pair,
     replicas,
     intake,
     denials,

@@ -54,6 +54,10 @@ class Commands:
             await asyncio.sleep(_LOOK_SECONDS)
         return {}
 
+    async def taken_in(self, ids: list[str]) -> JsonObject:
+        """Return those of `ids` that this replica took in. Pending requests are in its cache."""
+        return {"ids": [one for one in ids if self._backend.store.recent(one)]}
+
     async def decide(self, ids: list[str], depth: int) -> JsonObject:
         """Decide all of `ids`, `depth` at a time; return when it began and ended, and the
         processor time (ns)."""
@@ -83,8 +87,8 @@ async def main(url: str, namespace: str, first: bool) -> None:
     async with stage(url, namespace, first=first) as scene:
         to = Commands(scene)
         known = (
-            to.register, to.address, to.invite, to.cpu, to.apply, to.until_policy, to.decide,
-            to.decide_at,
+            to.register, to.address, to.invite, to.cpu, to.apply, to.until_policy, to.taken_in,
+            to.decide, to.decide_at,
         )  # fmt: skip
         await serve({command.__name__: command for command in known})
 

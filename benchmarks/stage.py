@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,6 +28,8 @@ ARGUMENT = "x" * 388
 _AMPLE = Budget(waiting=10**6, bytes=10**12, daily=10**12, cards=10**6, denials=10**6)
 """One agent stands for many here, and asks for more than people could bear."""
 _LOOK_SECONDS = 0.005
+_SIGNING_KEY = base64.b64encode(bytes(32)).decode()
+"""Gateways that share a namespace share their key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,7 @@ async def stage(
             port=0,
             namespace=namespace,
             adapters=adapters,
+            signing_key=SecretStr(_SIGNING_KEY),
             REDIS_URL=SecretStr(redis_url) if redis_url else None,
         )
         async with app.run_gateway(settings) as gateway:

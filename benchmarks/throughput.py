@@ -1,4 +1,4 @@
-"""Decisions per second of one gateway process and of two, compared with bare Redis writes."""
+"""Decisions per second of one gateway process, compared with bare Redis writes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Scene:
 
 
 async def throughput() -> list[Row]:
-    """Measure one gateway and the floor in turns, then two gateways."""
+    """Measure one gateway and the floor in turns."""
     with tempfile.TemporaryDirectory(prefix="agw-bench-") as folder:
         async with (
             running_engine(Path(folder)) as engine,
@@ -57,10 +57,8 @@ async def throughput() -> list[Row]:
             await first.call("register", agent=AGENT)
             values = await _values(scene, first)
             one, floor, batched = await _alone(scene, first, values)
-            async with child("benchmarks.replica", engine.url, _NAMESPACE) as second:
-                two, profile = await _together(scene, first, second)
             await store.redis.aclose()
-    return _rows(one, floor, batched, two, profile)
+    return _rows(one, floor, batched)
 
 
 async def _values(scene: Scene, replica: Child) -> JsonObject:
@@ -90,45 +88,13 @@ async def _alone(
     return one[1:], floor[1:], batched[1:]
 
 
-async def _together(
-    scene: Scene, first: Child, second: Child
-) -> tuple[list[float], dict[str, float]]:
-    """Return the rates, and what each process used of the processor for one decision, in µs."""
-    rates, used = [], dict.fromkeys(("first", "second", "server"), 0.0)
-    await second.call("decide", ids=[], depth=1)
-    for _ in range(_ROUNDS + 1):
-        ids = await scene.add_pending(_DECISIONS)
-        before = await _server_seconds(scene)
-        spans = await asyncio.gather(
-            first.call("decide", ids=ids[::2], depth=_DEPTH),
-            second.call("decide", ids=ids[1::2], depth=_DEPTH),
-        )
-        rates.append(_rate(spans))
-        used["server"] += await _server_seconds(scene) - before
-        for name, span in zip(used, spans, strict=False):
-            used[name] += span["cpu"] / 1e9
-    decided = _DECISIONS * (_ROUNDS + 1)
-    return rates[1:], {f"{name}_us": spent / decided * 1e6 for name, spent in used.items()}
-
-
-async def _server_seconds(scene: Scene) -> float:
-    found = await scene.store.redis.info("cpu")
-    return float(found["used_cpu_user"]) + float(found["used_cpu_sys"])
-
-
 def _rate(spans: Sequence[JsonObject]) -> float:
     """Return decisions per second over processes that worked at the same time."""
     elapsed: int = max(span["ended"] for span in spans) - min(span["began"] for span in spans)
     return _DECISIONS / elapsed * 1e9
 
 
-def _rows(
-    one: list[float],
-    floor: list[float],
-    batched: list[float],
-    two: list[float],
-    profile: dict[str, float],
-) -> list[Row]:
+def _rows(one: list[float], floor: list[float], batched: list[float]) -> list[Row]:
     counts = {"rounds": len(one), "decisions": _DECISIONS, "depth": _DEPTH}
     return [
         Row(
@@ -143,11 +109,5 @@ def _rows(
             value=p50(one) / p50(batched),
             unit="of floor",
             samples={**counts, "floor_per_second": p50(batched)},
-        ),
-        Row(
-            name="two_replicas_ratio",
-            value=p50(two) / p50(one),
-            unit="ratio",
-            samples={**counts, "per_second": p50(two), **profile},
         ),
     ]

@@ -104,8 +104,6 @@ class Approvals:
         if stored.final:
             self._writer.tally.unasked.add(time.monotonic() - began)
         await self._grants.retire_used(stored)
-        if not stored.final and not heavy(*weight_of(stored)):
-            self._proofs.hides(stored)  # now, so that no click waits for it
         return stored, True
 
     async def _plan(
@@ -124,6 +122,8 @@ class Approvals:
             record = self._writer.close_record(record, ending, revision=1)
         else:
             record = await self._absences.renew(record, ruling)
+            if not heavy(*weight_of(record)):
+                record = self._proofs.prove(record)  # now, so that no click waits for it
         told, shadows = told_submission(record), await self._chain.shadows(record)
         if shadows:
             told["shadow"] = record.hide_in(plain(shadows))

@@ -63,7 +63,7 @@ class Core:
         self.outbox = outbox
         self.held = held
         self.sizes = CardSizes()
-        self.proofs = MaskProofs()
+        self.proofs = MaskProofs(signer.sign(b"the key of proofs").encode() if signer else b"")
         self.writer = writer = Writer(store, clock, signer, book, tally=self.tally)
         chain = Chain([*book.deciders, *rule_links(writer.policy, store.counted), *deciders])
         self.copies = PostedCopies(store, outbox)

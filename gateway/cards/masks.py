@@ -13,12 +13,15 @@ the value selects the token. All other values must be revealed before approval.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import re
 import shlex
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from gateway import __version__
 from gateway.cards.blocks import texts_of
 from gateway.domain.records import StoredRequest
 from gateway.domain.redaction import mask_of, masks_in, secrets_behind, secrets_in
@@ -118,11 +121,22 @@ class _Part(NamedTuple):
 
 
 class MaskProofs:
-    """A cache of the results of `hides` for pending requests, because the first check may take
-    long."""
+    """Remembers the results of `hides` for pending requests, because the first check may take long.
 
-    def __init__(self) -> None:
+    Each process has a cache. A record can also contain a proof that its masks hide nothing, so that
+    other gateways need not check it. A proof needs `key`, which only gateways have, so nobody can
+    forge it in Redis. Without a key there are no proofs.
+    """
+
+    def __init__(self, key: bytes = b"") -> None:
+        self._secret = hashlib.sha256(key).digest() if key else b""
         self._known: dict[tuple[str, int, str], bool] = {}
+
+    def prove(self, record: StoredRequest) -> StoredRequest:
+        """Check the masks of a new request. Return the record with a proof if they hide nothing."""
+        if not self._secret or self.hides(record):
+            return record
+        return record.copy_with(proof=self._sign(record))
 
     def hides(self, record: StoredRequest) -> bool:
         """Return whether a mask hides a value that is not proven to be data."""
@@ -136,8 +150,19 @@ class MaskProofs:
         return known
 
     def recall(self, record: StoredRequest) -> bool | None:
-        """Return the cached result, or None if the check has not been made yet."""
-        return None if record.final else self._known.get(_key(record))
+        """Return the known result, or None if the check has not been made yet."""
+        if record.final:
+            return None
+        known = self._known.get(_key(record))
+        if known is None and self._secret and record.proof:
+            return False if hmac.compare_digest(record.proof, self._sign(record)) else None
+        return known
+
+    def _sign(self, record: StoredRequest) -> str:
+        """Return the proof for exactly this call, as operators declared it, in this version."""
+        roles = sorted(record.declared.items())
+        subject = repr((__version__, *_key(record), roles, record.trusted))
+        return hashlib.blake2b(subject.encode(), key=self._secret, digest_size=16).hexdigest()
 
 
 def hides(record: StoredRequest) -> bool:

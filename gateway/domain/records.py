@@ -194,6 +194,7 @@ class StoredRequest(Wire):
     editor, the newest last. `numbered` says that a verification code is shown where the agent runs;
     no record contains the code. `guesses` counts wrong codes, and `stepped` lists completed
     step-ups. `away` lists the people whose delegate is asked instead; they may still decide.
+    `proof` tells gateways that the masks hide nothing (`gateway.cards.masks.MaskProofs`).
     `approvers` is not stored: it is looked up for each reader, otherwise None. `spends` is not
     stored: the script that stores an approval by a rule counts it.
     """
@@ -240,6 +241,7 @@ class StoredRequest(Wire):
     guesses: int = 0
     away: tuple[Absence, ...] = ()
     stepped: tuple[StepUpDone, ...] = ()
+    proof: str = ""
     alike: int = field(default=0, compare=False)
     approvers: Approvers | None = field(default=None, compare=False)
     spends: tuple[Spend, ...] = field(default=(), compare=False)

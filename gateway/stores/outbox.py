@@ -18,14 +18,14 @@ class RedisOutbox:
 
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys, self._now = store.redis, store.keys, store.now
-        self._together = store.together
+        self._together, self._line = store.together, store.line
         self._lease_due, self._ack = Script("lease_due", store.at), Script("end_lease", store.at)
         self._put_copy = Script("put_copy", store.at)
 
     async def lease_due(self, queue: str, *, limit: int, lease_ms: int) -> list[Task]:
         """Lease up to `limit` entries that are due."""
         ids, lease = await self._lease_due.run(
-            self._redis, [self._keys.dirty(queue)], [limit, lease_ms]
+            self._line, [self._keys.dirty(queue)], [limit, lease_ms]
         )
         return [Task(request_id=one, lease=lease) for one in ids]
 

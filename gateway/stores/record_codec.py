@@ -14,7 +14,7 @@ from dataclasses import fields as members_of
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import AuditEvent, StoredRequest, summary
@@ -37,7 +37,7 @@ _APART = ("id", "agent", "digest")
 _NAMES = {"request": "body", "revision": "rev"}
 _BESIDE = ("approvers", "numbered", "decision", "spends")
 _TEXTS = frozenset(
-    {"digest", "route", "owner", "asks_because", "process", "note", "behind", "conversation"}
+    "digest route owner asks_because process note behind conversation proof".split()  # noqa: SIM905
 )
 # Scripts search for a word in these.
 _WORDS = frozenset({"attached", "consumers", "nonces", "queues"})
@@ -75,7 +75,7 @@ def _write_json(value: Any) -> str:
 
 
 def _read_json(fit: Callable[[Any], Any] | None) -> Callable[[str], Any]:
-    return json.loads if fit is None else lambda text: fit(json.loads(text))
+    return from_json if fit is None else lambda text: fit(from_json(text))
 
 
 def _members() -> tuple[_Member, ...]:
@@ -85,7 +85,7 @@ def _members() -> tuple[_Member, ...]:
         write: Callable[[Any], str] = _write_json
         read = _read_json(fit)
         if name == "request":
-            write, read = _write_request, json.loads
+            write, read = _write_request, from_json
         elif name == "status":
             write, read = str, fit or str
         elif name in _TEXTS:
@@ -98,6 +98,7 @@ def _members() -> tuple[_Member, ...]:
 
 
 _MEMBERS = _members()
+_BY_FIELD = {one.field: one for one in _MEMBERS}
 
 
 def fields_of(record: StoredRequest) -> dict[str, str]:
@@ -174,7 +175,8 @@ def _whole(
 
 def record_from(request_id: str, fields: dict[str, str]) -> StoredRequest:
     """Return the record stored in `fields`. Fields of newer versions are ignored and kept."""
-    values = {one.name: one.read(fields[one.field]) for one in _MEMBERS if fields.get(one.field)}
+    stored = [(_BY_FIELD.get(field), text) for field, text in fields.items()]
+    values = {one.name: one.read(text) for one, text in stored if one and text}
     own = {"id": request_id, "agent": fields["agent"]}
     own["digest"] = fields.get("asked", fields["digest"])
     values["request"] = build(ApprovalRequest, values["request"] | own)

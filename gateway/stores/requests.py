@@ -71,6 +71,7 @@ def _fits(record: StoredRequest, query: Query) -> bool:
 
 
 STREAMS_PER_SHARD = 50
+_FIRST_SHARDS = 8  # so many replicas can share the work for the first agents
 # As long as a rejected submission may overlap with one that is stored.
 _PROBE_MS = 10_000
 _UNSTORED_SECONDS = 3600
@@ -125,7 +126,9 @@ class RedisStore:
 
     async def load(self, request_id: str) -> StoredRequest | None:
         """Return the current record, or None."""
-        fields = await self.redis.hgetall(self.keys.record(request_id))
+        [found] = await self.together(("HGETALL", self.keys.record(request_id)))
+        # The shared connection returns names and values in turn.
+        fields = found if isinstance(found, dict) else dict(zip(*[iter(found)] * 2, strict=True))
         return self._recent.read(request_id, fields)
 
     def recent(self, request_id: str) -> StoredRequest | None:
@@ -627,7 +630,7 @@ class RedisStore:
         now = await self._register.run(
             self.line,
             [self.keys.agents, self.keys.meta, self.keys.events],
-            [agent, STREAMS_PER_SHARD, self.keys.shard("")],
+            [agent, STREAMS_PER_SHARD, self.keys.shard(""), _FIRST_SHARDS],
         )
         return int(now)
 

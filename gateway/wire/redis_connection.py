@@ -84,6 +84,7 @@ class DirectReplies(asyncio.Protocol):
         self._lost = lost
         self._most_bytes = most_bytes
         self._incomplete_bytes = 0  # received since the last complete reply
+        self._outgoing: list[bytes] = []
         self._why = "the connection was closed"
         self._streams = transport.get_protocol()
         transport.set_protocol(self)
@@ -94,10 +95,20 @@ class DirectReplies(asyncio.Protocol):
         return not self._transport.is_closing()
 
     def write(self, packed: bytes) -> None:
-        """Send packed commands. Raises ConnectionError if the connection is lost."""
+        """Send packed commands, together with all others of this iteration of the event loop.
+        Raises ConnectionError if the connection is lost."""
         if not self.open:
             raise Disconnected(self._why)
-        self._transport.write(packed)
+        if not self._outgoing:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._outgoing.append(packed)
+
+    def _flush(self) -> None:
+        """Send the collected commands at once, because a system call costs more than a command.
+        `lost` reports a lost connection."""
+        packed, self._outgoing = b"".join(self._outgoing), []
+        if self.open:
+            self._transport.write(packed)
 
     def abort(self) -> None:
         """Disconnect at once and drop unsent data. `lost` is called soon after."""

@@ -60,6 +60,49 @@ async def test_two_gateways_of_a_process_share_no_proof(
         assert other.core.proofs.recall(record) is True
 
 
+async def test_another_gateway_of_the_namespace_uses_the_stored_proof(
+    world: World, server_url: str, namespace: str
+) -> None:
+    """It checks no masks again before it decides what another gateway took in."""
+    record = await world.submit()
+    async with assembled(server_url, namespace) as other:
+        stored = await other.core.requests.get(record.id)
+        assert stored.proof == record.proof != ""
+        assert other.core.proofs.recall(stored) is False
+        decided = await other.core.requests.decide(click(stored))
+    assert decided.status is Status.APPROVED
+
+
+async def test_a_proof_that_was_put_into_redis_unmasks_nothing(
+    world: World, server_url: str, namespace: str
+) -> None:
+    """A proof of another request, and an invented one, are checked and refused."""
+    record, safe = await world.submit(**HIDING), await world.submit()
+    key = world.store.keys.record(record.id)
+    async with assembled(server_url, namespace) as other:
+        for forged in (safe.proof, "0" * 32):
+            await world.store.redis.hset(key, "proof", forged)
+            assert (await other.core.requests.get(record.id)).proof == forged
+            with pytest.raises(InvalidRequest, match="only in the inbox"):
+                await other.core.requests.decide(click(record))
+    assert await status(world, record) is Status.PENDING
+
+
+async def test_an_edit_makes_the_proof_worthless(
+    world: World, server_url: str, namespace: str
+) -> None:
+    """What a person writes instead is checked again, at every gateway."""
+    await world.route(Route(approvers=("ann", "bob"), quorum=2))
+    record = await world.submit()
+    edit = click(record, Action.EDIT, arguments={"command": "ls -l"})
+    edited = await world.core.requests.decide(edit)
+    assert edited.status is Status.PENDING
+    async with assembled(server_url, namespace) as other:
+        stored = await other.core.requests.get(record.id)
+        assert stored.proof == record.proof
+        assert other.core.proofs.recall(stored) is None
+
+
 @pytest.mark.parametrize("action", [Action.DENY, Action.ABORT])
 async def test_no_is_possible_all_the_same(world: World, action: Action) -> None:
     """Who sees only a mask may well say no."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import hiredis
@@ -106,6 +107,43 @@ async def test_what_is_sent_at_once_is_answered_at_once(line: Multiplexer) -> No
 
     answers = await asyncio.gather(*(ask(number) for number in range(300)))
     assert answers == [[str(number)] * 3 for number in range(300)]
+
+
+async def test_a_command_is_not_lost_with_the_connection_that_had_not_sent_it(
+    line: Multiplexer, server_url: str
+) -> None:
+    """Commands of one moment are sent together; if the connection ends before that, they are
+    sent on the next one."""
+    await line.send("PING")
+    asked = [asyncio.ensure_future(line.send("ECHO", number)) for number in range(5)]
+    await asyncio.sleep(0)  # each has handed over its command
+    assert line._session is not None
+    line._session._replies.abort()
+    assert await asyncio.gather(*asked) == [str(number) for number in range(5)]
+
+
+async def test_commands_of_one_moment_are_sent_together(
+    line: Multiplexer, reading: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One call of the system carries them all, in their order."""
+    await line.send("PING")
+    assert line._session is not None
+    replies = line._session._replies
+    if isinstance(replies, PublicReplies):
+        assert reading == "public"
+        return
+    sent: list[bytes] = []
+    transport = replies._transport
+
+    def write(packed: bytes) -> None:
+        sent.append(packed)
+        transport.write(packed)
+
+    watched = SimpleNamespace(write=write, is_closing=transport.is_closing, abort=transport.abort)
+    monkeypatch.setattr(replies, "_transport", watched)
+    answers = await asyncio.gather(*(line.send("ECHO", number) for number in range(20)))
+    assert answers == [str(number) for number in range(20)]
+    assert len(sent) == 1
 
 
 async def test_an_unknown_script_is_told_apart(line: Multiplexer) -> None:

@@ -747,6 +747,7 @@ NOT_HERE = {
     "measures for minutes": [
         "make bench",
         "python -m benchmarks click_to_wake",
+        "python -m benchmarks pair replicas",
         "python -m benchmarks frameworks",
         "python -m benchmarks many_waiters",
         "python -m benchmarks hooks",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from gateway.domain.policy_document import Budget, Mode, Route
 from gateway.models import Action
 from gateway.stores.requests import RedisGroups
@@ -65,6 +67,29 @@ async def test_a_live_replica_keeps_its_shard(world: World) -> None:
     shards, duty = await lease.run(redis, places, ["second", 60_000])
     assert set(held[0]) <= set(shards)
     assert duty == 1
+
+
+async def test_two_replicas_share_two_agents(world: World) -> None:
+    """Each reads the stream of one agent; the empty shard after them counts for nobody."""
+    await world.credentials.add_agent("second-agent")
+    keys, lease, redis = world.store.keys, Script("share_streams"), world.store.redis
+    places = [keys.agents, keys.replicas, keys.owners]
+    shards = [int(shard) for _, shard in await redis.zrange(keys.agents, 0, -1, withscores=True)]
+    assert shards == [0, 1]
+    shares = [
+        (who, sorted((await lease.run(redis, places, [who, 60_000]))[0]))
+        for who in ("first", "second") * 2
+    ]
+    assert shares == [("first", [0, 1, 2]), ("second", []), ("first", [0, 2]), ("second", [1])]
+
+
+async def test_many_agents_fill_one_shard_after_the_other(world: World) -> None:
+    """The first 400 agents share eight shards. No shard has more than fifty."""
+    for number in range(409):
+        await world.store.register_agent(f"a{number}")
+    rows = await world.store.redis.zrange(world.store.keys.agents, 0, -1, withscores=True)
+    counts = Counter(int(shard) for _, shard in rows)
+    assert counts == {**dict.fromkeys(range(8), 50), 8: 10}
 
 
 async def test_a_leader_that_still_waits_keeps_its_followers(world: World) -> None:

@@ -19,6 +19,7 @@ from adapters.slack import modals
 from adapters.slack.payloads import ModalMetadata
 from adapters.terminal.cards import render_card
 from adapters.web.cards import build_row, build_whole
+from gateway.cards import masks
 from gateway.cards.card import card_of, full_view
 from gateway.cards.masks import COULD_ACT, HIDDEN, NEEDS_ALL_SEEN, MaskProofs, hides, hides_offer
 from gateway.cards.remember_options import scopes_of
@@ -285,6 +286,53 @@ def test_a_proof_is_known_to_its_owner_alone() -> None:
     ended = one.copy_with(status=Status.DENIED)
     mine.hides(ended)
     assert mine.recall(ended) is None
+
+
+SAFE = {"command": f"curl -u bot:{TOKEN} https://example.org"}
+
+
+def test_a_proof_in_a_record_counts_at_every_gateway_with_the_key() -> None:
+    """Another key, or no key, proves nothing, and an ended request has no proof."""
+    proven = MaskProofs(b"key").prove(asking(SAFE))
+    assert proven.proof
+    assert MaskProofs(b"key").recall(proven) is False
+    assert MaskProofs(b"other").recall(proven) is None
+    assert MaskProofs().recall(proven) is None
+    assert MaskProofs(b"key").recall(proven.copy_with(status=Status.DENIED)) is None
+    assert MaskProofs().prove(asking(SAFE)).proof == ""
+
+
+def test_a_request_whose_masks_hide_something_gets_no_proof() -> None:
+    """Each gateway checks such a request itself."""
+    one = asking({"command": f"{TOKEN} --now"})
+    assert hides(one)
+    assert MaskProofs(b"key").prove(one).proof == ""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shown_since": 2},
+        {"digest": "1" * 64},
+        {"request": replace(asking(SAFE).request, id="f" * 32)},
+        {"declared": {"command": "text"}},
+        {"trusted": True},
+        {"proof": "0" * 32},
+        {"proof": ""},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_proof_counts_only_for_the_call_that_was_checked(change: dict[str, Any]) -> None:
+    """A proof that somebody forged, or took from another call, is no proof."""
+    proven = MaskProofs(b"key").prove(asking(SAFE))
+    assert MaskProofs(b"key").recall(proven.copy_with(**change)) is None
+
+
+def test_a_new_version_checks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rules may find more than those of the version that made the proof."""
+    proven = MaskProofs(b"key").prove(asking(SAFE))
+    monkeypatch.setattr(masks, "__version__", "9.9.9")
+    assert MaskProofs(b"key").recall(proven) is None
 
 
 def test_an_offer_whose_words_hide_something_is_none() -> None:

@@ -10,19 +10,21 @@ local lease = now + tonumber(ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', digits(now))
 redis.call('ZADD', KEYS[2], lease, ARGV[1])
 local last = redis.call('ZRANGE', KEYS[1], 0, 0, 'REV', 'WITHSCORES')
--- One more than exist, so that the first agent of the next shard is read at once.
-local shards = last[2] and tonumber(last[2]) + 2 or 1
+local shards = last[2] and tonumber(last[2]) + 1 or 0
 local fair = math.ceil(shards / redis.call('ZCARD', KEYS[2]))
 
 local owners = {}
 local rows = redis.call('HGETALL', KEYS[3])
 for at = 1, #rows, 2 do owners[rows[at]] = rows[at + 1] end
+local function is_free(shard)
+  local owner = owners[tostring(shard)]
+  return not owner or not redis.call('ZSCORE', KEYS[2], owner)
+end
 local mine, free = {}, {}
 for shard = 0, shards - 1 do
-  local owner = owners[tostring(shard)]
-  if owner == ARGV[1] then
+  if owners[tostring(shard)] == ARGV[1] then
     mine[#mine + 1] = shard
-  elseif not owner or not redis.call('ZSCORE', KEYS[2], owner) then
+  elseif is_free(shard) then
     free[#free + 1] = shard
   end
 end
@@ -31,6 +33,13 @@ while #mine < fair and #free > 0 do
   local shard = table.remove(free)
   redis.call('HSET', KEYS[3], shard, ARGV[1])
   mine[#mine + 1] = shard
+end
+-- One shard more than exist, so that its first agent is read at once. It is empty, so it counts for nobody.
+if is_free(shards) then
+  redis.call('HSET', KEYS[3], shards, ARGV[1])
+  mine[#mine + 1] = shards
+elseif owners[tostring(shards)] == ARGV[1] then
+  mine[#mine + 1] = shards
 end
 local duty = owners.duty
 if not duty or (duty ~= ARGV[1] and not redis.call('ZSCORE', KEYS[2], duty)) then
