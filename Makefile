@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo quick test test-thorough test-slow mutants test-emulate test-payloads test-hosts check format-check lint types imports docs format bench \
-	screenshots gallery agent-wheel packages test-packages docs-site test-docs-site test-image lock clean
+	screenshots gallery agent-wheel packages test-packages docs-site test-docs-site test-image test-guide lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -121,6 +121,10 @@ test-packages: packages $(INSTALLERS)/.ready ## install each package in an empty
 # runc, catatonit, netavark, aardvark-dns and docker-compose.
 test-image: $(READY) ## build the image, and run it and docker-compose.yml (`IMAGE_ENGINE=docker`: with Docker)
 	IMAGE_ENGINE=$(or $(IMAGE_ENGINE),podman) $(RUN) -m pytest -q -s tests/frame/test_image.py
+
+# Needs root, mmdebstrap, iproute2, iptables, util-linux and Chromium. Docker runs inside the root.
+test-guide: $(READY) ## follow `Run it for a team` on two empty Debian machines, word by word
+	GUIDE=yes $(RUN) -m pytest -q -s tests/guide
 
 $(NODE_TOOLS)/.ready: Makefile
 	npm install --silent --no-audit --no-fund --prefix build/packages $(NODE_PACKAGES)

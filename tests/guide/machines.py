@@ -6,7 +6,7 @@ The test's own machine routes between them, and to the outside for package regis
 from __future__ import annotations
 
 import asyncio
-import shutil
+import re
 import subprocess
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from collections.abc import AsyncIterator
@@ -57,7 +57,7 @@ class Machine:
     @property
     def address(self) -> str:
         """Its address in the network of the machines."""
-        return f"198.51.100.{4 * self.number + 2}"
+        return address_of(self.number)
 
     @property
     def router(self) -> str:
@@ -97,13 +97,28 @@ async def here(line: str, *more: str) -> str:
     return said
 
 
+def address_of(number: int) -> str:
+    """Return the address of a machine by its number."""
+    return f"198.51.100.{4 * number + 2}"
+
+
+def outside_resolver() -> str:
+    """Return the address that the test's own machine asks for names."""
+    (first, *_) = re.findall(
+        r"^nameserver (\S+)", Path("/etc/resolv.conf").read_text(), re.MULTILINE
+    )
+    return str(first)
+
+
 async def make_root(name: str, packages: str) -> Path:
     """Return the tar of an empty Debian root with these packages, made if it is missing."""
     tar = STATE / f"{name}.tar"
     if not tar.exists():
         STATE.mkdir(parents=True, exist_ok=True)
         (mirror, *_) = (await here("apt-get indextargets --format '$(SITE)'")).split()
-        line = 'mmdebstrap --quiet --format=tar --variant=minbase --include="$1" trixie "$2.part" "$3"'
+        line = (
+            'mmdebstrap --quiet --format=tar --variant=minbase --include="$1" trixie "$2.part" "$3"'
+        )
         await here(f'{line} && mv "$2.part" "$2"', packages, str(tar), mirror)
     return tar
 
@@ -120,16 +135,18 @@ async def routed() -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def booted(name: str, number: int, *, packages: str, first: str) -> AsyncIterator[Machine]:
-    """Run a machine from an empty root with these packages. `first` is a line that it starts with,
-    such as a service in the background."""
+async def booted(
+    name: str, number: int, *, packages: str, resolver: str, first: str = ""
+) -> AsyncIterator[Machine]:
+    """Run a machine from an empty root with these packages. It asks the resolver for names.
+    `first` is a line that it starts with, such as a service in the background."""
     machine = Machine(name=name, number=number, pid=0)
     tar = await make_root(name, packages)
     await _remove(machine)
     machine.root.mkdir()
     await here('tar -xf "$1" -C "$2"', str(tar), str(machine.root))
-    shutil.copy("/etc/resolv.conf", machine.root / "etc" / "resolv.conf")
-    (machine.root / "etc" / "hosts").write_text(f"127.0.0.1 localhost {name}\n", encoding="ascii")
+    for file, text in (("resolv.conf", f"nameserver {resolver}"), ("hosts", f"127.0.0.1 {name}")):
+        (machine.root / "etc" / file).write_text(f"{text}\n", encoding="ascii")
     await _connect(machine)
     words = ["nsenter", f"--net=/run/netns/guide-{name}", "unshare", "--mount", "--pid", "--uts"]
     words += ["--fork", "--kill-child", "sh", "-c", _ENTER, "sh", str(machine.root)]

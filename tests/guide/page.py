@@ -34,8 +34,8 @@ def read_rows(page: str, heading: str) -> dict[str, str]:
 
 def as_pattern(text: str) -> str:
     """Return a printed output as a pattern: an ellipsis and the space between columns vary."""
-    words = re.escape(text.strip()).replace(r"\ ", " ")
-    return re.sub(r"\s+", r"\\s+", words.replace("…", ".*"))
+    words = [re.escape(word).replace("…", ".*") for word in text.split()]
+    return r"\s+".join(words)
 
 
 def _read_block(indent: str, kind: str, block: str) -> list[Command]:

@@ -1,8 +1,10 @@
 """docs/tutorials/slack-for-a-team.md, typed word by word on empty machines: `make test-guide`.
 
 The server is an empty Debian root with Docker. Each command of the page runs there, or on a second
-machine in another network namespace. A person's acts in Slack happen in the counterpart. `WALK`
-says what is done with each command; `STAND_INS` names the images of others that are made here.
+machine in another network namespace. `WALK` says what is done with each command.
+
+Stand-ins: Debian's packages for the images of others (`STAND_INS`), the counterpart for Slack and
+its portal, a name server on the server for the domain, and a certificate that the machines trust.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ import asyncio
 import json
 import os
 import re
-import shlex
 import shutil
 import sys
 import time
@@ -19,6 +20,7 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -26,28 +28,43 @@ import pytest
 from tests.cli.tty import Tty
 from tests.frame.test_image import STAND_INS
 from tests.frame.tree import ROOT
-from tests.guide.machines import STATE, Machine, booted, here, make_root, read_all, routed
+from tests.guide.machines import (
+    STATE,
+    Machine,
+    address_of,
+    booted,
+    here,
+    make_root,
+    outside_resolver,
+    read_all,
+    routed,
+)
 from tests.guide.page import Command, as_pattern, read_commands, read_rows
 from tests.setup.slack_portal import SlackPortal
 from tests.setup.way import Way
 from tests.slack.counterpart.person import Human
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
-from tests.slack.office import labels, shown
+from tests.slack.office import form, labels, shown
 from tests.waiting import moment
+from tests.web.chromium import running, visiting
+from tests.web.inbox import CONNECTED
 from tests.web.test_https import NAME, write_certificate
+from tests.web.test_passkeys import add_authenticator
 
 PAGE = (ROOT / "docs" / "tutorials" / "slack-for-a-team.md").read_text(encoding="utf-8")
 BACKUP = (ROOT / "docs" / "guides" / "backup.md").read_text(encoding="utf-8")
-DOCKER = "docker.io,docker-cli,docker-compose,docker-buildx,iptables,ca-certificates,git"
+SERVER = (
+    "docker.io,docker-cli,docker-compose,docker-buildx,dnsmasq-base,iptables,ca-certificates,git"
+)
 PYTHON = "python3,python3-venv,make,ca-certificates"
 LOOKS = 120
-TRUSTED = "usr/local/share/ca-certificates"
 ORIGIN = "/srv/approval-gateway.git"
 
 pytestmark = [
     pytest.mark.skipif("GUIDE" not in os.environ, reason="runs in `make test-guide`"),
     pytest.mark.timeout(3000),
+    pytest.mark.browser,
 ]
 
 
@@ -119,8 +136,8 @@ class Walk:
     async def give_certificate(self, command: Command) -> None:
         """Put a certificate of our own where the page says, for the agent to trust."""
         folder = self.server.root / "root/approval-gateway/deploy/proxy"
-        shutil.copy(write_certificate(STATE) / "approvals.pem", folder)
-        shutil.copy(STATE / "approvals.key", folder)
+        for name in ("approvals.pem", "approvals.key"):
+            shutil.copy(STATE / name, folder)
         (folder / "approvals.key").chmod(0o600)
         await self.type(command)
         text = (folder / "Caddyfile").read_text(encoding="utf-8")
@@ -142,19 +159,30 @@ class Walk:
         assert not re.search("^FAIL", said, re.MULTILINE), said
 
     async def sign_in(self, command: Command) -> None:
-        """Open Ana's link from another machine, over HTTPS: it works once."""
-        link = re.search(r"^ana +(\S+)#code=(\S+)$", await self.type(command), re.MULTILINE)
-        assert link is not None
-        body = json.dumps({"code": link[2]})
-        script = (
-            "import sys, urllib.request as r; "
-            "url, body = sys.argv[1:]; r.urlopen(url).read(); "
-            "q = r.Request(url.replace('/login', '/api/login'), body.encode(), "
-            "{'Content-Type': 'application/json'}); print(r.urlopen(q).status)"
+        """Ana and Ben open their links in a browser over HTTPS, and make a passkey each."""
+        links = dict(re.findall(r"^(\w+) +(\S+#code=\S+)$", await self.type(command), re.MULTILINE))
+        assert list(links) == ["ana", "ben"]
+        known = (STATE / "known").read_text(encoding="ascii")
+        arguments = (
+            f"--host-resolver-rules=MAP {NAME} {self.server.address}",
+            f"--ignore-certificate-errors-spki-list={known}",
         )
-        line = shlex.join(["python3", "-c", script, link[1], body])
-        assert await self.agent.run(line) == "200\n"
-        assert "HTTP Error 4" in await self.agent.run(line, code=1)
+        with running(*arguments) as browser:
+            for name, link in links.items():
+                async with visiting(browser) as visit:
+                    await self._sign_in(await visit.tab(), name, link)
+
+    async def _sign_in(self, page: Any, name: str, link: str) -> None:
+        await page.goto(link)
+        await page.press(f"Sign in as {name}")
+        await page.until(CONNECTED)
+        await add_authenticator(page)
+        await page.goto(f"https://{NAME}/inbox/devices")
+        await page.press("Add a passkey")
+        await page.until("document.body.textContent.includes('The passkey was added.')")
+        await page.press("Sign out here")
+        await page.press("Sign in with a passkey")
+        await page.until(CONNECTED)
 
     async def get_token(self, command: Command) -> None:
         """Write down the agent's token."""
@@ -163,16 +191,11 @@ class Walk:
         self.agent_tokens.append(found[1])
 
     async def connect_agent(self, command: Command) -> None:
-        """Install the commands on the agent's machine as docs/README.md says, and set the token."""
-        await here('cp -r "$1" "$2"', str(STATE / "tree"), f"{self.agent.root}/root/tree")
-        await self.agent.run("make --directory tree setup")
+        """Set the token on the agent's machine, in a project with a script."""
         await self.agent.run("mkdir project; printf '#!/bin/sh\\necho deployed\\n' > deploy.sh")
         await self.agent.run("chmod +x deploy.sh && mv deploy.sh project")
-        self.agent.login = f". ~/tree/.venv/bin/activate; cd project; {self.exports(command)}"
-
-    def exports(self, command: Command) -> str:
-        """Return the page's line with the newest token."""
-        return command.text.replace("agw_…", self.agent_tokens[-1])
+        exports = command.text.replace("agw_…", self.agent_tokens[-1])
+        self.agent.login = f". ~/tree/.venv/bin/activate; cd project; {exports}"
 
     # What an agent asks, and what people answer
 
@@ -213,10 +236,13 @@ class Walk:
         await self.review("ana", card)
         async with asyncio.timeout(60):
             await self.slack.until(lambda: "1 of 2" in shown(card))
-        assert process.returncode is None
         await self.review("ben", card)
         assert "deployed" in await read_all(process)
         assert process.returncode == 0
+        await self.deny_second(command)
+
+    async def deny_second(self, command: Command) -> None:
+        """After one approval, the other person denies: nothing runs."""
         process, card = await self.ask(command.text)
         await self.review("ana", card)
         await self.deny("ben", card)
@@ -228,14 +254,16 @@ class Walk:
         human = self.people[name]
         await human.click(card, "Deny…")
         async with asyncio.timeout(60):
-            await self.slack.until(lambda: human.has_modal)
+            await form(human, "deny")
         await human.submit()
 
     # Later days
 
     async def change_policy(self, command: Command) -> None:
         """Add a person to the file, as an editor would, and have it read again."""
-        await self.server.run("printf '\\n[[people]]\\nname = \"eve\"\\n' >> deploy/policy/policy.toml")
+        await self.server.run(
+            "printf '\\n[[people]]\\nname = \"eve\"\\n' >> deploy/policy/policy.toml"
+        )
         await self.type(command)
 
     async def see_policy(self, command: Command) -> None:
@@ -314,10 +342,6 @@ class Walk:
         await self.type(command)
         await self.agent.run("gateway ask shell -- echo stopped", code=1)
 
-    async def set_exports(self, command: Command) -> None:
-        """Connect the agent."""
-        await self.connect_agent(command)
-
     async def leave_out(self, _: Command) -> None:
         """Do nothing: `make test-image` builds images within a test, and has a run of its own."""
 
@@ -381,20 +405,29 @@ WALK: list[tuple[str, Deed]] = [
 @pytest.fixture
 async def walk() -> AsyncIterator[Walk]:
     """Yield a reader in front of two empty machines, at a page that is not yet read."""
-    slack = Slack()
-    first = "mkdir -p /var/log && { dockerd > /var/log/docker.log 2>&1 & };"
+    slack, address = Slack(), address_of(0)
+    first = (
+        f"dnsmasq --user=root --no-resolv --no-hosts --bind-interfaces --listen-address={address} "
+        f"--server={outside_resolver()} --address=/{NAME}/{address}; "
+        "dockerd > /var/log/docker.log 2>&1 &"
+    )
+    STATE.mkdir(parents=True, exist_ok=True)
+    write_certificate(STATE)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(routed())
-        agent = await stack.enter_async_context(booted("agent", 1, packages=PYTHON, first=""))
-        server = await stack.enter_async_context(booted("server", 0, packages=DOCKER, first=first))
+        server = await stack.enter_async_context(
+            booted("server", 0, packages=SERVER, resolver=address, first=first)
+        )
+        agent = await stack.enter_async_context(
+            booted("agent", 1, packages=PYTHON, resolver=address)
+        )
         await stack.enter_async_context(slack.running(server.router))
+        certificates = STATE / "ca-certificates.crt"
+        own = Path("/etc/ssl/certs/ca-certificates.crt"), STATE / "approvals.pem"
+        certificates.write_text("".join(one.read_text(encoding="ascii") for one in own))
         await copy_tree(server)
-        await make_images(server)
+        await asyncio.gather(make_images(server), install(agent))
         server.login = "cd approval-gateway"
-        write_certificate(STATE)
-        with (agent.root / "etc" / "hosts").open("a", encoding="ascii") as hosts:
-            hosts.write(f"{server.address} {NAME}\n")
-        await trust(agent, Path("/etc/ssl/certs/ca-certificates.crt"), STATE / "approvals.pem")
         yield Walk(server, agent, slack)
         await server.run("docker compose down --volumes")
 
@@ -424,7 +457,7 @@ async def make_images(server: Machine) -> None:
     tar = await make_root("debian", "ca-certificates")
     shutil.copy(tar, server.root / "root" / "debian.tar")
     await server.run("docker import debian.tar debian && rm debian.tar && mkdir stand-in")
-    shutil.copy("/etc/ssl/certs/ca-certificates.crt", server.root / "root" / "stand-in")
+    shutil.copy(STATE / "ca-certificates.crt", server.root / "root" / "stand-in")
     for name, (packages, change) in STAND_INS.items():
         lines = (
             "FROM debian",
@@ -438,13 +471,11 @@ async def make_images(server: Machine) -> None:
         await server.run(f"docker build --quiet --tag {name} stand-in")
 
 
-async def trust(machine: Machine, *files: Path) -> None:
-    """Have the programs of a machine trust these certificates."""
-    for file in files:
-        pem = re.findall(r"-----BEGIN.+?END[^\n]+\n", file.read_text(), re.DOTALL)
-        for number, one in enumerate(pem):
-            (machine.root / TRUSTED / f"{file.stem}-{number}.crt").write_text(one)
-    await machine.run("update-ca-certificates --fresh")
+async def install(agent: Machine) -> None:
+    """Install the gateway's commands on the agent's machine, as docs/README.md says."""
+    shutil.copy(STATE / "ca-certificates.crt", agent.root / "etc" / "ssl" / "certs")
+    await here('cp -r "$1" "$2"', str(STATE / "tree"), f"{agent.root}/root/tree")
+    await agent.run("make --directory tree setup")
 
 
 async def test_the_guide_leads_to_a_team(walk: Walk) -> None:
