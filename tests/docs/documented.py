@@ -537,6 +537,7 @@ ELSEWHERE = {
             "docker compose down --volumes",
             "docker compose run --rm -T --entrypoint sh gateway -c "
             "'cat > /tmp/b && gateway restore /tmp/b' < gw.backup",
+            "docker compose up --detach --build --wait",
             "docker compose exec gateway gateway restore --confirm agents",
             "docker compose exec gateway gateway restore --confirm sign-ins",
             "docker compose exec gateway gateway --version",
