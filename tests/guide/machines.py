@@ -55,6 +55,11 @@ class Machine:
         return STATE / self.name
 
     @property
+    def home(self) -> Path:
+        """The folder in which its shells begin, as the test sees it."""
+        return self.root / "root"
+
+    @property
     def address(self) -> str:
         """Its address in the network of the machines."""
         return address_of(self.number)

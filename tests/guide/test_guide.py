@@ -135,7 +135,7 @@ class Walk:
 
     async def give_certificate(self, command: Command) -> None:
         """Put a certificate of our own where the page says, for the agent to trust."""
-        folder = self.server.root / "root/approval-gateway/deploy/proxy"
+        folder = self.server.home / "approval-gateway" / "deploy" / "proxy"
         for name in ("approvals.pem", "approvals.key"):
             shutil.copy(STATE / name, folder)
         (folder / "approvals.key").chmod(0o600)
@@ -455,9 +455,9 @@ async def make_images(server: Machine) -> None:
             break
         await moment()
     tar = await make_root("debian", "ca-certificates")
-    shutil.copy(tar, server.root / "root" / "debian.tar")
+    shutil.copy(tar, server.home / "debian.tar")
     await server.run("docker import debian.tar debian && rm debian.tar && mkdir stand-in")
-    shutil.copy(STATE / "ca-certificates.crt", server.root / "root" / "stand-in")
+    shutil.copy(STATE / "ca-certificates.crt", server.home / "stand-in")
     for name, (packages, change) in STAND_INS.items():
         lines = (
             "FROM debian",
@@ -467,14 +467,14 @@ async def make_images(server: Machine) -> None:
             "&& cp /tmp/ca-certificates.crt /etc/ssl/certs/",
             f"RUN {change}",
         )
-        (server.root / "root" / "stand-in" / "Dockerfile").write_text("\n".join(lines))
+        (server.home / "stand-in" / "Dockerfile").write_text("\n".join(lines))
         await server.run(f"docker build --quiet --tag {name} stand-in")
 
 
 async def install(agent: Machine) -> None:
     """Install the gateway's commands on the agent's machine, as docs/README.md says."""
     shutil.copy(STATE / "ca-certificates.crt", agent.root / "etc" / "ssl" / "certs")
-    await here('cp -r "$1" "$2"', str(STATE / "tree"), f"{agent.root}/root/tree")
+    await here('cp -r "$1" "$2"', str(STATE / "tree"), str(agent.home / "tree"))
     await agent.run("make --directory tree setup")
 
 
