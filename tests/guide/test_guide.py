@@ -58,7 +58,8 @@ SERVER = (
     "docker.io,docker-cli,docker-compose,docker-buildx,dnsmasq-base,iptables,ca-certificates,git"
 )
 PYTHON = "python3,python3-venv,make,ca-certificates"
-LOOKS = 120
+LOOKING = 240
+"""Seconds for which a reader looks again at what changes."""
 ORIGIN = "/srv/approval-gateway.git"
 
 pytestmark = [
@@ -146,12 +147,11 @@ class Walk:
 
     async def see_healthy(self, command: Command) -> None:
         """Look until each service is healthy; Caddy is running."""
-        for _ in range(LOOKS):
-            said = await self.type(command)
-            states = re.findall(r"Up .*?(?:\((.+?)\))?  ", said)
-            if sorted(states) == ["", "healthy", "healthy", "healthy"]:
-                return
-        raise AssertionError(said + await self.server.run("docker compose logs"))
+        states: list[str] = []
+        async with asyncio.timeout(LOOKING):
+            while sorted(states) != ["", "healthy", "healthy", "healthy"]:
+                await moment()
+                states = re.findall(r"Up .*?(?:\((.+?)\))?  ", await self.type(command))
 
     async def check(self, command: Command) -> None:
         """Run the checks; none fails."""
@@ -268,10 +268,9 @@ class Walk:
 
     async def see_policy(self, command: Command) -> None:
         """The new person is in the active policy."""
-        for _ in range(LOOKS):
-            if '"eve"' in (said := await self.type(command)):
-                return
-        raise AssertionError(said)
+        async with asyncio.timeout(LOOKING):
+            while '"eve"' not in await self.type(command):
+                await moment()
 
     async def restore(self, command: Command) -> None:
         """See that there is nothing left, then load the file."""
@@ -449,11 +448,9 @@ async def copy_tree(server: Machine) -> None:
 
 async def make_images(server: Machine) -> None:
     """Wait for Docker, and make the images of others from Debian's packages."""
-    for _ in range(LOOKS):
-        process = await server.start("docker info")
-        if await read_all(process) and process.returncode == 0:
-            break
-        await moment()
+    async with asyncio.timeout(LOOKING):
+        while "Server Version" not in await read_all(await server.start("docker info")):
+            await moment()
     tar = await make_root("debian", "ca-certificates")
     shutil.copy(tar, server.home / "debian.tar")
     await server.run("docker import debian.tar debian && rm debian.tar && mkdir stand-in")
