@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo quick test test-thorough test-slow mutants test-emulate test-payloads test-hosts check format-check lint types imports docs format bench \
-	screenshots gallery agent-wheel packages test-packages docs-site test-docs-site test-image test-chart test-systemd lock clean
+	screenshots gallery agent-wheel packages test-packages docs-site test-docs-site test-image test-chart test-systemd test-guide lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -137,6 +137,10 @@ $(CHART)/.venv/.ready: Makefile
 # Needs Linux, root and systemd. It does not touch the systemd that runs this machine.
 test-systemd: $(READY) ## start the units of deploy/systemd with a systemd in namespaces, as root
 	SYSTEMD=1 $(RUN) -m pytest -q tests/deploy/test_machine.py
+
+# Needs root, mmdebstrap, iproute2, iptables, util-linux and Chromium. Docker runs inside the root.
+test-guide: $(READY) ## follow `Run it for a team` on two empty Debian machines, word by word
+	GUIDE=yes $(RUN) -m pytest -q -s tests/guide
 
 $(NODE_TOOLS)/.ready: Makefile
 	npm install --silent --no-audit --no-fund --prefix build/packages $(NODE_PACKAGES)

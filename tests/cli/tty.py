@@ -19,16 +19,21 @@ _SECONDS = 60
 
 
 class Tty:
-    """Runs `gateway WORDS` in a pseudo-terminal until left."""
+    """Runs `gateway WORDS`, or another program with them, in a pseudo-terminal until left."""
 
     def __init__(
-        self, words: Sequence[str], env: Mapping[str, str], folder: Path | None = None
+        self,
+        words: Sequence[str],
+        env: Mapping[str, str],
+        folder: Path | None = None,
+        *,
+        program: Sequence[str] = (sys.executable, "-m", "gateway.cli"),
     ) -> None:
         self._master, inner = pty.openpty()
         self.said = ""
         self._read = 0
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "gateway.cli", *words],
+            [*program, *words],
             env={**env, "TERM": "dumb"},
             cwd=folder,
             stdin=inner,

@@ -15,6 +15,7 @@ from gateway.server.app import run_adapter, run_gateway
 from gateway.server.connections import Backend, open_backend
 from gateway.server.settings import Settings
 from gateway.server.start_up_checks import OPEN_DEFAULT, UnsafeSettings
+from gateway.stores.backup import AGENTS, BackupFile, confirm_held, load_backup, write_backup
 from gateway.stores.connect import connect
 from gateway.stores.embedded_server import find_server_binary
 from gateway.stores.keys import Keys
@@ -88,6 +89,27 @@ async def test_it_starts_on_what_is_safe(safe: tuple[Settings, Backend], kind: s
     await backend.credentials.revoke_agent("goes")
     async with process(kind, chosen):
         pass
+
+
+async def test_it_starts_before_restored_agents_are_confirmed(
+    safe: tuple[Settings, Backend], tmp_path: Path
+) -> None:
+    """A restored agent has no token and no Redis user. One with a token and no user is refused."""
+    chosen, backend = safe
+    store, path = backend.store, tmp_path / "b"
+    for name in ("coder", "other"):
+        await backend.credentials.add_agent(name)
+    head = {"namespace": "gw", "version": "", "made": 0, "public_key": ""}
+    await write_backup(store, path, head)
+    await store.redis.delete(*[one async for one in store.redis.scan_iter(store.keys.of("*"))])
+    await load_backup(store, BackupFile(path))
+    await store.redis.delete(store.keys.restoring)
+    async with run_gateway(chosen):
+        pass
+    await confirm_held(store, AGENTS)
+    with pytest.raises(UnsafeSettings, match="no separate Redis user: coder, other"):
+        async with run_gateway(chosen):
+            pass
 
 
 @pytest.mark.parametrize(

@@ -77,14 +77,14 @@ class Slack:
         return [message for message in found if message.thread_ts == ts]
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Slack]:
-        """Serve until left."""
+    async def running(self, host: str = "127.0.0.1") -> AsyncIterator[Slack]:
+        """Serve until left, at an address of this machine."""
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.add_routes([*self.web_api.routes(), web.get("/link/{ticket}", self.sockets.serve)])
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        self.state.url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+        await web.TCPSite(runner, host, 0).start()
+        self.state.url = f"http://{host}:{runner.addresses[0][1]}/"
         try:
             yield self
         finally:
