@@ -35,13 +35,13 @@ async def write_evidence(options: argparse.Namespace) -> int:
     """Write an evidence report, readable only by this user, and check it. Return 1 if the audit log
     has gaps; the report then names them."""
     settings, scope, path = Settings(), parse_scope(options.about), Path(options.file)
-    if not known_public_key(settings):
-        raise InvalidRequest(
-            "the signing key is unknown here: set GATEWAY_SIGNING_KEY, or run this command on "
-            "the gateway's host"
-        )
-    signer = signer_of(settings)  # also sets the key of the masks
     async with connect_backend(acting=True) as found:
+        if not known_public_key(settings):
+            raise InvalidRequest(
+                "the signing key is unknown here: set GATEWAY_SIGNING_KEY, or run this command "
+                "on the gateway's host"
+            )
+        signer = signer_of(settings)  # also sets the key of the masks
         record = await found.store.load(scope.request_id) if scope.request_id else None
         if scope.request_id and record is None:
             raise NotFound(f'there is no request "{scope.request_id}"; name its whole id')

@@ -156,6 +156,7 @@ def test_redis_url_wins_over_the_gateway_found(
             "GATEWAY_NAMESPACE": namespace,
             "GATEWAY_PORT": development.url.rpartition(":")[2],
             "GATEWAY_APPROVER_TOKEN": "t",
+            "GATEWAY_SIGNING_KEY": f"{'A' * 43}=",
             **({} if named == "nothing" else {named: production.url}),
         }
         code, said = shell.call(*TYPED[path], env=env)

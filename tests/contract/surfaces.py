@@ -277,11 +277,11 @@ def read_command_line(record: StoredRequest, reader: Reader) -> list[Read]:
 
 
 _LINE_PARTS = {
-    "  payload ": "payload",
-    "  changed environment ": "environment",
-    "  files ": "files",
-    "  in the folder ": "folder",
-    "  on the host ": "host",
+    "payload ": "payload",
+    "changed environment ": "environment",
+    "files ": "files",
+    "in the folder ": "folder",
+    "on the host ": "host",
 }
 
 
@@ -289,6 +289,7 @@ def _read_line(seen: str, record: StoredRequest, reader: Reader) -> Json:
     read: Json = {"payload": None, "environment": {}, "files": {}, "folder": None, "host": None}
     decoder, at, text = json.JSONDecoder(), 0, unescaped(seen)
     while at < len(text):
+        at += 2 if text.startswith("  ", at) else 0
         label = next((one for one in _LINE_PARTS if text.startswith(one, at)), "")
         value, at = decoder.raw_decode(text, at + len(label))
         said = reader.said(value)
