@@ -62,7 +62,7 @@ async def _approvers(backend: Backend) -> Finding:
         return report_failure(says, "gateway approver add NAME")
     tokens = [row.name for row in await backend.credentials.list_all(APPROVER)]
     if find_no_admin(policy, tokens):
-        says = "there is no admin, so `explain`, `tool declare` and other commands are refused"
+        says = "no admin has a token, so `explain`, `tool declare` and other commands are refused"
         return report_doubt(says, "set admin = true in the policy file for a person who can log in")
     return report_ok("1 person" if len(policy.people) == 1 else f"{len(policy.people)} people")
 
