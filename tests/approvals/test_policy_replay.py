@@ -162,14 +162,16 @@ async def test_it_begins_where_it_is_told_and_writes_nothing(world: World) -> No
     await ended(world)
     late = await ended(world, "ls", Action.DENY)
     assert late.decision is not None
-    keys = sorted(await world.store.redis.keys("*"))
+    own = f"{{{world.store.keys.namespace}}}*"
+    keys = sorted(await world.store.redis.keys(own))
+    assert keys
     events = await world.events()
     policy = replace(await world.store.policy(), rules=RULES)
     first, again = [await replay(world.store, policy) for _ in range(2)]
     assert first == again
     since = late.decision.decided_at + 10_000
     assert (await replay(world.store, policy, since=since)).replayed == 0
-    assert sorted(await world.store.redis.keys("*")) == keys
+    assert sorted(await world.store.redis.keys(own)) == keys
     assert await world.events() == events
 
 

@@ -206,4 +206,4 @@ async def test_admins_see_how_people_decide(box: Inbox, page: Page) -> None:
     assert await flaws(page) == []
     await box.sign_in(page, "bob")
     await page.goto(f"{box.gateway.url}/inbox/report")
-    await page.until("document.body.textContent.includes('only an admin may see')")
+    await page.until("document.body.textContent.includes('only an admin or auditor may see')")
