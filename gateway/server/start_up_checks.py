@@ -30,6 +30,7 @@ from gateway.policy.policy_file_reader import (
 from gateway.server.connections import Backend
 from gateway.server.plugins import refuse_unknown
 from gateway.server.settings import Settings
+from gateway.stores.backup import list_held_agents
 from gateway.stores.connect import facts, writes_alone
 from gateway.stores.credentials import APPROVER, REDIS_ERRORS, user_name
 from gateway.stores.requests import RedisStore
@@ -254,10 +255,12 @@ async def _of_server(store: RedisStore) -> list[str]:
         found.append("A fail-over of Redis may lose decisions: set min-replicas-to-write 1.")
     if any(one.default for one in every):
         found.append(OPEN_DEFAULT)
+    held = await list_held_agents(store)  # a restore took their users; they cannot act
     without = [
         agent
         for agent in await store.agents()
-        if all(user_name(store.keys, agent) not in one.users for one in every)
+        if agent not in held
+        and all(user_name(store.keys, agent) not in one.users for one in every)
     ]
     if without:
         found.append(
