@@ -488,13 +488,13 @@ ELSEWHERE = {
     "gateway restore --confirm agents": _BACKUP,
     "gateway restore --confirm sign-ins": _BACKUP,
     "gateway restore --confirm links": _BACKUP,
-    "redis-cli ACL SETUSER gateway '>NEW'": (
+    "redis-cli --user gateway ACL SETUSER gateway '>NEW'": (
         "backup/test_rotation.py::test_a_new_redis_password_stops_nothing"
     ),
-    "redis-cli ACL SETUSER gateway '<OLD'": (
+    "redis-cli --user gateway ACL SETUSER gateway '<OLD'": (
         "backup/test_rotation.py::test_a_new_redis_password_stops_nothing"
     ),
-    "redis-cli ACL SAVE": "backup/test_rotation.py::test_a_new_redis_password_stops_nothing",
+    "redis-cli --user gateway ACL SAVE": "backup/test_rotation.py::test_a_new_redis_password_stops_nothing",
     "GATEWAY_SLACK_BOT_TOKEN=NEW gateway slack setup --non-interactive": (
         "backup/test_rotation.py::test_a_new_chat_token_replaces_the_old_one"
     ),
