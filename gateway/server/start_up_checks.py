@@ -259,8 +259,7 @@ async def _of_server(store: RedisStore) -> list[str]:
     without = [
         agent
         for agent in await store.agents()
-        if agent not in held
-        and all(user_name(store.keys, agent) not in one.users for one in every)
+        if agent not in held and all(user_name(store.keys, agent) not in one.users for one in every)
     ]
     if without:
         found.append(

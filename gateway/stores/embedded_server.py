@@ -155,7 +155,7 @@ class DataFolder:
         path = self.path / ACL_FILE
         others = _OUR_USERS.sub(b"", path.read_bytes() if path.exists() else b"")
         secret = hashlib.sha256(self.password().encode()).hexdigest()
-        # Nobody can log in as `default`; the server replays its append-only file with these rights.
+        # Nobody can log in as `default`; a restart replays the append-only file with its rights.
         ours = f"user default off ~* &* +@all\nuser {USER} on #{secret} ~* &* +@all\n"
         write_private(path, ours.encode() + others)
 

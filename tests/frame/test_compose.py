@@ -252,7 +252,7 @@ def test_a_restart_reads_back_what_a_script_wrote(
         server.kill()
         server.start()
         assert server.gateway().mget("{gw}:one", "{gw}:two") == ["1", "2"]
-        with pytest.raises(redis.RedisError, match="authenticated|NOAUTH"):
+        with pytest.raises(redis.RedisError, match=r"authenticated|NOAUTH"):
             redis.Redis(port=server.port).ping()
     finally:
         server.kill()
