@@ -155,7 +155,8 @@ class DataFolder:
         path = self.path / ACL_FILE
         others = _OUR_USERS.sub(b"", path.read_bytes() if path.exists() else b"")
         secret = hashlib.sha256(self.password().encode()).hexdigest()
-        ours = f"user default off -@all\nuser {USER} on #{secret} ~* &* +@all\n"
+        # Nobody can log in as `default`; a restart replays the append-only file with its rights.
+        ours = f"user default off ~* &* +@all\nuser {USER} on #{secret} ~* &* +@all\n"
         write_private(path, ours.encode() + others)
 
     def open_log(self, name: str = "engine.log") -> int:

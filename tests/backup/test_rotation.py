@@ -92,6 +92,7 @@ def test_a_new_redis_password_stops_nothing(shell: Shell, tmp_path: Path) -> Non
         pending = ask(shell, "ls")
         admin: Any = redis.Redis(port=port, username="gateway", password="old")
         admin.execute_command("ACL", "SETUSER", "gateway", ">new")
+        admin.execute_command("ACL", "SAVE")
         with shell.running_up(REDIS_URL=urls[1]) as second:
             second.says("Answer in the browser")
             first.process.terminate()

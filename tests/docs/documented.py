@@ -148,6 +148,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway agent rotate NAME": Line("token +agw_", first=("gateway agent add NAME",)),
     "gateway agent rotate NAME --now": Line("token +agw_", first=("gateway agent add NAME",)),
     "gateway agent revoke NAME": Line("is revoked", first=("gateway agent add NAME",)),
+    "gateway approver add NAME": Line("token +agw_"),
     "gateway approver rotate NAME --now": Line("token +agw_", first=("gateway approver add NAME",)),
     "gateway archive give-up --yes": Line("nothing is lost"),
     "gateway pending --json": Line('"approvers"', first=ASKED),
@@ -501,13 +502,15 @@ ELSEWHERE = {
     "gateway restore --confirm agents": _BACKUP,
     "gateway restore --confirm sign-ins": _BACKUP,
     "gateway restore --confirm links": _BACKUP,
-    "redis-cli ACL SETUSER gateway '>NEW'": (
+    "redis-cli --user gateway ACL SETUSER gateway '>NEW'": (
         "backup/test_rotation.py::test_a_new_redis_password_stops_nothing"
     ),
-    "redis-cli ACL SETUSER gateway '<OLD'": (
+    "redis-cli --user gateway ACL SETUSER gateway '<OLD'": (
         "backup/test_rotation.py::test_a_new_redis_password_stops_nothing"
     ),
-    "redis-cli ACL SAVE": "backup/test_rotation.py::test_a_new_redis_password_stops_nothing",
+    "redis-cli --user gateway ACL SAVE": (
+        "backup/test_rotation.py::test_a_new_redis_password_stops_nothing"
+    ),
     "GATEWAY_SLACK_BOT_TOKEN=NEW gateway slack setup --non-interactive": (
         "backup/test_rotation.py::test_a_new_chat_token_replaces_the_old_one"
     ),

@@ -94,8 +94,9 @@ def test_everything_stops_and_goes_on(up: Shell, agent: dict[str, str]) -> None:
 
 def test_a_lost_phone_is_signed_out(up: Shell) -> None:
     """The commands of the entry are those that the tests of each command run."""
-    devices, rotate, history = commands("A person lost a phone")
+    devices, login, rotate, history = commands("A person lost a phone")
     assert (devices, history) == ("devices NAME --end-all", "history")
     up.run(*devices.replace("NAME", "owner").split())
+    assert "/inbox/login#code=" in up.run(*login.replace("NAME", "owner").split())
     up.run("approver", "add", "ana")
     assert "agw_" in up.run(*rotate.replace("NAME", "ana").split())

@@ -57,7 +57,8 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 class Server:
     """The `valkey` service on this machine: its own command line, in a folder of the test's."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, binary: Path | None = None) -> None:
+        self.binary = binary or find_server_binary()
         self.secrets = folder / "secrets"
         self.data = folder / "data"
         self.data.mkdir()
@@ -69,9 +70,8 @@ class Server:
     def command(self) -> list[str]:
         """Return the compose file's command with this machine's places in it."""
         *shell, line = compose()["services"]["valkey"]["command"]
-        binary = find_server_binary()
         for there, here in {
-            "exec valkey-server": f"exec {binary} --bind 127.0.0.1 --port {self.port}",
+            "exec valkey-server": f"exec {self.binary} --bind 127.0.0.1 --port {self.port}",
             "/run/secrets": str(self.secrets),
             "/data": str(self.data),
         }.items():
@@ -232,6 +232,28 @@ def test_an_agents_user_and_words_survive_a_power_cut(
         server.start()
         assert server.client("gw.agent-kept", AGENT_PASSWORD).ping()
         assert [key for key, _ in server.gateway().xrange("{gw}:in:kept")] == [entry]
+    finally:
+        server.kill()
+
+
+@pytest.mark.skipif(
+    shutil.which("redis-server") is None and os.environ.get("CI") != "true",
+    reason="redis-server is not installed",
+)
+def test_a_restart_reads_back_what_a_script_wrote(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Servers without a fix check the rights of `default` when they replay a transaction."""
+    server = Server(tmp_path_factory.mktemp("replay"), Path(shutil.which("redis-server") or ""))
+    server.start()
+    try:
+        both = "redis.call('SET', KEYS[1], '1') redis.call('SET', KEYS[2], '2')"
+        server.gateway().eval(both, 2, "{gw}:one", "{gw}:two")
+        server.kill()
+        server.start()
+        assert server.gateway().mget("{gw}:one", "{gw}:two") == ["1", "2"]
+        with pytest.raises(redis.RedisError, match=r"authenticated|NOAUTH"):
+            redis.Redis(port=server.port).ping()
     finally:
         server.kill()
 

@@ -182,3 +182,29 @@ async def test_the_compose_file_is_a_setting_that_passes(tmp_path: Path) -> None
         assert set(found.values()) == {OK}
     finally:
         valkey.kill()
+
+
+async def test_a_restored_gateway_starts_before_its_agents_are_confirmed(
+    safe: tuple[Settings, Backend], tmp_path: Path
+) -> None:
+    """The restore deleted the agents' Redis users; confirmed or added again, they need one."""
+    chosen, backend = safe
+    store, file = backend.store, tmp_path / "gw.backup"
+    for agent in ("bot", "ci"):
+        await backend.credentials.add_agent(agent)
+    head = {"namespace": "gw", "version": "1", "made": await store.now(), "public_key": ""}
+    await write_backup(store, file, head)
+    await store.redis.flushdb()
+    await load_backup(store, BackupFile(file))
+    await store.redis.delete(store.keys.restoring)
+    async with run_gateway(chosen):
+        pass
+    made = await backend.credentials.add_agent("ci")
+    await store.redis.execute_command("ACL", "DELUSER", made.redis_user)
+    with pytest.raises(UnsafeSettings, match="no separate Redis user: ci:"):
+        async with run_gateway(chosen):
+            pass
+    await confirm_held(store, AGENTS)
+    with pytest.raises(UnsafeSettings, match="no separate Redis user: bot, ci:"):
+        async with run_gateway(chosen):
+            pass
