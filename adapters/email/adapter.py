@@ -14,7 +14,6 @@ from gateway import ports
 from gateway.cards.card import Card
 from gateway.errors import GatewayError, Misconfigured
 
-
 _OUTCOMES = ports.Rate(30, 60.0)
 """For each address in `notify`. The budgets of agents limit cards, but not their outcomes."""
 

@@ -278,12 +278,13 @@ def _routes_of(policy: PolicyDocument, agent: str) -> list[Route]:
 def lets_through(policy: PolicyDocument, grant: Grant, record: StoredRequest, route: Route) -> bool:
     """Return whether the people who made a session pass or plan may decide this very request.
 
-    On a route without self-approval, votes of the people who requested it do not count.
+    On a route without self-approval, votes of people who requested it, or could be the requester,
+    do not count.
     """
     voices = _present(policy, grant.backers)
     asked = set() if route.self_approval else requesters(policy, record)
     if asked:
-        others = {one.name for one in policy.people} - asked
+        others = _find_countable(policy).keys() - asked
         voices = tuple(one for one in voices if one.person in others)
     return _by_admin(policy, voices) or _speaks(route.at(record.risk.level), grant, voices)
 

@@ -203,8 +203,8 @@ async def test_a_reader_for_all_pages_has_the_ids_of_none() -> None:
 def test_the_count_of_repeats_names_no_request(lines: Lines) -> None:
     """Each may be about another one."""
     log = logging.getLogger("gateway.test")
-    for request in "abc":
-        with log_about(request=request * 32):
+    for letter in "abc":
+        with log_about(request=letter * 32):
             log.warning("it failed", extra={"event": "repeated"})
     for handler in logging.getLogger("gateway").handlers:
         if isinstance(handler, CountingHandler):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,13 @@ from gateway.domain.policy_document import Route
 from gateway.domain.records import Identity, Person, Remember
 from gateway.errors import NotFound, Unauthorized
 from gateway.models import Origin, Status
+from gateway.policy.authorization import lets_through
+from gateway.policy.grants.grant import GrantVoter
 from gateway.sign_in.logins import Ways
+from gateway.stores.backup import BackupFile, confirm_held, load_backup, write_backup
 from gateway.wire.codec import JsonObject
+from tests.contract.test_grants import GRANTED
+from tests.sign_in.authenticator import Authenticator
 from tests.sign_in.provider import Provider
 from tests.sign_in.test_groups import (
     POLICY,
@@ -24,17 +30,22 @@ from tests.sign_in.test_groups import (
     provider,
     refused,
     sign_in,
-    ways,
 )
-from tests.sign_in.test_provider import make_ways
+from tests.sign_in.test_provider import PUBLIC, make_ways
 from tests.waiting import moment
 from tests.world import World, click, identity
 
-__all__ = ["provider", "ways"]
+__all__ = ["provider"]
 TWO = POLICY.replace('"oidc-group:payments"]', '"oidc-group:payments", "dan"]\nquorum = 2') + (
     '[[people]]\nname = "dan"\n'
 )
 ANN = Identity(platform="oidc", id="1")
+
+
+@pytest.fixture
+def ways(world: World, provider: Provider) -> Ways:
+    """Return the ways to sign in of a gateway that knows people by their subject."""
+    return make_ways(world, provider, claim="sub")
 
 
 @pytest.mark.parametrize("written", ["oidc:7", "oidc:ISSUER#7"])
@@ -215,3 +226,67 @@ async def test_a_member_whom_the_agent_names_as_the_sender_does_not_decide(
     record = await world.submit(origin=Origin(channel="oidc", sender=who.id))
     with pytest.raises(Unauthorized, match="you submitted"):
         await decide(world, who, record)
+
+
+async def test_a_pass_of_a_member_who_could_be_the_requester_decides_nothing(
+    ways: Ways, world: World, provider: Provider
+) -> None:
+    """Ben is listed without a subject after the member made the pass, and then requests."""
+    who = await ways.who(await sign_in(ways, provider, "7", "payments"))
+    member = await person(world, who)
+    assert member is not None
+    strict = POLICY.replace('oidc:1"]', 'oidc:1", "slack:T1/U1"]')
+    strict = strict.replace(
+        '"oidc-group:payments"]', '"oidc-group:payments"]\nself_approval = false'
+    )
+    voter = GrantVoter(person=member.name, via=("oidc-group:payments",))
+    made = replace(GRANTED, backers=(voter,))
+    record = await world.submit(origin=Origin(channel="slack", sender="T1/U1"))
+    policy = await apply(world, strict)
+    route = policy.route_for(record.request.agent, record.request.tool)
+    assert lets_through(policy, made, record, route)
+    policy = await apply(world, f'{strict}[[people]]\nname = "ben"\n')
+    assert not lets_through(policy, made, record, route)
+
+
+async def test_a_passkey_of_a_member_ends_with_the_membership(
+    ways: Ways, world: World, provider: Provider, tmp_path: Path
+) -> None:
+    """Also after a return, and after a restore from a backup that has it."""
+    session = await sign_in(ways, provider, "7", "payments")
+    who = await ways.who(session)
+    assert who is not None
+    device = Authenticator("approvals.example", PUBLIC)
+    made = device.make(await ways.passkeys.begin_adding(session))
+    await ways.passkeys.add(session, made, device="Firefox")
+
+    async def enter() -> Identity | None:
+        signed = device.sign(await ways.passkeys.begin_sign_in("a browser", address="a"))
+        return await ways.who(
+            await ways.passkeys.sign_in("a browser", signed, address="a", device="Firefox")
+        )
+
+    assert await enter() == who
+    refresh = await ways.members.load(who)
+    await world.store.redis.delete(ways.members._name("member", who))
+    assert await enter() is None, "nobody confirmed the member"
+    await ways.members.save(who, refresh)
+    path, store = tmp_path / "backup", world.store
+    head = {"version": "1", "namespace": store.keys.namespace, "made": 1, "public_key": ""}
+    await write_backup(store, path, head)
+    provider.accounts.clear()
+    await check(world, ways)
+    with pytest.raises(Unauthorized):
+        await enter()
+    await sign_in(ways, provider, "7", "payments")
+    with pytest.raises(Unauthorized):
+        await enter()
+    async for key in store.redis.scan_iter(match=store.keys.of("*")):
+        await store.redis.delete(key)
+    await load_backup(store, BackupFile(path))
+    await confirm_held(store, "sign-ins")
+    assert await person(world, who) is not None
+    assert await ways.who(session) is None
+    assert await enter() is None
+    await check(world, ways)
+    assert await person(world, who) is None
