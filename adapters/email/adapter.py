@@ -14,6 +14,9 @@ from gateway import ports
 from gateway.cards.card import Card
 from gateway.errors import GatewayError, Misconfigured
 
+_OUTCOMES = ports.Rate(30, 60.0)
+"""For each address in `notify`. The budgets of agents limit cards, but not their outcomes."""
+
 
 class EmailAdapter(ports.Adapter):
     """Mails each request with a link to the inbox. Nobody can decide by mail."""
@@ -35,6 +38,7 @@ class EmailAdapter(ports.Adapter):
                 "link to the inbox"
             )
         self._api, self._server = api, MailServer(api.notes, self._problems)
+        self._pace = ports.RateLimiter(api.notes)
         watching = asyncio.create_task(self._server.watch(), name="mail server")
         try:
             yield
@@ -69,10 +73,13 @@ class EmailAdapter(ports.Adapter):
         await self._forget(nonce)
 
     async def tell(self, notice: ports.Notice, shown: ports.Shown) -> None:
-        """Mail a reminder as a reply to its card, or an outcome."""
+        """Mail a reminder as a reply to its card, or an outcome. Raises RetryLater if an address
+        gets too many outcomes."""
         text = self._write(shown, notice=notice)
         if notice.ref is None:
-            await self._server.send(_read_target(notice.target), text, notice.nonce)
+            recipient = _read_target(notice.target)
+            async with self._pace.turn(f"mails to {recipient}", _OUTCOMES, notice.nonce):
+                await self._server.send(recipient, text, notice.nonce)
         else:  # each reminder has a new revision of the card
             await self._reply(f"{notice.nonce}.{shown.revision}", notice.ref, text, notice.nonce)
 

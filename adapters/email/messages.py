@@ -24,6 +24,7 @@ from gateway.cards.grant_cards import GrantCard
 _PAGE = Template(Path(__file__).with_name("mail.html").read_text(encoding="utf-8"))
 _SUBJECT_CHARS, _LINE_CHARS, _PART_CHARS, _MOST_BLOCKS = 150, 600, 4000, 30
 _LINKABLE = re.compile(r"(?<=\w)[.:@](?=[\w/])")  # mail programs would make links of it
+_WEB = re.compile(r"\b(www)\.", re.IGNORECASE)
 _HINT = "This mail cannot decide anything. To decide, open the link and sign in to the inbox."
 
 
@@ -129,7 +130,7 @@ def _clean(text: str) -> str:
 def _render_text(text: MailText) -> str:
     parts = (f"{label}:\n{part}" for label, part in text.parts)
     told = [
-        one.replace("://", ":⟨U+002F⟩/")  # only the link to the inbox is a link
+        _WEB.sub(r"\1⟨U+002E⟩", one.replace("://", ":⟨U+002F⟩/"))  # only the inbox is a link
         for one in (text.heading, *text.lines, *text.notes, *parts)
     ]
     told.insert(1 + len(text.lines), text.url)

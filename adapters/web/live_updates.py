@@ -13,6 +13,7 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import Context
 from typing import NamedTuple
 
 from aiohttp import web
@@ -62,7 +63,11 @@ class News:
             async with self._turn:
                 if self._gathering is None:
                     self._listening.clear()
-                    self._gathering = asyncio.create_task(self._gather(), name="inbox news")
+                    self._gathering = asyncio.create_task(
+                        self._gather(),
+                        name="inbox news",
+                        context=Context(),  # for all pages, so its log lines have ids of none
+                    )
                 await self._listening.wait()
             yield page
         finally:

@@ -163,7 +163,9 @@ class CountingHandler(logging.StreamHandler[TextIO]):
         if last is None:
             return
         seconds = last.created - written
-        told = logging.makeLogRecord(last.__dict__ | {"exc_info": None, "exc_text": None})
+        # The repeats may be about other requests, so this line is about none.
+        common = {name: one for name, one in last.__dict__.items() if name not in _MEMBERS[1:]}
+        told = logging.makeLogRecord(common | {"exc_info": None, "exc_text": None})
         told.msg, told.args = f"{last.getMessage()} ({count} times more within {seconds:.0f} s)", ()
         super().emit(told)
 

@@ -421,22 +421,31 @@ class PolicyDocument(Rulebook):
 
     def with_member(self, member: Person, groups: Collection[str]) -> PolicyDocument:
         """Return the policy with a group member who has the rights of these groups, or without the
-        member if no group gives a right. An auditor has no other right."""
+        member if no group gives a right or the policy file lists them. An auditor has no other
+        right."""
         kept = tuple(sorted(self.provider_groups.intersection(groups)))
+        if self._lists(member):
+            kept = ()
         auditor = not {*self.auditor_groups}.isdisjoint(kept)
         admin = not auditor and not {*self.admin_groups}.isdisjoint(kept)
         new = replace(member, groups=kept, admin=admin, auditor=auditor)
-        people = {one.name: one for one in self.people} | {member.name: new}
-        return replace(self, people=tuple(one for one in people.values() if kept or one != new))
+        known = (one for one in self.people if kept or one.name != member.name or not one.groups)
+        people = {one.name: one for one in known} | ({member.name: new} if kept else {})
+        return replace(self, people=tuple(people.values()))
+
+    def _lists(self, member: Person) -> bool:
+        """Whether the policy file lists a group member: by name, by identity, or by the subject
+        alone, as files usually do."""
+        own = (one.partition("#") for one in member.identities if one.startswith("oidc:"))
+        theirs = {member.name, *member.identities, *(f"oidc:{subject}" for _, _, subject in own)}
+        return any(not theirs.isdisjoint((one.name, *one.identities)) for one in self.listed)
 
     def succeed(self, before: PolicyDocument) -> PolicyDocument:
         """Return this policy, read from a file, as the one to apply after `before`. The group
         members stay, with the rights of the new file, unless the file lists them."""
         after = replace(self, generation=before.generation)
-        names = {one.name for one in self.people}
-        taken = {identity for one in self.people for identity in one.identities}
         for one in before.people:
-            if one.groups and one.name not in names and taken.isdisjoint(one.identities):
+            if one.groups:
                 after = after.with_member(one, one.groups)
         return after
 

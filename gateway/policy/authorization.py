@@ -9,7 +9,14 @@ from typing import NamedTuple
 
 from gateway.domain.absences import Absence
 from gateway.domain.policy_document import GROUP, PolicyDocument, Route, Ruling
-from gateway.domain.records import AUDITOR, Approvers, Identity, ScopeQuorum, StoredRequest
+from gateway.domain.records import (
+    AUDITOR,
+    Approvers,
+    Identity,
+    Person,
+    ScopeQuorum,
+    StoredRequest,
+)
 from gateway.domain.risk import StepUp, is_named
 from gateway.errors import Unauthorized
 from gateway.models import RiskLevel
@@ -153,23 +160,27 @@ def with_valid_votes(ruling: Ruling, record: StoredRequest) -> StoredRequest:
     return replace(record, votes=votes, quorum=quorum)
 
 
-def _find_countable(policy: PolicyDocument) -> dict[str, tuple[str, ...]]:
-    """Return the people who can be told apart from all others, each with their groups."""
+def _find_countable(policy: PolicyDocument) -> dict[str, Person]:
+    """Return the people who can be told apart from all others, by name."""
     doubtful = bool(find_possible_double(policy))
-    return {one.name: one.groups for one in policy.people if not (one.groups and doubtful)}
+    return {one.name: one for one in policy.people if not (one.groups and doubtful)}
 
 
 def _present(policy: PolicyDocument, voices: tuple[GrantVoter, ...]) -> tuple[GrantVoter, ...]:
-    """Return the makers of a grant who are still members of the groups that admitted them."""
-    groups = {one.name: one.groups for one in policy.people}
+    """Return the makers of a grant who are still members of the groups that admitted them. Those
+    who became auditors are admitted by nothing."""
+    people = {one.name: one for one in policy.people}
     return tuple(
-        replace(one, via=tuple(via for via in one.via if _admits(via, groups.get(one.person, ()))))
+        replace(one, via=tuple(via for via in one.via if _admits(via, people.get(one.person))))
         for one in voices
     )
 
 
-def _admits(via: str, groups: tuple[str, ...]) -> bool:
-    return not via.startswith(GROUP) or via in groups
+def _admits(via: str, person: Person | None) -> bool:
+    """Whether an earlier vote of this person through this entry may still count."""
+    if person is not None and person.auditor:
+        return False
+    return not via.startswith(GROUP) or (person is not None and via in person.groups)
 
 
 def who_may_approve(ruling: Ruling, record: StoredRequest) -> Approvers:
@@ -267,19 +278,21 @@ def _routes_of(policy: PolicyDocument, agent: str) -> list[Route]:
 def lets_through(policy: PolicyDocument, grant: Grant, record: StoredRequest, route: Route) -> bool:
     """Return whether the people who made a session pass or plan may decide this very request.
 
-    On a route without self-approval, votes of the people who requested it do not count.
+    On a route without self-approval, votes of people who requested it, or could be the requester,
+    do not count.
     """
     voices = _present(policy, grant.backers)
     asked = set() if route.self_approval else requesters(policy, record)
     if asked:
-        others = {one.name for one in policy.people} - asked
+        others = _find_countable(policy).keys() - asked
         voices = tuple(one for one in voices if one.person in others)
     return _by_admin(policy, voices) or _speaks(route.at(record.risk.level), grant, voices)
 
 
 def _by_admin(policy: PolicyDocument, voices: tuple[GrantVoter, ...]) -> bool:
     names = {one.person for one in voices if ADMIN in one.via}
-    return bool(names) and any(one.admin and one.name in names for one in policy.people)
+    admins = (one.name for one in policy.people if one.admin and not one.auditor)
+    return not names.isdisjoint(admins)
 
 
 def _speaks(route: Route, grant: Grant, voices: tuple[GrantVoter, ...]) -> bool:

@@ -272,11 +272,7 @@ class OpenIdProvider:
         """Add a person whom only their groups admit. Their account must be known by the subject, so
         that nobody is both a listed person and a member."""
         try:
-            if settings.claim != "sub" or not settings.secret:
-                raise Unauthorized(
-                    "groups need GATEWAY_OIDC_CLAIM=sub and GATEWAY_OIDC_CLIENT_SECRET: ask the "
-                    "person who runs the gateway"
-                )
+            _check_groups(settings)
             identity = identity_of(settings.issuer, claims)
             await self.members.join(identity, claims, refresh)
         except Unauthorized as error:
@@ -292,6 +288,7 @@ class OpenIdProvider:
     async def renew(self, refresh: str) -> tuple[JsonObject, str]:
         """Exchange a refresh token. See `gateway.sign_in.members.Renew`."""
         settings = self._need()
+        _check_groups(settings)
         found = await self._discover(settings)
         form = {"grant_type": "refresh_token", "refresh_token": refresh}
         try:
@@ -347,6 +344,8 @@ class OpenIdProvider:
             await self._refuse(
                 address, f"the identity provider sent no claim {settings.claim!r} about you"
             )
+        if value.startswith(f"{settings.issuer}#"):
+            await self._refuse(address, "the identity provider named a group member, not you")
         if settings.claim == "email":
             if claims.get("email_verified") is not True:
                 await self._refuse(address, "the identity provider has not verified your email")
@@ -368,6 +367,15 @@ class OpenIdProvider:
                 raise Unreachable("the identity provider's issuer differs from GATEWAY_OIDC_ISSUER")
             self._found = monotonic(), found
         return found
+
+
+def _check_groups(settings: ProviderSettings) -> None:
+    """Raise Unauthorized if these settings could mistake a group member for another person."""
+    if settings.claim != "sub" or not settings.secret:
+        raise Unauthorized(
+            "groups need GATEWAY_OIDC_CLAIM=sub and GATEWAY_OIDC_CLIENT_SECRET: ask the person who "
+            "runs the gateway"
+        )
 
 
 def _text(found: JsonObject, name: str) -> str:

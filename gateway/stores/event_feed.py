@@ -12,6 +12,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import Context
 from functools import partial
 from typing import Any
 
@@ -142,7 +143,11 @@ class RedisFeed:
         async with self._beginning:
             if self._following is None:
                 await self._all.begin()
-                self._following = asyncio.create_task(self._follow_all(), name="event feed")
+                self._following = asyncio.create_task(
+                    self._follow_all(),
+                    name="event feed",
+                    context=Context(),  # for all callers, so its log lines have ids of none
+                )
 
     async def _follow_all(self) -> None:
         await self._all.follow(self._tell, self._look_anew, self._is_wanted)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from gateway.cli.serve import log_handler
-from gateway.domain.log_context import log_about, log_also
+from adapters.web.live_updates import News
+from gateway.cli.serve import CountingHandler, log_handler
+from gateway.domain.log_context import add_ids, log_about, log_also
 from gateway.domain.policy_document import Route
 from gateway.domain.records import StoredRequest
+from gateway.errors import Unreachable
 from gateway.policy.verdict import Verdict
 from gateway.ports.outgoing import DeliveryFailed
 from gateway.server.settings import Settings
@@ -164,3 +167,50 @@ def test_ids_end_with_their_block(lines: Lines) -> None:
     assert outer["request"] == "own"
     assert not {"agent", "grant"} & outer.keys()
     assert not {"request", "agent", "grant"} & after.keys()
+
+
+async def test_a_reader_for_all_has_the_ids_of_none(world: World, lines: Lines) -> None:
+    """The feed starts with the first call that waits, and outlives it."""
+    with log_about(request="a" * 32, agent="first"):
+        async with world.feed.changes():
+            pass
+    await world.store.redis.xadd(world.store.keys.events, {"odd": "entry"})
+    while not (found := lines("bad_event")):
+        await moment()
+    assert not {"request", "agent"} & found[0].keys()
+
+
+async def test_a_reader_for_all_pages_has_the_ids_of_none() -> None:
+    """It starts with the first page of the inbox."""
+    seen: list[str | None] = []
+    empty: Any = None
+
+    class Watched:
+        @asynccontextmanager
+        async def changes(self) -> AsyncIterator[AsyncIterator[Any]]:
+            record = logging.makeLogRecord({})
+            add_ids(record)
+            seen.append(record.__dict__.get("request_id"))
+            if seen:
+                raise Unreachable("it broke")
+            yield empty
+
+    feed: Any = Watched()
+    with log_about(request_id="a" * 32):
+        async with News(feed).subscribe():
+            pass
+    assert seen == [None]
+
+
+def test_the_count_of_repeats_names_no_request(lines: Lines) -> None:
+    """Each may be about another one."""
+    log = logging.getLogger("gateway.test")
+    for letter in "abc":
+        with log_about(request=letter * 32):
+            log.warning("it failed", extra={"event": "repeated"})
+    for handler in logging.getLogger("gateway").handlers:
+        if isinstance(handler, CountingHandler):
+            handler.close()
+    first, count = lines("repeated")
+    assert first["request"] == "a" * 32
+    assert "2 times more" in count["message"] and "request" not in count

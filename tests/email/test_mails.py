@@ -18,7 +18,7 @@ from gateway.cards.grant_cards import grant_card_of
 from gateway.delivery.overflow_cards import build_overflow_card
 from gateway.domain.records import StoredRequest
 from gateway.models import Context, Kind, Risk, RiskLevel
-from gateway.ports import CopyGone, DeliveryFailed, Notice, NoticeKind
+from gateway.ports import CopyGone, DeliveryFailed, Notice, NoticeKind, RetryLater
 from tests.contract.hostile_requests import draw_text
 from tests.contract.test_grants import GRANTED, OVER
 from tests.email.conftest import INBOX
@@ -31,7 +31,7 @@ TARGET = f"email:{OPS}"
 HOSTILE = (
     "x\r\nBcc: eve@example.com\r\n\r\n<img src=http://evil.example/x.png>\u202e\u200b\x1b[31m"
     ' <script>alert(1)</script> </pre><a href="https://evil.example/r/1">Approve</a>'
-    " https://evil.example www.evil.example eve@evil.example"
+    " https://evil.example www.evil.example WWW.evil.example eve@evil.example"
 )
 HEADERS = {
     *("Subject", "From", "To", "Date", "Message-ID", "Auto-Submitted", "MIME-Version"),
@@ -77,6 +77,7 @@ def check(raw: bytes, url: str) -> Markup:
     for text in (plain, page, mail["Subject"]):
         assert not {"\u202e", "\u200b", "\x1b", "\r"} & set(text.replace("\r\n", "\n"))
     assert re.findall(r"https?://\S+", plain) == [url]
+    assert not re.findall(r"www\.", plain.replace(url, ""), re.IGNORECASE)
     found = Markup(page)
     assert found.tags <= {
         *("html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "pre", "a", "wbr"),
@@ -261,6 +262,28 @@ async def test_only_one_plain_address_is_a_target(
     with pytest.raises(DeliveryFailed, match="is not a target"):
         await mails.deliver(f"email:{place}", card(record), NONCE)
     assert box.asked == 0
+
+
+async def test_an_agent_floods_no_address_with_outcomes(
+    mails: EmailAdapter, box: Postbox, world: World
+) -> None:
+    """Each request of a loop has an outcome, which no budget limits; cards are still mailed, and so
+    are the outcomes to others."""
+    ended = card(await world.core.requests.decide(click(await world.submit())))
+
+    async def tell(number: int, to: str = TARGET) -> None:
+        nonce = f"{number:022}"
+        await mails.tell(Notice(kind=NoticeKind.OUTCOME, target=to, nonce=nonce), ended)
+
+    for number in range(30):
+        await tell(number)
+    for number in range(30, 33):
+        with pytest.raises(RetryLater):
+            await tell(number)
+    assert len(box.mails) == 30
+    await mails.deliver(TARGET, card(await world.submit()), NONCE)
+    await tell(40, "email:ben@example.com")
+    assert box.recipients == [OPS] * 31 + ["ben@example.com"]
 
 
 async def test_a_rejected_end_is_given_up(mails: EmailAdapter, box: Postbox, world: World) -> None:

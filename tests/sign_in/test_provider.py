@@ -50,7 +50,13 @@ def make_ways(world: World, provider: Provider, **changes: Any) -> Ways:
     values = {"issuer": provider.issuer, "client": CLIENT, "secret": SECRET, "claim": "email"}
     production = changes.pop("production", False)
     settings = ProviderSettings(**{**values, "public_url": PUBLIC, **changes})
-    return Ways(world.store, ShiftedClock(), provider=settings, production=production)
+    return Ways(
+        world.store,
+        ShiftedClock(),
+        public_url=PUBLIC,
+        provider=settings,
+        production=production,
+    )
 
 
 async def begin(ways: Ways, browser: str = BROWSER) -> str:
