@@ -65,6 +65,9 @@ COMMANDS: dict[str, Line | list[Line]] = {
         answer="approve",
     ),
     "gateway run -- ./deploy.sh production": Line("denied by owner", code=121, answer="deny"),
+    "gateway run -- echo deployed to production": Line(
+        "^deployed to production$", answer="approve --yes"
+    ),
     "gateway run -- rm -rf build": Line("approved by owner", answer="approve"),
     "gateway ask shell -- echo hello": Line("approved by owner", answer="approve"),
     "gateway ask shell -- make deploy": Line(

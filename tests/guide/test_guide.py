@@ -191,9 +191,8 @@ class Walk:
         self.agent_tokens.append(found[1])
 
     async def connect_agent(self, command: Command) -> None:
-        """Set the token on the agent's machine, in a project with a script."""
-        await self.agent.run("mkdir project; printf '#!/bin/sh\\necho deployed\\n' > deploy.sh")
-        await self.agent.run("chmod +x deploy.sh && mv deploy.sh project")
+        """Set the token on the agent's machine, in an empty project."""
+        await self.agent.run("mkdir project")
         exports = command.text.replace("agw_…", self.agent_tokens[-1])
         self.agent.login = f". ~/tree/.venv/bin/activate; cd project; {exports}"
 
@@ -369,7 +368,7 @@ WALK: list[tuple[str, Deed]] = [
         Walk.connect_agent,
     ),
     ("gateway ask shell -- echo hello", Walk.approve_once),
-    ("gateway run -- ./deploy.sh production", Walk.approve_twice),
+    ("gateway run -- echo deployed to production", Walk.approve_twice),
     ("docker compose kill -s SIGHUP gateway", Walk.change_policy),
     (f"{EXEC} policy show", Walk.see_policy),
     ("docker compose logs gateway", Walk.type),
@@ -396,7 +395,7 @@ WALK: list[tuple[str, Deed]] = [
     (f"{EXEC} doctor", Walk.deny_last),
     (f"{EXEC} stop-all", Walk.stop_all),
     (f"{EXEC} resume", Walk.resume),
-    ("make test-image", Walk.leave_out),
+    ("make test-image IMAGE_ENGINE=docker", Walk.leave_out),
 ]
 """What is done with each command of the page, in its order."""
 
