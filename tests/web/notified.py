@@ -71,5 +71,5 @@ async def turned_on(box: Inbox, browser: Browser, service: PushService) -> Devic
     await box.sign_in(page)
     await page.goto(f"{box.gateway.url}/inbox/notifications")
     await page.press("Notify me here")
-    await page.until("document.body.textContent.includes('This device is told')")
+    await page.until("document.body.textContent.includes('This device gets a notification')")
     return Device(box, page, browser, phone, await find_worker(page, box.gateway.url))

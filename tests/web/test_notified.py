@@ -158,7 +158,7 @@ async def test_a_press_of_who_is_signed_out_is_said(device: Device, desk: Deskto
 async def test_the_page_sends_a_test_and_stops(device: Device, desk: Desktop) -> None:
     """The button sends one, which is shown; stopping forgets the device on both sides."""
     await device.page.press("Send a test notification to Chrome on Linux")
-    await device.page.until("document.body.textContent.includes('It should appear')")
+    await device.page.until("document.body.textContent.includes('The test should appear')")
     await device.receive()
     await desk.shows("This is a test")
     (shown,) = await device.shown()
