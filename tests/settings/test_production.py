@@ -91,27 +91,6 @@ async def test_it_starts_on_what_is_safe(safe: tuple[Settings, Backend], kind: s
         pass
 
 
-async def test_it_starts_before_restored_agents_are_confirmed(
-    safe: tuple[Settings, Backend], tmp_path: Path
-) -> None:
-    """A restored agent has no token and no Redis user. One with a token and no user is refused."""
-    chosen, backend = safe
-    store, path = backend.store, tmp_path / "b"
-    for name in ("coder", "other"):
-        await backend.credentials.add_agent(name)
-    head = {"namespace": "gw", "version": "", "made": 0, "public_key": ""}
-    await write_backup(store, path, head)
-    await store.redis.delete(*[one async for one in store.redis.scan_iter(store.keys.of("*"))])
-    await load_backup(store, BackupFile(path))
-    await store.redis.delete(store.keys.restoring)
-    async with run_gateway(chosen):
-        pass
-    await confirm_held(store, AGENTS)
-    with pytest.raises(UnsafeSettings, match="no separate Redis user: coder, other"):
-        async with run_gateway(chosen):
-            pass
-
-
 @pytest.mark.parametrize(
     "rule", [["on", "nopass", "+ping"], ["on", ">password", "+@all"], ["on", "(+get ~*)"]], ids=str
 )
