@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import redis
 
+from gateway.client import blocking_client
 from gateway.domain.redaction import key_masks
 from gateway.server import plugins
 from gateway.stores.connect import connect
@@ -105,6 +106,16 @@ def _wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
             except redis.ConnectionError:
                 continue
             return
+
+
+@pytest.fixture
+def own_clients(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give the test default clients of its own: those of an earlier test know another gateway."""
+    clients = blocking_client._ProcessClient()
+    monkeypatch.setattr(blocking_client, "_shared", clients)
+    yield
+    for one in clients._made.values():
+        one.close()
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ async def asked_in_thread(talk: Talk, bot_id: str, path: Path) -> Json:
     return found
 
 
+@pytest.mark.usefixtures("own_clients")
 async def test_its_cards_are_where_it_is_asked(
     talk: Talk, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,6 +45,7 @@ def mention(slack: Slack, text: str) -> AsyncBoltRequest:
     return AsyncBoltRequest(body=json.dumps(body), mode="socket_mode")
 
 
+@pytest.mark.usefixtures("own_clients")
 async def test_its_cards_are_where_it_is_asked(
     slack: Slack, server_url: str, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
