@@ -179,14 +179,14 @@ def verify_report(file: Iterable[str], keys: str) -> Verification:
 
     `file` yields lines with their line ends, and `keys` are public keys as for `Verifier`. Raises
     Unverified if they are unusable."""
-    verifier, lines = Verifier(keys), iter(file)
-    first = [next(lines, ""), next(lines, "")]
+    verifier, rest = Verifier(keys), iter(file)
+    first = [next(rest, ""), next(rest, "")]
     try:
         if (found := _HEADING.fullmatch(first[1])) is None:
             raise InvalidRequest("its second line has no data")
         heading = build(ReportHeading, json.loads(html.unescape(found[1])))
         reader = _ReportReader(heading)
-        checked = verify(reader.lines(chain(first, lines)), reader.selects)
+        checked = verify(reader.lines(chain(first, rest)), reader.selects)
         checked.problems += reader.find_problems(verifier, checked)
     except _DAMAGED as error:
         return Verification(problems=[f"this is not an evidence report: {error}"])

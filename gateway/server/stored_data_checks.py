@@ -61,9 +61,9 @@ async def _approvers(backend: Backend) -> Finding:
         says = f"nobody may approve on: {', '.join(empty) or 'default'}"
         return report_failure(says, "gateway approver add NAME")
     tokens = [row.name for row in await backend.credentials.list_all(APPROVER)]
-    if find_no_admin(policy, tokens):
-        says = "no admin has a token, so `explain`, `tool declare` and other commands are refused"
-        return report_doubt(says, "set admin = true in the policy file for a person who can log in")
+    if missing := find_no_admin(policy, tokens):
+        says, _, remedy = missing.partition("; ")
+        return report_doubt(says, remedy)
     return report_ok("1 person" if len(policy.people) == 1 else f"{len(policy.people)} people")
 
 
