@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Identity, Person, Remember
+from gateway.domain.records import Identity, Person
 from gateway.errors import NotFound, Unauthorized
 from gateway.models import Origin, Status
 from gateway.policy.authorization import lets_through
@@ -33,7 +33,7 @@ from tests.sign_in.test_groups import (
 )
 from tests.sign_in.test_provider import PUBLIC, make_ways
 from tests.waiting import moment
-from tests.world import World, click, identity
+from tests.world import World, identity
 
 __all__ = ["provider"]
 TWO = POLICY.replace('"oidc-group:payments"]', '"oidc-group:payments", "dan"]\nquorum = 2') + (
@@ -110,22 +110,6 @@ async def test_the_vote_of_a_member_who_became_an_auditor_does_not_count(
     await check(world, ways)
     after = await decide(world, ANN, record)
     assert (after.status, [one.person for one in after.votes]) == (Status.PENDING, ["ann"])
-
-
-async def test_the_grant_of_a_member_who_became_an_auditor_decides_nothing(
-    ways: Ways, world: World, provider: Provider
-) -> None:
-    """Although they are still in the group that admitted them."""
-    who = await ways.who(await sign_in(ways, provider, "7", "payments"))
-    assert who is not None
-    record = await world.submit()
-    made = click(record, identity=who, remember=Remember(everywhere=True))
-    await world.core.requests.decide(made)
-    assert (await world.submit()).status is Status.APPROVED
-    provider.accounts["7"]["groups"] = ["payments", "audit"]
-    await check(world, ways)
-    world.core.grants.policy_changed()
-    assert (await world.submit()).status is Status.PENDING
 
 
 async def test_the_vote_of_a_listed_auditor_does_not_count(world: World) -> None:

@@ -405,17 +405,18 @@ async def test_a_new_file_keeps_the_members_that_its_groups_admit(
     assert await ways.who(session) is None
 
 
+@pytest.mark.parametrize("groups", [[], ["payments", "audit"]], ids=["left", "auditor"])
 async def test_a_grant_ends_with_the_membership_that_allowed_it(
-    ways: Ways, world: World, provider: Provider
+    ways: Ways, world: World, provider: Provider, groups: list[str]
 ) -> None:
-    """What a member remembered decides nothing once they left, and again when they are back."""
+    """What a member remembered decides nothing once they left or became an auditor."""
     who = await ways.who(await sign_in(ways, provider, "7", "payments"))
     assert who is not None
     record = await world.submit()
     made = click(record, identity=who, remember=Remember(everywhere=True))
     await world.core.requests.decide(made)
     assert (await world.submit()).status is Status.APPROVED
-    provider.accounts["7"]["groups"] = []
+    provider.accounts["7"]["groups"] = groups
     await check(world, ways)
     world.core.grants.policy_changed()
     assert (await world.submit()).status is Status.PENDING
