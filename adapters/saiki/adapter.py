@@ -10,12 +10,12 @@ import os
 import re
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -56,6 +56,7 @@ from gateway.ports import (
     parse_json,
     read_whole,
     render_safe,
+    run_to_end,
 )
 
 SECTION = "toolConfirmation"
@@ -483,20 +484,6 @@ MOST_OF_SESSION, MOST_OF_ALL = 4, 1000
 _MOST_FRAME = 16 * 1024
 _GONE = (Unreachable, StopAsyncIteration, TimeoutError, ConnectionError)
 
-T = TypeVar("T")
-
-
-async def finish(work: Coroutine[Any, Any, T]) -> T:
-    """Complete a decision even if the caller disconnects."""
-    task = asyncio.create_task(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()  # retrieve the error; the caller is gone
-        raise
-
 
 class Sockets:
     """The open connections by session."""
@@ -612,7 +599,7 @@ class Screen:
         answer = read_answer(frame.get("data"))
         if not await self._access.is_signed_in(self._visitor):
             raise CallRefused(401, "you are no longer signed in")
-        await finish(decide(self._api, self._visitor, answer))
+        await run_to_end(decide(self._api, self._visitor, answer))
 
     async def _show_pending(self) -> None:
         query = Query(followers=False)
@@ -720,14 +707,14 @@ class ConfirmationCalls:
         named = request.match_info["executionId"]
         if body.setdefault("executionId", named) != named:
             raise CallRefused(422, "executionId differs from the one in the address")
-        return web.json_response(await finish(decide(self._api, visitor, read_answer(body))))
+        return web.json_response(await run_to_end(decide(self._api, visitor, read_answer(body))))
 
     async def _login(self, request: web.Request) -> web.StreamResponse:
         self._access.check_origin(request)
         code = (await _read_body(request)).get("code")
         if not isinstance(code, str):
             raise CallRefused(422, "the member code is missing")
-        session = await finish(
+        session = await run_to_end(
             self._access.logins.redeem(
                 code,
                 address=request.remote or "",
@@ -740,7 +727,7 @@ class ConfirmationCalls:
 
     async def _logout(self, request: web.Request) -> web.StreamResponse:
         visitor = await self._access.find_visitor(request)
-        await finish(self._access.logins.end(visitor.session))
+        await run_to_end(self._access.logins.end(visitor.session))
         self.sockets.end(visitor.session)
         response = web.json_response({"success": True})
         self._access.sign_out(response)

@@ -7,15 +7,13 @@ that only the inbox's pages can read. The token is derived from the session, not
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any
 
 from aiohttp import web
 
@@ -32,14 +30,12 @@ from gateway.ports import (
     Person,
     parse_json,
     read_whole,
+    run_to_end,
 )
-
-log = logging.getLogger("adapters.web")
 
 CSRF_HEADER = "X-CSRF-Token"
 MAX_BODY = 512 * 1024  # bytes of one decision, edited arguments included
 
-T = TypeVar("T")
 FindPerson = Callable[[Identity], Awaitable[Person | None]]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -201,19 +197,6 @@ class Guard:
             return build_problem(refused.status, refused.code, refused.detail)
         except GatewayError as error:
             return build_problem(error.status, error.code, str(error))
-
-
-async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Complete a write even if the browser disconnects."""
-    task = asyncio.create_task(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # The client is gone, so only the log can report it.
-            log.warning("a write failed: %r", error, extra={"event": "write_unheard"})
-        raise
 
 
 async def read_json_body(request: web.Request) -> bytes:

@@ -18,7 +18,6 @@ from adapters.web.security import (
     read,
     read_json_body,
     route,
-    run_to_end,
     write,
 )
 from gateway.ports import (
@@ -28,6 +27,7 @@ from gateway.ports import (
     SystemClock,
     name_device,
     parse_json,
+    run_to_end,
 )
 
 

@@ -21,7 +21,6 @@ from gateway.api.api_call import (
     AGENT,
     ApiCall,
     Services,
-    finish,
     long_poll,
     read_json,
     read_query,
@@ -32,7 +31,7 @@ from gateway.api.problems import Unauthenticated
 from gateway.domain.parsing import parse_off_loop
 from gateway.domain.records import Query, StoredRequest
 from gateway.domain.store import MessageContext
-from gateway.domain.time_and_tasks import check_wanted
+from gateway.domain.time_and_tasks import check_wanted, run_to_end
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.models import ApprovalRequest, Execution, Reason, Report, State, Status, new_id
 from gateway.wire.canonical_json import parse
@@ -150,7 +149,7 @@ async def _read(request: web.Request, services: Services) -> JsonObject:
 async def _deal_with(hook: HostHook, call: ApiCall) -> JsonObject:
     asked = hook.read(call.body)
     if asked.closes is not None:
-        await finish(_close(call, asked, asked.closes))
+        await run_to_end(_close(call, asked, asked.closes))
         return {}
     timeout = call.query.timeout or hook.timeout
     own = {"agent": call.caller.name, "id": new_id(), "timeout": timeout}
@@ -170,20 +169,20 @@ async def _ask(call: ApiCall, request: ApprovalRequest, timeout: float) -> State
     origin, approvals = call.origin("sync", new_id()), call.core.approvals
     until = time.monotonic() + timeout + _SLACK_SECONDS
     try:
-        await finish(approvals.submit(request, origin))
+        await run_to_end(approvals.submit(request, origin))
     except asyncio.CancelledError:
-        await finish(_withdraw(call, request.id, origin))
+        await run_to_end(_withdraw(call, request.id, origin))
         raise
     try:
         await _wait(call, request.id, origin, until)
         await call.services.access.check_unchanged(call.request, call.caller)
         state = await approvals.state(request.id, origin)
         if state.status is Status.PENDING:
-            return await finish(_withdraw(call, request.id, origin))
+            return await run_to_end(_withdraw(call, request.id, origin))
         if state.status is Status.APPROVED and state.decision is None:
-            state = await finish(approvals.consume(request.id, origin, once=True))
+            state = await run_to_end(approvals.consume(request.id, origin, once=True))
     except BaseException:
-        await finish(_withdraw(call, request.id, origin))
+        await run_to_end(_withdraw(call, request.id, origin))
         raise
     return state
 

@@ -24,6 +24,7 @@ from gateway.domain.parsing import adapter_of, parse_message, parse_off_loop, se
 from gateway.domain.records import Identity
 from gateway.domain.redaction import hide_in
 from gateway.domain.store import MessageContext, Store
+from gateway.domain.time_and_tasks import run_to_end
 from gateway.domain.web_limits import SECONDS, BodyTooLarge, BodyTooSlow, read_whole
 from gateway.errors import InvalidRequest, NotFound
 from gateway.ports import Credential
@@ -182,18 +183,6 @@ def long_poll(call: ApiCall) -> Iterator[None]:
             del services.waits[who]
 
 
-async def finish(work: Awaitable[T]) -> T:
-    """Complete a write even if its caller disconnects."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()  # retrieve it, so that asyncio does not warn; the caller is gone
-        raise
-
-
 def reply(value: Any, status: int = 200) -> web.Response:
     """Return a response with a message, or JSON values."""
     return web.json_response(plain(value), status=status)
@@ -220,7 +209,7 @@ async def answer_call(
     asked: Any = read_query(query, request.query)
     sent: Any = None if body is None else await read_body(body, request, services.limits)
     call = ApiCall(request=request, services=services, who=who, body=sent, query=asked)
-    return await handle(call) if request.method == "GET" else await finish(handle(call))
+    return await handle(call) if request.method == "GET" else await run_to_end(handle(call))
 
 
 async def read_body(cls: type[T], request: web.Request, limits: Limits) -> T:

@@ -1,10 +1,17 @@
-"""Read the wall clock, and cancel tasks reliably. No other module reads the wall clock."""
+"""Read the wall clock, and complete or cancel tasks reliably. No other module reads the wall
+clock."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from typing import Any, Protocol
+from collections.abc import Awaitable
+from typing import Any, Protocol, TypeVar
+
+log = logging.getLogger("gateway")
+
+T = TypeVar("T")
 
 
 class Clock(Protocol):
@@ -45,3 +52,16 @@ def check_wanted() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
+
+
+async def run_to_end(work: Awaitable[T]) -> T:
+    """Return the result of a write, which is completed even if its caller disconnects."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # The caller is gone, so only the log can report it.
+            log.warning("a write failed: %r", error, extra={"event": "write_unheard"})
+        raise

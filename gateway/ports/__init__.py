@@ -31,7 +31,7 @@ from gateway.domain.records import (
 from gateway.domain.redaction import bug, mask, render_safe, start_of
 from gateway.domain.risk import MOST_GUESSES
 from gateway.domain.safe_text import Segment, Visible, make_visible
-from gateway.domain.time_and_tasks import Clock, SystemClock, cancel_and_wait
+from gateway.domain.time_and_tasks import Clock, SystemClock, cancel_and_wait, run_to_end
 from gateway.domain.web_limits import BodyTooLarge, BodyTooSlow, read_whole
 from gateway.policy.declared_tools import ToolWord
 from gateway.policy.grants.grant import Effect, Grant
@@ -210,6 +210,7 @@ __all__ = [
     "report_doubt",
     "report_failure",
     "report_ok",
+    "run_to_end",
     "say_event",
     "start_of",
     "subject_of",
