@@ -80,7 +80,7 @@ class Asset:
 
 
 def read_assets(folder: str) -> dict[str, Asset]:
-    """Read the files of `static` or `templates` by name; minify scripts."""
+    """Read the files of `static` or `templates` by name; minify scripts, and complete pages."""
     return {
         path.name: Asset(body := _read(path), pack(body), _CONTENT_TYPES[path.suffix])
         for path in sorted((_FOLDER / folder).iterdir())
@@ -90,6 +90,8 @@ def read_assets(folder: str) -> dict[str, Asset]:
 
 def _read(path: Path) -> bytes:
     body = path.read_bytes()
+    if path.suffix == ".html":
+        return (_FOLDER / "head.html").read_bytes() + body
     return bytes(jsmin(body)) if path.suffix == ".js" else body
 
 
@@ -123,15 +125,15 @@ class Inbox:
         """Return the routes. The guard checks each request to them."""
         table = [
             ("GET", "/", self._lead_to_inbox),
-            ("GET", "/inbox", self._inbox),
-            ("GET", "/inbox/r/{id:[0-9a-f]{32}}", self._inbox),
-            ("GET", "/inbox/batch", self._batch_page),
-            ("GET", "/inbox/report", self._report_page),
-            ("GET", "/inbox/operations", self._operations_page),
-            ("GET", "/inbox/devices", self._devices_page),
-            ("GET", "/inbox/notifications", self._notifications_page),
-            ("GET", "/inbox/login", self._login_page),
-            ("GET", "/inbox/login/back", self._back_page),
+            ("GET", "/inbox", self._page("inbox")),
+            ("GET", "/inbox/r/{id:[0-9a-f]{32}}", self._page("inbox")),
+            ("GET", "/inbox/batch", self._page("batch")),
+            ("GET", "/inbox/report", self._page("report")),
+            ("GET", "/inbox/operations", self._page("operations")),
+            ("GET", "/inbox/devices", self._page("devices")),
+            ("GET", "/inbox/notifications", self._page("notifications")),
+            ("GET", "/inbox/login", self._page("login")),
+            ("GET", "/inbox/login/back", self._page("back")),
             ("GET", "/inbox/static/{name}", self._file),
             ("GET", "/inbox/sw.js", self._worker),
             ("GET", "/inbox/api/changes", self._streams.serve),
@@ -151,29 +153,11 @@ class Inbox:
     async def _lead_to_inbox(self, request: web.Request) -> web.StreamResponse:
         raise web.HTTPSeeOther("/inbox")
 
-    async def _inbox(self, request: web.Request) -> web.StreamResponse:
-        return _build_file_response(request, self._pages["inbox.html"])
+    def _page(self, name: str) -> Handler:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            return _build_file_response(request, self._pages[f"{name}.html"])
 
-    async def _batch_page(self, request: web.Request) -> web.StreamResponse:
-        return _build_file_response(request, self._pages["batch.html"])
-
-    async def _report_page(self, request: web.Request) -> web.StreamResponse:
-        return _build_file_response(request, self._pages["report.html"])
-
-    async def _operations_page(self, request: web.Request) -> web.StreamResponse:
-        return _build_file_response(request, self._pages["operations.html"])
-
-    async def _devices_page(self, request: web.Request) -> web.StreamResponse:
-        return _build_file_response(request, self._pages["devices.html"])
-
-    async def _notifications_page(self, request: web.Request) -> web.StreamResponse:
-        return _build_file_response(request, self._pages["notifications.html"])
-
-    async def _back_page(self, request: web.Request) -> web.StreamResponse:
-        return _build_file_response(request, self._pages["back.html"])
-
-    async def _login_page(self, request: web.Request) -> web.StreamResponse:
-        return _build_file_response(request, self._pages["login.html"])
+        return answer
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         found = self._files.get(request.match_info["name"])
