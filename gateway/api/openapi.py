@@ -186,13 +186,15 @@ def _schemas(operations: Sequence[Operation]) -> JsonObject:
             # Responses may gain members later; bodies must not have unknown ones.
             schema.pop("additionalProperties", None)
     both = {**given, **taken}
-    # `prepare` takes a request like `submit`, but without the digest.
+    # `prepare` takes a request like `submit`, but without the digest. It adds agent and id.
     if Prepare in bodies:
         asked = both[ApprovalRequest.__name__]
         both[Prepare.__name__]["properties"]["request"] = {
             **asked,
             "title": "Request",
-            "required": [name for name in asked["required"] if name != "digest"],
+            "required": [
+                name for name in asked["required"] if name not in ("id", "agent", "digest")
+            ],
             "properties": {
                 name: said for name, said in asked["properties"].items() if name != "digest"
             },
