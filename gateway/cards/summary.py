@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
-from email.utils import getaddresses
 from functools import partial
 from shlex import join
 from typing import Any
@@ -158,6 +157,8 @@ _VERB = re.compile(
 )
 _COUNT = re.compile(r" and (\d+)(?: more)?(?: arguments?| calls?| statements?)?")
 _HEADER = re.compile(r"^\s*[A-Za-z-]{1,20}:(?=\s)")  # before addresses: `Bcc:`
+_QUOTED_NAME = re.compile(r'"[^"\n]{0,200}"(?=\s{0,9}<)')  # as in `"Ana" <ana@corp.example>`
+_APART = re.compile(r"[\s<>(),]+")
 _CALLS = " calls "
 _INFINITIVES = {"message to": "message", "empties": "empty", "touches": "touch"}
 _Draft = Callable[[SummaryLimits], list[SummaryPart]]
@@ -535,9 +536,10 @@ def _addresses(call: CallEffects) -> list[str]:
 
 
 def _split_addresses(text: str) -> list[str]:
-    """Return the addresses in a text, without the names of people next to them."""
+    """Return the addresses in a text, without the names of people before them."""
     text = ", ".join(_HEADER.sub("", one) for one in text.splitlines()).replace(";", ",")
-    found = [address for _, address in getaddresses([text]) if "@" in address[1:]]
+    words = (one.strip('"') for one in _APART.split(_QUOTED_NAME.sub(" ", text)))
+    found = [one for one in words if "@" in one[1:]]
     return found or [one.strip() for one in text.split(",") if one.strip()]
 
 

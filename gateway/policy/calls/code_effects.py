@@ -113,7 +113,7 @@ _STARTING = re.compile(
     r"(?=[\"'`])|(?=`)()",
     re.IGNORECASE,
 )
-_LITERAL = re.compile(r"\s{0,9}([\"'`])((?:\\.|(?!\1)[^\\])*+)\1(\s{0,9},\s{0,9}\[?)?", re.DOTALL)
+_LITERAL = re.compile(r"\s{0,9}([\"'`])((?:\\.|(?!\1)[^\\])*)\1(\s{0,9},\s{0,9}\[?)?", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _BLANKS = {"n": "\n", "t": "\t", "r": "\r"}
 _TAKING_BACKTICKS = frozenset({"Perl", "PHP", "Ruby"})
