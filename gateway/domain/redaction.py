@@ -213,10 +213,10 @@ _Stretch = tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]
 # at an unquoted operator, or with the JSON text that contains it; a list at its end.
 _END = r"\"[ \t]*(?:[]},:\n]|\Z)"
 _COMMAND = (
-    rf"(?>(?:\\\r?\n|\\\\\\n|'[^'\n]*'|(?!{_END})\\{{0,7}}\"[^\"\n]*\"|\\\\|\\(?!n)"
+    rf"(?>(?:[^\n\\;|&'\"]++|\\\r?\n|\\\\\\n|'[^'\n]*'|(?!{_END})\\{{0,7}}\"[^\"\n]*\"|\\\\|\\(?!n)"
     rf"|(?![;|]|&(?:[\s&]|\Z)|{_END})[^\n\\])*)"
 )
-_GOES = re.compile(rf"\\{{0,7}}[\"'](?>(?:[^]]|](?=[^\s,}}\]]))*)|{_COMMAND}")
+_GOES = re.compile(rf"\\{{0,7}}[\"'][^]]*+(?>(?:](?=[^\s,}}\]])[^]]*+)*)|{_COMMAND}")
 _PAIR = r"[A-Za-z0-9_.-]{1,99}="
 _LOGGED_IN = r"[^\s:\"'/=-][^\s:\"'/]{0,99}:(?!//)(?P<r>" + f"{_VALUE}+)"
 _LOGIN = (
