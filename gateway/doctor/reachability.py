@@ -88,7 +88,7 @@ async def _ready(settings: Settings) -> Finding:
             f"the gateway does not answer: {error or type(error).__name__}", _START
         )
     except ValueError:
-        return report_failure(f"the server at {url} is the response is not from a gateway", _START)
+        return report_failure(f"{url} responds, but the response is not from a gateway", _START)
     if status != http.client.OK:
         return report_failure("; ".join(problems), "read the gateway's log")
     if problems:

@@ -373,7 +373,7 @@ async def test_files_that_others_can_reach(site: Site, mode: int) -> None:
     ("status", "body", "says"),
     [
         (503, b'{"status":"not ready","problems":["Redis does not respond"]}', "Redis does not"),
-        (200, b"<html>", "the response is not from a gateway"),
+        (200, b"<html>", " responds, but the response is not from a gateway"),
         (200, b"[]", "the response is not from a gateway"),
     ],
 )
