@@ -198,7 +198,8 @@ def test_what_agents_send_is_closed_and_what_they_get_is_open() -> None:
     assert "digest" not in drafted["properties"]
     assert schemas["Batch"]["properties"]["action"]["enum"] == ["approve", "deny"]
     assert drafted["additionalProperties"] is False
-    assert {*asked["required"]} - {*drafted["required"]} == {"digest"}
+    # `prepare` adds these three.
+    assert {*asked["required"]} - {*drafted["required"]} == {"agent", "digest", "id"}
 
 
 def test_integers_are_bounded_as_messages_are() -> None:
