@@ -194,9 +194,12 @@ async def check_readiness(call: ApiCall) -> web.Response:
     )
 
 
-@operation("operations.metrics", {200: "text/plain"})
+@operation("operations.metrics", {200: "text/plain"}, 404)
 async def render_metrics(call: ApiCall) -> web.Response:
-    """Return the metrics for Prometheus."""
+    """Return the metrics for Prometheus. Raises NotFound for calls that a proxy forwards, because
+    they may come from the internet."""
+    if "X-Forwarded-For" in call.request.headers:
+        raise NotFound("a proxy forwarded this call: read the metrics from the gateway itself")
     page = await call.services.metrics.page()
     return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE})
 

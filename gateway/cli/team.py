@@ -61,8 +61,6 @@ _CADDYFILE = """\
 	# Caddy gets a certificate automatically if the internet can reach this name at port 80 or 443.
 	# Otherwise put your certificate and key beside this file, and remove the # of the next line.
 	# tls /etc/caddy/approvals.pem /etc/caddy/approvals.key
-	# The internet cannot read the metrics. Prometheus on this server finds them at 127.0.0.1:8080.
-	respond /metrics 404
 	reverse_proxy gateway:8080
 }}
 """

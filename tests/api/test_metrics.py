@@ -181,6 +181,15 @@ async def test_process_and_build_are_told(gate: Replica) -> None:
     assert found["process_resident_memory_bytes"] > 1_000_000
 
 
+async def test_a_proxy_publishes_no_metrics(gate: Replica) -> None:
+    """Whoever calls through it, and however often the header stands."""
+    for told in ("203.0.113.9", "", "127.0.0.1, 203.0.113.9"):
+        headers = {"X-Forwarded-For": told}
+        answer = await gate.call("GET", "/metrics", token=None, headers=headers)
+        assert (answer.status, answer.json["code"]) == (404, "not_found")
+    assert (await gate.call("GET", "/metrics", token=None)).status == 200
+
+
 async def test_every_figure_stands_in_the_docs(gate: Replica) -> None:
     """The page about the HTTP API names every family that is served."""
     page = await gate.call("GET", "/metrics", token=None)

@@ -188,21 +188,27 @@ def phone(files: Path) -> Iterator[str]:
         yield address
 
 
+async def fetch(port: int, files: Path, path: str) -> aiohttp.ClientResponse:
+    """Get a page over TLS, from who has our certificate."""
+    context = ssl.create_default_context(cafile=str(files / "approvals.pem"))
+    async with aiohttp.ClientSession() as http:
+        return await http.get(
+            f"https://127.0.0.1:{port}{path}",
+            ssl=context,
+            server_hostname=NAME,
+            headers={"Host": f"{NAME}:{port}"},
+        )
+
+
 async def answers(port: int, files: Path) -> None:
     """Wait until somebody speaks TLS with our certificate there, and the gateway behind answers."""
-    context = ssl.create_default_context(cafile=str(files / "approvals.pem"))
-    async with asyncio.timeout(60), aiohttp.ClientSession() as http:
+    async with asyncio.timeout(60):
         while True:
             try:
-                async with http.get(
-                    f"https://127.0.0.1:{port}/inbox/login",
-                    ssl=context,
-                    server_hostname=NAME,
-                    headers={"Host": f"{NAME}:{port}"},
-                ) as answer:
-                    if answer.status == 200:
-                        assert "max-age" in answer.headers["Strict-Transport-Security"]
-                        return
+                answer = await fetch(port, files, "/inbox/login")
+                if answer.status == 200:
+                    assert "max-age" in answer.headers["Strict-Transport-Security"]
+                    return
             except aiohttp.ClientError:
                 pass
             await moment()
@@ -216,6 +222,8 @@ async def test_a_phone_signs_in_and_hears_at_once(
     there signs in."""
     async with WAYS[way](files, tmp_path) as (box, port), visiting(phone) as browser:
         await answers(port, files)
+        metrics = await fetch(port, files, "/metrics")
+        assert metrics.status == (200 if way == "itself" else 404)
         assert box.gateway.url == f"https://{NAME}:{port}"
         page = await browser.tab()
         code = await box.gateway.backend.logins.invite("ann")
