@@ -471,6 +471,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway report": [
         Line("decisions", typed="gateway report --days 30", first=("gateway deny ID",)),
     ],
+    "gateway audit tail --lines 1000": Line("asked for approval", first=ASKED),
     "gateway audit tail": [
         Line("applied a policy|asked for approval", typed="gateway audit tail", first=ASKED),
         Line("owner denied", typed="gateway audit tail --lines 1", first=("gateway deny ID",)),

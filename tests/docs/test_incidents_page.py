@@ -42,16 +42,16 @@ def ask(up: Shell, agent: dict[str, str]) -> str:
 
 def test_a_wrong_approval_is_voided(up: Shell, agent: dict[str, str]) -> None:
     """No agent can claim it while the kill switch is on, nor after the page's last step."""
-    stop, show, revoke, grant, resume = commands("A person approved the wrong call")
+    stop, show, revoke, listing, grant, resume = commands("A person approved the wrong call")
     assert [stop, show, revoke, resume] == ["stop-all", "show ID", "agent revoke NAME", "resume"]
-    assert grant == "grant revoke ID"
+    assert [listing, grant] == ["grant list", "grant revoke ID"]
     wrong = ask(up, agent)
     up.run("approve", wrong, "--remember")
     up.run(*stop.split())
     assert up.call("wait", wrong, env=agent)[0] != 0
     assert "approved" in up.run("show", wrong)
-    made = json.loads(up.run("grant", "list", "--json"))["id"]
-    up.run("grant", "revoke", made)
+    made = up.run(*listing.split()).split()[0]
+    up.run(*grant.replace("ID", made).split())
     up.run("agent", "revoke", "ci")
     while (code := up.call("wait", wrong, env=agent)[0]) != 9:  # within a second
         assert code != 0
@@ -68,15 +68,17 @@ def test_an_approval_is_claimed_without_these_steps(up: Shell, agent: dict[str, 
 
 
 def test_a_leaked_token_ends(up: Shell, agent: dict[str, str]) -> None:
-    """The old token is refused, the new one asks, and the history has what the old one did."""
-    rotate, history, revoke = commands("An agent's token leaked")
-    assert (rotate, history, revoke) == ("agent rotate NAME --now", "history", "agent revoke NAME")
+    """The old token is refused, the new one asks, and the lists have what the old one did."""
+    rotate, history, pending, revoke = commands("An agent's token leaked")
+    assert (rotate, revoke) == ("agent rotate NAME --now", "agent revoke NAME")
+    assert (history, pending) == ("history", "pending")
     asked = ask(up, agent)
-    up.run("deny", asked)
     rotated = json.loads(up.run("agent", "rotate", "ci", "--now", "--json"))["token"]
     until_refused(up, agent)
+    assert asked in up.run("pending")
+    up.run("deny", asked)
+    assert asked in up.run("history")
     assert ask(up, {**agent, "GATEWAY_TOKEN": rotated})
-    assert asked[:8] in up.run("history")
 
 
 def test_everything_stops_and_goes_on(up: Shell, agent: dict[str, str]) -> None:
