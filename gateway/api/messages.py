@@ -229,11 +229,12 @@ class RequestView(Wire):
     appeared in. A decision goes only to the process that may act on it. So agents do not get
     `decision`, `votes`, `note`, and `findings` of the guardrails. Nor do they get `raised` (who
     raised the risk), `edits` (who changed the arguments), and `approvers` (who may approve now, and
-    the step-up). The same goes for `guesses` (wrong numbers typed), `stepped` (step-ups done), and
-    `asks_because` (why no grant or rule with a limit covered it). Approvers get secrets masked,
-    unless they read one request with `reveal`; so `digest` can differ from that of the shown text.
-    A `warning` in the response to a decision names a follow-up step that failed; the decision
-    itself is recorded. `messages` are the addresses of its cards in chats.
+    the step-up). The same goes for `guesses` (wrong numbers typed), `stepped` (step-ups done),
+    `consumed` (how many processes claimed the approval), and `asks_because` (why no grant or rule
+    with a limit covered it). Approvers get secrets masked, unless they read one request with
+    `reveal`; so `digest` can differ from that of the shown text. A `warning` in the response to a
+    decision names a follow-up step that failed; the decision itself is recorded. `messages` are the
+    addresses of its cards in chats.
     """
 
     request: ApprovalRequest
@@ -262,6 +263,7 @@ class RequestView(Wire):
     approvers: Approvers | None = None
     guesses: int = 0
     stepped: tuple[StepUpDone, ...] = ()
+    consumed: int = 0
     messages: tuple[str, ...] = ()
 
 
@@ -362,6 +364,7 @@ def view(record: StoredRequest, *, whole: bool) -> RequestView:
         approvers=record.approvers if whole else None,
         guesses=record.guesses if whole else 0,
         stepped=record.stepped if whole else (),
+        consumed=record.consumed if whole else 0,
     )
 
 

@@ -215,6 +215,7 @@ def _labelled_parts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "asked for, changed", _indent_json(request["arguments"])
     for edit in record.get("edits", ()):
         yield "changed by", _name_editor(edit)
+    yield from _say_claims(record)
     for label, path in _MEMBERS:
         value = _at(record, path)
         if value not in (None, "", [], {}):
@@ -237,6 +238,12 @@ def _say_who_approves(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "wrong numbers", f"{guesses} of {MOST_GUESSES}"
     for done in record.get("stepped", ()):
         yield "confirmed", build(StepUpDone, done).words
+
+
+def _say_claims(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if record["status"] == Status.APPROVED:
+        claimed = record.get("consumed", 0)
+        yield "claimed by", f"{claimed or 'no'} process{'es' * (claimed > 1)}"
 
 
 def _name_editor(edit: dict[str, Any]) -> str:

@@ -379,6 +379,11 @@ class StoredRequest(Wire):
         reported."""
         return self.status is Status.APPROVED and not self.consumers and self.report is None
 
+    @property
+    def consumed(self) -> int:
+        """Number of processes that claimed the approval."""
+        return sum(one != NOBODY for one in self.consumers)
+
     def read_back(self) -> ReadBack:
         """Return the data that the agent may read again, from any of its processes."""
         decision = self.decision
@@ -388,7 +393,7 @@ class StoredRequest(Wire):
             decided_at=decision.decided_at if decision else None,
             reason=decision.reason if decision else None,
             decided_by=decision.decided_by if decision else None,
-            consumed=sum(one != NOBODY for one in self.consumers),
+            consumed=self.consumed,
             given_up=self.given_up,
             report=self.report,
         )

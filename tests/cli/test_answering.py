@@ -231,6 +231,20 @@ def test_the_history_says_when_who_and_whether_it_was_edited(up: Shell, agent: H
     assert "not today" in up.run("show", other)
 
 
+def test_who_looks_sees_whether_the_approval_was_claimed(up: Shell, agent: HttpPool) -> None:
+    """Then the call may run, although nothing is reported yet."""
+    asked, other = (ask(agent, new_id(), command=one) for one in ("ls", "id"))
+    assert "claimed by" not in up.run("show", asked)
+    up.run("approve", asked)
+    assert f"\n{'claimed by':20} no process\n" in f"{up.run('show', asked)}\n"
+    for number in (1, 2):
+        agent.call("POST", f"/v1/requests/{asked}/consume", {"process": f"{number}" * 32})
+        words = "1 process" if number == 1 else "2 processes"
+        assert f"\n{'claimed by':20} {words}\n" in f"{up.run('show', asked)}\n"
+    up.run("deny", other)
+    assert "claimed by" not in up.run("show", other)
+
+
 def test_lists_come_in_pages(up: Shell, agent: HttpPool) -> None:
     """Newest first, as many as asked for; the next command is printed, and works as printed."""
     wanted = [ask(agent, new_id(), command=f"ls {n}") for n in range(7)][::-1]
