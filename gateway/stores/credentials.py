@@ -570,7 +570,8 @@ def _with_user(new: NewCredential, user: RedisUser) -> NewCredential:
 
 
 def _with_person(policy: PolicyDocument, new: Person) -> PolicyDocument:
-    """Add a person with a token. An existing person keeps their other identities."""
+    """Add a person with a token. A known person keeps their identities and rights. A new one may
+    approve on the route `default`; so may a known one if nobody else may."""
     name = new.name
     known = next((one for one in policy.people if one.name == name), new)
     identities = dict.fromkeys((*known.identities, *new.identities, f"token:{name}"))
@@ -579,7 +580,8 @@ def _with_person(policy: PolicyDocument, new: Person) -> PolicyDocument:
     routes = policy.routes or (Route(),)
     opened = tuple(
         replace(route, approvers=(*route.approvers, name))
-        if route.name == "default" and name not in route.approvers
+        if (route.name == "default" and name not in route.approvers)
+        and (known is new or not route.approvers)
         else route
         for route in routes
     )

@@ -182,6 +182,21 @@ def test_a_policy_without_an_admin_is_refused(up: Shell, tmp_path: Path) -> None
     assert "OK   approvers" in up.call("doctor")[1]
 
 
+def test_a_token_gives_a_known_person_no_new_rights(up: Shell, tmp_path: Path) -> None:
+    """A stranger may decide afterwards, an admin of the policy only what the policy says."""
+    path = tmp_path / "policy.toml"
+    path.write_text(
+        '[[people]]\nname = "owner"\nadmin = true\n[[people]]\nname = "ben"\nadmin = true\n'
+        '[[routes]]\nname = "default"\napprovers = ["owner"]\n',
+        encoding="utf-8",
+    )
+    up.run("apply", str(path))
+    for name, approvers in (("ben", ["owner"]), ("ann", ["owner", "ann"])):
+        up.run("approver", "add", name)
+        (route,) = json.loads(up.run("policy", "show"))["routes"]
+        assert route["approvers"] == approvers
+
+
 def test_a_file_that_is_read_again_takes_away_no_admin(shell: Shell, tmp_path: Path) -> None:
     """As with approvers: what is in force stays, and the log says why."""
     path = tmp_path / "policy.toml"
