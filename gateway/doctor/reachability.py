@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import socket
+import ssl
 import stat
 import tomllib
 from collections.abc import Awaitable, Callable
@@ -29,6 +30,7 @@ from gateway.wire.local_discovery import (
 
 _SECONDS = 4.0
 _START = "start `gateway up`, or set GATEWAY_HOST, GATEWAY_PORT or GATEWAY_PUBLIC_URL"
+_TRUST = "set SSL_CERT_FILE to a file with the authorities that this machine trusts, yours too"
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -84,9 +86,9 @@ async def _ready(settings: Settings) -> Finding:
     except GatewayError as error:
         return report_failure(str(error), _START)
     except (OSError, http.client.HTTPException) as error:
-        return report_failure(
-            f"the gateway does not answer: {error or type(error).__name__}", _START
-        )
+        remedy = _TRUST if isinstance(error, ssl.SSLCertVerificationError) else _START
+        says = f"the gateway does not answer: {error or type(error).__name__}"
+        return report_failure(says, remedy)
     except ValueError:
         return report_failure(f"{url} responds, but the response is not from a gateway", _START)
     if status != http.client.OK:

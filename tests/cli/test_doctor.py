@@ -35,6 +35,7 @@ from gateway.wire.local_discovery import FILE_NAME, write_private
 from tests.cli.shell import Shell
 from tests.cli.test_adapters import forget_toys, install
 from tests.devices import push_device
+from tests.email.postbox import certify
 from tests.ports import free_port
 from tests.sweeps import sweep
 
@@ -393,6 +394,24 @@ async def test_what_answers_on_the_port(status: int, body: bytes, says: str) -> 
     found = {check.name: check for check in checks}
     assert found["ready"].result == FAIL
     assert says in found["ready"].says
+
+
+async def test_a_certificate_that_nobody_here_trusts_is_named(tmp_path: Path) -> None:
+    """The remedy is about trust, not about an address."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    context, _ = certify(tmp_path)
+    async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context) as other:
+        url = f"https://localhost:{other.sockets[0].getsockname()[1]}"
+        settings = Settings(public_url=url)
+        away = f"redis://127.0.0.1:{free_port()}"
+        checks = await examine(settings, lambda: open_backend(settings, away))
+    found = {check.name: check for check in checks}["ready"]
+    assert found.result == FAIL
+    assert "self-signed certificate" in found.says
+    assert "SSL_CERT_FILE" in found.remedy
 
 
 def test_the_running_gateways_address_comes_first(tmp_path: Path) -> None:
