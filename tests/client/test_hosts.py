@@ -77,9 +77,10 @@ class FirstIsSlowest(CallableTransport):
 
 def test_a_batch_is_asked_in_the_order_of_its_calls(person: Person) -> None:
     """So that cards and lists show it in that order, however long each takes to arrive."""
-    with Client(FirstIsSlowest(person.decide)) as client:
+    gateway = FirstIsSlowest(person.decide)  # which runs in a thread for each request
+    with Client(gateway) as client:
         client.asks(*[client.request("pay", {"number": number}) for number in range(9)])
-    assert [one.arguments["number"] for one in person.asked] == list(range(9))
+    assert [one.arguments["number"] for one in gateway.requests] == list(range(9))
 
 
 def test_a_decorated_call_says_what_its_host_knows(person: Person) -> None:

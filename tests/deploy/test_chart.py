@@ -200,6 +200,22 @@ def test_without_a_secret_nothing_is_rendered() -> None:
     assert "secret" in render(given, code=1).stderr
 
 
+def test_a_restore_finds_no_gateway_running() -> None:
+    """One pod waits with the gateway's settings and volumes, and no chat runs."""
+    usual, given = values("everything"), values("everything", restoring=True)
+    replicas = {name: one["spec"]["replicas"] for name, one in of_kind("Deployment", given).items()}
+    assert replicas == {"approvals": 1, "approvals-slack": 0, "approvals-discord": 0}
+    pod, before = pods(given)["approvals"], pods(usual)["approvals"]
+    (container,) = pod["containers"]
+    assert container["command"] == ["sleep", "infinity"]
+    assert not {"args", "startupProbe", "livenessProbe", "readinessProbe"} & set(container)
+    assert told(pod) == told(before)
+    assert (pod["volumes"], container["volumeMounts"]) == (
+        before["volumes"],
+        before["containers"][0]["volumeMounts"],
+    )
+
+
 def test_nobody_opens_a_gateway_unless_named() -> None:
     """The gateway believes its peers' X-Forwarded-For, so the first policy shuts every pod; the
     second opens the gateway's port to the named peers."""

@@ -4,7 +4,7 @@ The server is an empty Debian root with Docker. Each command of the page runs th
 machine in another network namespace. `WALK` says what is done with each command.
 
 Stand-ins: Debian's packages for the images of others (`STAND_INS`), the counterpart for Slack and
-its portal, a name server on the server for the domain, and a certificate that the machines trust.
+its portal, a name server on the server for the domain, and an authority of our own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 import time
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -61,6 +62,8 @@ PYTHON = "python3,python3-venv,make,ca-certificates"
 LOOKING = 240
 """Seconds for which a reader looks again at what changes."""
 ORIGIN = "/srv/approval-gateway.git"
+AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
+"""Those that this machine trusts."""
 
 pytestmark = [
     pytest.mark.skipif("GUIDE" not in os.environ, reason="runs in `make test-guide`"),
@@ -135,7 +138,7 @@ class Walk:
         assert not any(token in terminal.said for token in self.tokens)
 
     async def give_certificate(self, command: Command) -> None:
-        """Put a certificate of our own where the page says, for the agent to trust."""
+        """Put our certificate where the page says, and let the containers trust it."""
         folder = self.server.home / "approval-gateway" / "deploy" / "proxy"
         for name in ("approvals.pem", "approvals.key"):
             shutil.copy(STATE / name, folder)
@@ -144,6 +147,10 @@ class Walk:
         text = (folder / "Caddyfile").read_text(encoding="utf-8")
         assert text.count("# tls ") == 1
         (folder / "Caddyfile").write_text(text.replace("# tls ", "tls "), encoding="utf-8")
+        shutil.copy(STATE / "ca-certificates.crt", folder / "authorities.pem")
+        (override,) = re.findall(r"^   ```yaml\n(.*?)^   ```$", PAGE, re.DOTALL | re.MULTILINE)
+        file = self.server.home / "approval-gateway" / "docker-compose.override.yml"
+        file.write_text(textwrap.dedent(override), encoding="utf-8")
 
     async def see_healthy(self, command: Command) -> None:
         """Look until each service is healthy; Caddy is running."""
@@ -420,9 +427,8 @@ async def walk() -> AsyncIterator[Walk]:
             booted("agent", 1, packages=PYTHON, resolver=address)
         )
         await stack.enter_async_context(slack.running(server.router))
-        certificates = STATE / "ca-certificates.crt"
-        own = Path("/etc/ssl/certs/ca-certificates.crt"), STATE / "approvals.pem"
-        certificates.write_text("".join(one.read_text(encoding="ascii") for one in own))
+        own = AUTHORITIES, STATE / "approvals.pem"
+        (STATE / "ca-certificates.crt").write_text("".join(one.read_text("ascii") for one in own))
         await copy_tree(server)
         await asyncio.gather(make_images(server), install(agent))
         server.login = "cd approval-gateway"
@@ -453,7 +459,7 @@ async def make_images(server: Machine) -> None:
     tar = await make_root("debian", "ca-certificates")
     shutil.copy(tar, server.home / "debian.tar")
     await server.run("docker import debian.tar debian && rm debian.tar && mkdir stand-in")
-    shutil.copy(STATE / "ca-certificates.crt", server.home / "stand-in")
+    shutil.copy(AUTHORITIES, server.home / "stand-in")
     for name, (packages, change) in STAND_INS.items():
         lines = (
             "FROM debian",

@@ -62,6 +62,7 @@ securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true
   capabilities: {drop: [ALL]}
+{{- if not .Values.restoring }}
 lifecycle:
   preStop:
     exec: {command: [sleep, "5"]}
@@ -78,6 +79,7 @@ readinessProbe:
   httpGet: {path: /readyz, port: http}
   periodSeconds: 5
   timeoutSeconds: 5
+{{- end }}
 resources: {{ toYaml .Values.resources | nindent 2 }}
 {{- end }}
 
@@ -122,5 +124,5 @@ resources: {{ toYaml .Values.resources | nindent 2 }}
 - name: archive
   persistentVolumeClaim: {claimName: {{ include "gateway.claim" .root }}}
 - name: tmp
-  emptyDir: {sizeLimit: 64Mi}
+  emptyDir: {sizeLimit: 1Gi}
 {{- end }}
