@@ -14,7 +14,8 @@ from tests.cli.shell import Shell
 from tests.frame.tree import ROOT
 
 PAGE = (ROOT / "docs" / "guides" / "backup.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^ *```(sh|text)\n(.*?)^ *```$", PAGE, re.MULTILINE | re.DOTALL)
+HERE = re.sub(r"^## Kubernetes\n.*?(?=^## )", "", PAGE, flags=re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"^ *```(sh|text)\n(.*?)^ *```$", HERE, re.MULTILINE | re.DOTALL)
 TYPED = [line.split()[1:] for kind, block in BLOCKS if kind == "sh" for line in block.splitlines()]
 TYPED = [[one for one in words if one != "gateway"] for words in TYPED]
 
