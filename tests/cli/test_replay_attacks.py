@@ -77,5 +77,5 @@ async def test_whoever_reads_only_the_beginning_changes_no_exit_code(
 )
 def test_a_file_that_is_too_deep_is_refused_in_a_sentence(text: str) -> None:
     """And not with the exit code of one that allows what somebody refused."""
-    with pytest.raises(BadPolicy, match="the file is not valid TOML|nested deeper than 64"):
+    with pytest.raises(BadPolicy, match=r"the file is not valid TOML|nested deeper than 64"):
         read_policy(text)
