@@ -728,6 +728,10 @@ ELSEWHERE = {
 """Commands that another test runs, with its name below tests/."""
 
 NOT_HERE = {
+    "needs a cluster; `test_a_restore_finds_no_gateway_running` shows where it would run": [
+        "kubectl --namespace approvals exec --stdin deployment/approvals -- sh -c "
+        "'cat > /tmp/b && gateway restore /tmp/b' < gw.backup",
+    ],
     "installs everything anew, and takes minutes": [
         "make setup",
         "make setup && . .venv/bin/activate",
