@@ -27,6 +27,7 @@ _TOKEN_PREFIX = "agw_"
 _TOKEN_NAMES = frozenset({"token", "access_token", "api_key", "apikey", "key", "authorization"})
 _LONGEST_TOKEN = 512
 _AUTHORITY = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
+_ADDRESS = re.compile(r"[0-9.]+|[0-9a-f:.]*:[0-9a-f:.]*")  # no name ends with a number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +100,10 @@ def check_query(request: web.Request) -> None:
 
 
 def check_host(request: web.Request, allowed: Collection[str]) -> None:
-    """Raise WrongHost unless the Host header names this gateway, to prevent DNS rebinding."""
+    """Raise WrongHost unless the Host header names this gateway, to prevent DNS rebinding. The
+    metrics may be read at any IP address."""
     named = request.headers.getall("Host", [])
     match = _AUTHORITY.fullmatch(named[0]) if len(named) == 1 else None
-    if match is None or match[1].strip("[]").lower() not in allowed:
+    host = match[1].strip("[]").lower() if match else ""
+    if host not in allowed and not (request.path == "/metrics" and _ADDRESS.fullmatch(host)):
         raise WrongHost("the Host header does not name this gateway")

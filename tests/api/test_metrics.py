@@ -181,6 +181,22 @@ async def test_process_and_build_are_told(gate: Replica) -> None:
     assert found["process_resident_memory_bytes"] > 1_000_000
 
 
+@pytest.mark.parametrize("host", ["gateway-1:8080", "evil.example", "10.0.0.5.evil.example", "a1"])
+async def test_a_scrape_by_another_name_is_refused(gate: Replica, host: str) -> None:
+    """A web page could give such a name to the gateway's address."""
+    answer = await gate.call("GET", "/metrics", token=None, headers={"Host": host})
+    assert answer.problem == (421, "wrong_host")
+
+
+@pytest.mark.parametrize("host", ["10.0.0.5:8787", "10.1.2.3", "[fd00::1]:8080", "gateway.example"])
+async def test_a_scrape_at_an_address_is_answered(gate: Replica, host: str) -> None:
+    """So Prometheus finds each gateway, and only the metrics of it."""
+    headers = {"Host": host}
+    assert (await gate.call("GET", "/metrics", token=None, headers=headers)).status == 200
+    own = host == "gateway.example"
+    assert (await gate.call("GET", "/v1/requests", headers=headers)).status == (200 if own else 421)
+
+
 async def test_a_proxy_publishes_no_metrics(gate: Replica) -> None:
     """Whoever calls through it, and however often the header stands."""
     for told in ("203.0.113.9", "", "127.0.0.1, 203.0.113.9"):
