@@ -116,7 +116,8 @@ class EmailAdapter(ports.Adapter):
                 await MailServer(notes, []).send(recipient, text if target else None, name)
                 made = ports.report_ok(f"the mail server accepts {target or 'the login'}")
             except GatewayError as error:
-                made = ports.report_failure(str(error), "see docs/guides/email.md")
+                says = f"{target}: {error}" if target else str(error)
+                made = ports.report_failure(says, "see docs/guides/email.md")
             found.append(("email target" if target else "email server", made))
             if found[0][1].result == ports.FAIL:
                 break

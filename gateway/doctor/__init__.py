@@ -88,7 +88,7 @@ async def _try_to_write(backend: Backend) -> Finding:
     except NoRoom:
         pass  # the memory check reports it
     except NotRecorded as error:
-        return report_failure(str(error), "free some disk space, or read the server's log")
+        return report_failure(str(error), "check the disk, the replicas and the log of Redis")
     return report_ok("answers")
 
 
