@@ -126,7 +126,8 @@ class HookFailed(GatewayError):
 
 
 class HookProcess:
-    """A hook process, which runs while its `running` context is active."""
+    """A hook process, which runs while its `running` context is active. It is `ready` when it has
+    answered the greeting."""
 
     def __init__(self, name: str, hook: Hook) -> None:
         self.name = name
@@ -134,7 +135,7 @@ class HookProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._ids = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._ready = asyncio.Event()
+        self.ready = asyncio.Event()
         self._leave = asyncio.Event()
 
     @asynccontextmanager
@@ -152,7 +153,7 @@ class HookProcess:
         the timeout."""
         try:
             async with asyncio.timeout(self.hook.timeout):
-                await self._ready.wait()
+                await self.ready.wait()
                 return await self._call(method, params)
         except TimeoutError:
             raise HookFailed(f"the hook {self.name} did not answer in time") from None
@@ -160,14 +161,10 @@ class HookProcess:
     def tell(self, method: str, params: JsonObject) -> None:
         """Send a notification without waiting. It is lost if the hook is down or reads slowly."""
         process = self._process
-        if process is None or process.stdin is None or not self._ready.is_set():
+        if process is None or process.stdin is None or not self.ready.is_set():
             return
         if process.stdin.transport.get_write_buffer_size() < MAX_LINE:
             _write(process.stdin, {"method": method, "params": params})
-
-    async def wait_ready(self) -> None:
-        """Wait until the hook has answered the greeting."""
-        await self._ready.wait()
 
     @property
     def pid(self) -> int | None:
@@ -214,7 +211,7 @@ class HookProcess:
             if not life.done():
                 await _asked_to_end(process)
         finally:
-            self._ready.clear()
+            self.ready.clear()
             self._process = None
             _kill(process)
             if process.stdin is not None:
@@ -241,7 +238,7 @@ class HookProcess:
             raise HookFailed("the hook did not answer hook.hello in time") from None
         if not isinstance(answer, dict) or answer.get("ok") is not True:
             raise HookFailed('the hook did not answer hook.hello with {"ok": true}')
-        self._ready.set()
+        self.ready.set()
 
     # ---------------------------------------------------------------- asking
 
@@ -268,7 +265,7 @@ class HookProcess:
         except ValueError:
             raise HookFailed(f"the hook wrote a line longer than {MAX_LINE} bytes") from None
         finally:
-            self._ready.clear()
+            self.ready.clear()
             self._fail("it ended")
 
     def _take(self, line: bytes) -> None:

@@ -18,7 +18,7 @@ async def test_a_hook_that_ended_is_started_again() -> None:
     """A new process answers; until then asking fails, it does not hang."""
     process = HookProcess("puppet", hook(timeout=5))
     async with process.running():
-        await process.wait_ready()
+        await process.ready.wait()
         first = process.pid
         with pytest.raises(Exception, match="no answer"):
             await process.ask("hook.approve_tool", {"arguments": {"all": {"die": True}}})
@@ -46,7 +46,7 @@ async def test_leaving_ends_the_process_and_its_children(tmp_path: Path) -> None
     )
     process = HookProcess("stubborn", Hook(command=(sys.executable, "-c", code)))
     async with process.running():
-        await process.wait_ready()
+        await process.ready.wait()
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     async with asyncio.timeout(40):
         while any(map(alive, pids)):

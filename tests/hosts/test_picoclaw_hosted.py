@@ -75,7 +75,7 @@ async def test_hello_names_the_modes_of_all_that_is_intercepted(tmp_path: Path) 
     host = HookHost({"gate": hook})
     async with host.running():
         (process,) = host.list_interceptors("after_tool")
-        await process.wait_ready()
+        await process.ready.wait()
     assert heard(notes)[0]["params"]["modes"] == ["llm", "tool"]
 
 
