@@ -537,7 +537,7 @@ ELSEWHERE = {
     ),
     **dict.fromkeys(
         (
-            "docker compose kill -s SIGHUP gateway",
+            "docker compose exec gateway sh -c 'kill -HUP 1'",
             "docker compose exec gateway gateway policy show",
             "docker compose logs gateway",
         ),

@@ -376,7 +376,7 @@ WALK: list[tuple[str, Deed]] = [
     ),
     ("gateway ask shell -- echo hello", Walk.approve_once),
     ("gateway run -- echo deployed to production", Walk.approve_twice),
-    ("docker compose kill -s SIGHUP gateway", Walk.change_policy),
+    ("docker compose exec gateway sh -c 'kill -HUP 1'", Walk.change_policy),
     (f"{EXEC} policy show", Walk.see_policy),
     ("docker compose logs gateway", Walk.type),
     (f"{EXEC} backup /tmp/gw.backup", Walk.type),
