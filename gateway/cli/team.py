@@ -68,7 +68,7 @@ _CADDYFILE = """\
 _POLICY_HEAD = """\
 # Who may approve which requests. `gateway team init` wrote this file.
 # docs/guides/write-policy.md explains every member. The gateway reads the file when it starts, and
-# again after: docker compose kill -s SIGHUP gateway
+# again after: docker compose exec gateway sh -c 'kill -HUP 1'
 
 # Calls that look destructive, or that reach for secrets, always go to people.
 guardrails = "ask"
