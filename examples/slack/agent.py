@@ -11,11 +11,13 @@ from typing import Any
 
 from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
+from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 
 from gateway.client import origin, requires_approval
 from gateway.errors import NotApproved
 
 app = AsyncApp(token=os.environ["SLACK_BOT_TOKEN"])
+app.client.retry_handlers.append(AsyncRateLimitErrorRetryHandler(max_retry_count=3))
 
 
 @requires_approval

@@ -276,6 +276,7 @@ async def test_a_device_that_is_gone_is_forgotten(site: Site, status: int) -> No
     phone.answers.append((status, {}))
     record = await site.box.ask(**COMMAND)
     await until(lambda: _empty(site))
+    await until(lambda: site.box.events("push_removed"))
     (event,) = await site.box.events("push_removed")
     assert str(status) in event.data["why"]
     assert (await site.box.get(record)).status is Status.PENDING
