@@ -174,6 +174,7 @@ def test_a_pod_is_told_nothing_that_nobody_reads() -> None:
             "GATEWAY_SLACK_BOT_TOKEN is a secret",
         ),
         ({"settings": {"GATEWAY_ENV": "development"}}, "GATEWAY_ENV is a secret"),
+        ({"settings": {"GATEWAY_EMAIL_URL": "smtp://"}}, "GATEWAY_EMAIL_URL is a secret"),
         (
             {"settings": {"GATEWAY_TRUSTED_PROXY": "false"}},
             "GATEWAY_TRUSTED_PROXY is a secret",
@@ -198,6 +199,18 @@ def test_without_a_secret_nothing_is_rendered() -> None:
     given = values("small")
     del given["secret"]
     assert "secret" in render(given, code=1).stderr
+
+
+def test_the_key_of_a_mail_server_switches_email_on() -> None:
+    """In the gateway alone; the page says what else it needs."""
+    given = values("everything", settings={"GATEWAY_EMAIL_FROM": "gateway@example.com"})
+    given["secret"]["extra"].append("email_url")
+    for name, pod in pods(given).items():
+        env = told(pod)
+        assert env["GATEWAY_EMAIL_URL_FILE"] == "/secrets/email_url"
+        adapters = json.loads(env["GATEWAY_ADAPTERS"])
+        assert adapters == ["web", name.removeprefix("approvals-").replace("approvals", "email")]
+    assert "GATEWAY_ADAPTERS" not in told(pods(values("everything"))["approvals"])
 
 
 def test_a_restore_finds_no_gateway_running() -> None:

@@ -96,7 +96,7 @@ resources: {{ toYaml .Values.resources | nindent 2 }}
 {{- range .Values.secret.extra }}
 - {name: GATEWAY_{{ upper . }}_FILE, value: /secrets/{{ . }}}
 {{- end }}
-{{- $made := "_(KEY|SECRET|TOKEN|CERT|FILE)$|^GATEWAY_(ADAPTERS|ARCHIVE|DATA_DIR|ENV|HOST|PORT|PUBLIC_URL|TRUSTED_PROXY)$" }}
+{{- $made := "_(KEY|SECRET|TOKEN|CERT|FILE)$|^GATEWAY_(ADAPTERS|ARCHIVE|DATA_DIR|EMAIL_URL|ENV|HOST|PORT|PUBLIC_URL|TRUSTED_PROXY)$" }}
 {{- range $name, $value := .Values.settings }}
 {{- if or (regexMatch $made $name) (not (regexMatch "^GATEWAY_[A-Z_]+$" $name)) }}
 {{- fail (printf "settings: %s is a secret for your Secret, or the chart makes it, or it is unknown" $name) }}
