@@ -188,7 +188,7 @@ async def test_prometheus_answers_each_query_of_board_and_alerts(
         await are_up(session, asked)
         async with session.get(f"{near}/metrics") as answered:
             families = list(text_string_to_metric_families(await answered.text()))
-        served = {one.name + end for one in families for end in ("", "_total", "_bucket")}
+        served = {one.name + end for one in families for end in ("", "_total", "_bucket", "_count")}
         results = {}
         for query in [*QUERIES, *(rule["expr"] for rule in RULES)]:
             names = set(re.findall(r"\b(?:gateway|process)_\w+", query))
