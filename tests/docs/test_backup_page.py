@@ -53,11 +53,11 @@ def test_the_page_brings_a_gateway_back(shell: Shell, tmp_path: Path) -> None:
         shell.run("approve", asked["request"]["id"], "--remember")
         shell.run("ask", "--no-wait", "shell", "--", "ls", "-l", code=6)
         assert printed(1).search(plain(shell.run(*backup)))
-        key = tmp_path / "state" / "signing.key"
         assert "another gateway" in shell.run(*restore, code=5)
-    shell.env["GATEWAY_DATA_DIR"] = str(tmp_path / "new")
+    folder, old = tmp_path / "state", tmp_path / "old"
+    folder.rename(old)
     assert printed(3).search(plain(shell.run(*restore)))
-    (tmp_path / "new" / "signing.key").write_bytes(key.read_bytes())
+    (folder / "signing.key").write_bytes((old / "signing.key").read_bytes())
     with shell.running_up() as gateway:
         gateway.says("The gateway is ready")
         confirms = re.findall(r"^ *\| `gateway (restore --confirm [\w-]+)`", PAGE, re.MULTILINE)
