@@ -30,7 +30,7 @@ MAX_INTEGER = 2**53 - 1
 _MOST_BITS, _MOST_DIGITS = 256, 40
 _MOST_SMALL = 16_384  # bytes; OpenSSL is faster above this
 
-_STRING_OR_BRACKET = re.compile(rb'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"?|[\[\]{}]', re.DOTALL)
+_STRING_OR_BRACKET = re.compile(rb'"[^"\\]*+(?:"|(?>(?:\\.[^"\\]*+)*)"?)|[\[\]{}]', re.DOTALL)
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 _NUL = re.compile(rb"\\u0000|\x00")
 _SCALARS = frozenset({str, bool, type(None)})
