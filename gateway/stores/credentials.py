@@ -435,7 +435,7 @@ class RedisCredentials:
             )
         async with self._alone(APPROVER, name):
             if await self._find(APPROVER, name, fresh=True):
-                raise Conflict(f"the approver {name} already exists; revoke them first")
+                raise Conflict(f"the approver {name} already exists; rotate their token instead")
             person = Person(name=name, identities=identities, admin=admin)
             await self._edit_policy(lambda policy: _with_person(policy, person), by=name)
             return await self._make(APPROVER, name, {"owner": None})
