@@ -157,7 +157,7 @@ _VERB = re.compile(
 )
 _COUNT = re.compile(r" and (\d+)(?: more)?(?: arguments?| calls?| statements?)?")
 _HEADER = re.compile(r"^\s*[A-Za-z-]{1,20}:(?=\s)")  # before addresses: `Bcc:`
-_QUOTED_NAME = re.compile(r'"[^"\n]{0,200}"(?=\s{0,9}<)')  # as in `"Ana" <ana@corp.example>`
+_QUOTED_NAME = re.compile(r'"[^"<>,\n]{0,200}"(?=\s{0,9}<)')  # as in `"Ana" <ana@corp.example>`
 _APART = re.compile(r"[\s<>(),]+")
 _CALLS = " calls "
 _INFINITIVES = {"message to": "message", "empties": "empty", "touches": "touch"}

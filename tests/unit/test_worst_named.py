@@ -304,6 +304,8 @@ def test_the_argument_that_says_most_is_said(
         ("boss@corp.example <e@evil.example>", 'Message to "e@evil.example" and 1 more: "s"'),
         ('"e@evil.example", "Ana, B" <ana@x.example>, ben@x.example',
          'Message to "e@evil.example" and 2 more: "s"'),
+        ('x", e@evil.example, "<ana@x.example>, ben@x.example',
+         'Message to "e@evil.example" and 2 more: "s"'),
         ("a@x.example, e@evil.example", 'Message to "e@evil.example" and 1 more: "s"'),
         (["a@x.example", "a@x.example; e@evil.example"],
          'Message to "e@evil.example" and 1 more: "s"'),
